@@ -1,8 +1,8 @@
 """Measures of a run, from arrays alone.
 
-What DPR calls "top-k retrieval accuracy" and DPR and RocketQA call "recall" is Success@k: the share of questions with
-at least one relevant passage among the first k. Recall@k here is the other thing: the share of a question's relevant
-passages that stand among the first k. Ranks are columns: column j is rank j + 1.
+Success@k is the share of questions with at least one relevant passage in the top k. DPR calls it "top-k retrieval
+accuracy", and DPR and RocketQA also call it "recall". Recall@k here is the share of a question's relevant passages that
+are in the top k. Columns are ranks: column j is rank j + 1.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import numpy as np
 class Estimate:
     """A figure with its interval.
 
-    value, low, high: None where nothing was counted (n = 0).
-    n: questions. n_groups: groups averaged over, for a macro average.
-    method: how the interval was made, in words, with its seed where it has one.
+    value, low, high: None if n is 0. n: number of questions. n_groups: number of groups in a macro average. method: the
+    method of the interval in words, with its seed if it has one.
     """
 
     value: float | None
@@ -31,14 +30,18 @@ class Estimate:
 
     @property
     def percent(self) -> tuple[float, float, float]:
-        """The value and its interval in percent (a difference: in percentage points). Raises ValueError if n is 0."""
+        """Return the value and its interval in percent (for a difference, in percentage points). Raises ValueError if n
+        is 0.
+        """
         if self.value is None or self.low is None or self.high is None:
             raise ValueError("an estimate over no questions has no value")
         return 100 * self.value, 100 * self.low, 100 * self.high
 
 
 def first_hit(relevant: np.ndarray) -> np.ndarray:
-    """Rank of the first relevant passage of each row, from 1; 0 where there is none. (q, k) bool -> (q,) int32."""
+    """Return the rank of the first relevant passage of each row, from 1; 0 if there is none. (q, k) bool -> (q,)
+    int32.
+    """
     relevant = np.asarray(relevant, dtype=bool)
     if relevant.shape[1] == 0:
         return np.zeros(len(relevant), dtype=np.int32)
@@ -46,7 +49,7 @@ def first_hit(relevant: np.ndarray) -> np.ndarray:
 
 
 def found_by(first: np.ndarray, k: int) -> np.ndarray:
-    """Success@k from `first_hit`'s ranks. (q,) int -> (q,) bool."""
+    """Return Success@k from `first_hit`'s ranks. (q,) int -> (q,) bool."""
     ranks = np.asarray(first)
     return np.asarray((ranks > 0) & (ranks <= _rank(k)))
 
@@ -57,20 +60,20 @@ def success_at(relevant: np.ndarray, k: int) -> np.ndarray:
 
 
 def reciprocal_rank(relevant: np.ndarray, k: int = 10) -> np.ndarray:
-    """1 / rank of the first relevant passage if that rank is at most k, else 0. (q, K) bool -> (q,) float64."""
+    """Return 1 / rank of the first relevant passage if that rank is at most k, else 0. (q, K) bool -> (q,) float64."""
     first = first_hit(np.asarray(relevant)[:, : _rank(k)])
     reciprocal: np.ndarray = np.divide(1.0, first, out=np.zeros(len(first)), where=first > 0)
     return reciprocal
 
 
 def recall_at(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
-    """Share of a question's relevant passages among the first k.
+    """Return the share of a question's relevant passages that are in the top k.
 
     Args:
-        relevant: (q, K) bool. A passage must not stand twice in a row.
-        n_relevant: (q,) int, how many relevant passages each question has in the whole collection.
+        relevant: (q, K) bool. No passage may occur twice in a row.
+        n_relevant: (q,) int, the number of relevant passages of each question in the whole collection.
 
-    Returns: (q,) float64, NaN where a question has no relevant passage at all (leave it out of the mean).
+    Returns: (q,) float64, NaN for a question without relevant passages (leave it out of the mean).
     """
     found = np.asarray(relevant, dtype=bool)[:, : _rank(k)].sum(axis=1)
     n_relevant = np.asarray(n_relevant)
@@ -81,11 +84,13 @@ def recall_at(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarra
 def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float | None, float | None]:
     """Return Wilson's score interval for a proportion (Wilson 1927); (None, None) if n is 0.
 
-    statsmodels' `proportion_confint(method="wilson")` gives the same interval. A page or report shows hundreds of intervals: one
-    takes 71 microseconds there and 1 here, and the import adds a second to each `blindspot report`. A test compares the two.
+    statsmodels' `proportion_confint(method="wilson")` gives the same interval. A page or report shows hundreds of
+    intervals: one
+    takes 71 microseconds there and 1 here, and the import adds a second to each `blindspot report`. A test compares the
+    two.
     """
     if not 0 <= successes <= n:
-        raise ValueError(f"{successes} successes of {n} cannot be")
+        raise ValueError(f"{successes} successes of {n} trials are impossible")
     if n == 0:
         return None, None
     z2 = _normal_quantile(level) ** 2
@@ -97,7 +102,7 @@ def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float | None,
 
 
 def proportion(values: np.ndarray, level: float = 0.95) -> Estimate:
-    """Share of True with Wilson's interval. (q,) bool."""
+    """Return the share of True with Wilson's interval. (q,) bool."""
     values = np.asarray(values, dtype=bool)
     n, successes = len(values), int(values.sum())
     low, high = wilson(successes, n, level)
@@ -113,21 +118,21 @@ def macro_average(
 ) -> Estimate:
     """Return the mean over groups of each group's mean (EntityQuestions' average over relations).
 
-    The interval is a percentile bootstrap that resamples the questions within each group. A resample of n questions varies less
-    than a sample, by (n - 1) / n, so the deviations of a group are scaled by the square root of n / (n - 1): with groups of two to
-    five questions, the interval covered 0.80 to 0.90 without the factor. A group of one question shows no variation of its own.
-    All such groups are resampled as one, which also counts the differences between them and is careful. If every value of every
-    group is the same, the interval is a point.
+    The interval is a percentile bootstrap that resamples the questions within each group. A resample of n questions
+    varies less than a sample, by (n - 1) / n, so the deviations of a group are scaled by the square root of n / (n -
+    1): with groups of two to five questions, the interval covered 0.80 to 0.90 without the factor. A group of one
+    question has no variation. All such groups are resampled as one group, which also counts the differences between
+    them and is therefore conservative. If every value of every group is the same, the interval is a point.
 
     Args:
         values: (q,) bool or float, no NaN.
         groups: (q,) any sortable labels, such as relation ids.
 
-    Returns: an Estimate with n_groups; value None where there are no questions.
+    Returns: an Estimate with n_groups; value None without questions.
     """
     values, groups = np.asarray(values), np.asarray(groups)
     if values.shape != groups.shape or values.ndim != 1:
-        raise ValueError(f"values {values.shape} and groups {groups.shape} must be flat and of one length")
+        raise ValueError(f"values {values.shape} and groups {groups.shape} must be one-dimensional and of equal length")
     method = f"stratified bootstrap, {resamples} resamples, seed {seed}"
     if len(values) == 0:
         return Estimate(None, 0, None, None, method, 0)
@@ -147,16 +152,19 @@ def macro_average(
 
 
 def mean(values: np.ndarray, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Estimate:
-    """Mean of (q,) float values, such as reciprocal ranks, with a percentile bootstrap interval; value None for no values."""
+    """Return the mean of (q,) float values, such as reciprocal ranks, with a percentile bootstrap interval; value None
+    without values.
+    """
     one = macro_average(values, np.zeros(len(values), dtype=int), level, resamples, seed)
     return Estimate(one.value, one.n, one.low, one.high, f"bootstrap, {resamples} resamples, seed {seed}")
 
 
 def _resampled_deviations(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Return deviations of resampled means from the mean, with the variance of a sample's mean. (n,) -> (resamples,) float64.
+    """Return deviations of resampled means from the mean, with the variance of a sample's mean. (n,) -> (resamples,)
+    float64.
 
-    The counts of the distinct values in a resample are multinomial. Success takes two values and a reciprocal rank eleven, so
-    drawing the counts is much cheaper than drawing the values, and the same bootstrap.
+    The counts of the distinct values in a resample are multinomial. Success has two values and a reciprocal rank
+    eleven, so drawing the counts gives the same bootstrap much faster.
     """
     n = len(values)
     distinct, counts = np.unique(values, return_counts=True)

@@ -16,7 +16,7 @@ BUCKETS = 8
 NONE_KNOWN, NEVER = -1, BUCKETS
 """Codes of `cumulative_buckets`: the frequency is unknown; the frequency is 0."""
 FEW = 30
-"""A point with fewer questions is unreliable; plots draw it grey."""
+"""A point with fewer questions is unreliable; plots draw it in grey."""
 
 
 GROUPS = (*(label for _, label in FREQUENCY_STEPS), "100+")
@@ -24,7 +24,8 @@ GROUPS = (*(label for _, label in FREQUENCY_STEPS), "100+")
 
 
 def mention_groups(frequency: np.ndarray) -> np.ndarray:
-    """Return the index in `GROUPS` of each frequency; -1 if the frequency is unknown (negative). (q,) int -> (q,) int8."""
+    """Return the index in `GROUPS` of each frequency; -1 if the frequency is unknown (negative). (q,) int -> (q,)
+    int8."""
     frequency = np.asarray(frequency, dtype=np.int64)
     groups = np.searchsorted([highest for highest, _ in FREQUENCY_STEPS], frequency, side="left")
     return np.where(frequency < 0, NONE_KNOWN, groups).astype(np.int8)
@@ -43,7 +44,8 @@ def bucket_group(bucket: int | None, frequency: int | None) -> str:
 
 
 def bucket_order(label: str) -> tuple[int, int]:
-    """Return a sort key for `bucket_group`'s labels: official buckets, then groups from rare to frequent, then unknown."""
+    """Return a sort key for `bucket_group`'s labels: official buckets, then groups from rare to frequent, then
+    unknown."""
     if label == UNKNOWN:
         return 2, 0
     if label.startswith("bucket "):
@@ -54,8 +56,10 @@ def bucket_order(label: str) -> tuple[int, int]:
 def cumulative_buckets(frequency: np.ndarray, groups: np.ndarray | None = None, count: int = BUCKETS) -> np.ndarray:
     """Return buckets of about equal cumulative frequency: 0 for the most frequent subjects, count - 1 for the rarest.
 
-    The questions of a relation are sorted by the frequency of their subject and cut so that the frequencies of each bucket have about
-    the same sum. Buckets of rare subjects therefore have many more questions (EntityQuestions, section 3). Equal frequencies share the
+    The questions of a relation are sorted by the frequency of their subject and cut so that the frequencies of each
+    bucket have about
+    the same sum. Buckets of rare subjects therefore have many more questions (EntityQuestions, section 3). Equal
+    frequencies share the
     bucket that contains the middle of their mass. A very frequent value may leave a bucket empty.
 
     Args:
@@ -80,7 +84,7 @@ def cumulative_buckets(frequency: np.ndarray, groups: np.ndarray | None = None, 
 
 
 def _cut(frequency: np.ndarray, count: int) -> np.ndarray:
-    """(m,) positive int -> (m,) int8."""
+    """Cut sorted frequencies into buckets, (m,) positive int -> (m,) int8."""
     if not len(frequency):
         return np.zeros(0, np.int8)
     values, member, sizes = np.unique(-frequency, return_inverse=True, return_counts=True)  # the most frequent first
@@ -121,7 +125,7 @@ def curves(
     Args:
         first: by run, (q,) rank of the first relevant passage, 0 for none.
         buckets: (q,) int; negative leaves a question out.
-        frequency: (q,) int, -1 where unknown.
+        frequency: (q,) int, -1 if unknown.
     """
     made: dict[str, list[Point]] = {run: [] for run in first}
     for bucket in np.unique(buckets[buckets >= 0]).tolist():
@@ -134,7 +138,8 @@ def curves(
 
 
 def seen(subjects: Sequence[str | None], training: set[str]) -> np.ndarray:
-    """Return whether the training data asks about each question's subject. (q,) bool. `training` holds `subject_key`s."""
+    """Return whether the training data asks about each question's subject. (q,) bool. `training` holds
+    `subject_key`s."""
     return np.fromiter(
         (subject is not None and subject_key(subject) in training for subject in subjects), bool, len(subjects)
     )

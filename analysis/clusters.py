@@ -15,12 +15,14 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 def cluster(points: np.ndarray, method: Method, *, count: int = 20, min_size: int = 30, seed: int = 0) -> np.ndarray:
-    """The cluster of each point. (n, c) float -> (n,) int32, clusters from 0 by falling size; -1 belongs to none (hdbscan alone).
+    """Return the cluster of each point. (n, c) float -> (n,) int32, clusters from 0 by decreasing size; -1 for no
+    cluster (hdbscan only).
 
     Args:
         points: principal components of the vectors, compared by Euclidean distance.
-        count: clusters of kmeans. min_size: the smallest cluster of hdbscan (Campello et al. 2013), which takes the leaves of its
-            tree: chosen by stability, most passages of a real collection fall into one cluster.
+        count: number of clusters of kmeans.
+        min_size: minimum cluster size of hdbscan (Campello et al. 2013). Clusters are the leaves of its tree, because
+            selection by stability puts most passages of a real collection into one cluster.
 
     Raises: ValueError for an unknown method.
     """
@@ -38,12 +40,14 @@ def cluster(points: np.ndarray, method: Method, *, count: int = 20, min_size: in
         )
         labels = model.fit_predict(points)
     else:
-        raise ValueError(f"method is one of {', '.join(METHODS)}, not {method!r}")
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
     return by_size(labels)
 
 
 def by_size(labels: np.ndarray) -> np.ndarray:
-    """Clusters named 0, 1, ... by falling size, of equals by their first point; -1 stays. (n,) int -> (n,) int32."""
+    """Renumber clusters 0, 1, ... by decreasing size, equal sizes by their first point; -1 stays. (n,) int -> (n,)
+    int32.
+    """
     labels = np.asarray(labels)
     names, first, sizes = np.unique(labels[labels != NOISE], return_index=True, return_counts=True)
     order = np.lexsort((first, -sizes))
@@ -63,14 +67,15 @@ def telling_words(
 ) -> dict[int, list[str]]:
     """Return the words that distinguish each cluster from the rest, most distinctive first.
 
-    Log-odds with an informative Dirichlet prior, by its z-score (Monroe et al. 2008, "Fightin' Words", section 3.3.1): a word
-    counts once in a passage, so that one long passage cannot name a cluster, and the prior is the words of all passages.
+    Log-odds with an informative Dirichlet prior, by its z-score (Monroe et al. 2008, "Fightin' Words", section 3.3.1).
+    A word counts once in a passage, so one long passage cannot name a cluster. The prior consists of the words of all
+    passages.
 
     Args:
         texts: the words of each passage (see `words`). labels: (n,) int; -1 is no cluster and is only part of the rest.
         prior: weight of the prior, as a share of all words.
 
-    Returns: up to `top` words of each cluster, all of them more usual in it than elsewhere.
+    Returns: up to `top` words of each cluster, all more frequent in the cluster than elsewhere.
     """
     counts, vocabulary = _counts(texts, labels)
     names = [label for label in counts if label != NOISE]
@@ -88,9 +93,10 @@ def telling_words(
 
 
 def log_odds_z(inside: np.ndarray, outside: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """Monroe et al.'s equation 22: the difference of a word's log-odds in two bodies of text over its standard deviation.
+    """Return Monroe et al.'s equation 22: the difference of a word's log-odds in two bodies of text over its standard
+    deviation.
 
-    Args: (w,) counts of each word in the one and in the other, and the prior's counts. Returns: (w,) float64.
+    Args: (w,) counts of each word in the two bodies of text, and the prior's counts. Returns: (w,) float64.
     """
     n_in, n_out, n_prior = inside.sum(), outside.sum(), alpha.sum()
     with np.errstate(divide="ignore", invalid="ignore"):

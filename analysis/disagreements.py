@@ -21,9 +21,9 @@ Pattern = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Disagreements:
-    """How often each pattern was given, by span of ranks.
+    """The number of pairs with each pattern of verdicts, by span of ranks.
 
-    counts: (spans, patterns) int64 of the pairs that every judge spoke of. silent: (spans,) int64 of the others.
+    counts: (spans, patterns) int64, the pairs with a verdict of every judge. silent: (spans,) int64, the other pairs.
     """
 
     spans: tuple[tuple[int, int], ...]
@@ -33,9 +33,10 @@ class Disagreements:
 
 
 def patterns(judges: int) -> tuple[Pattern, ...]:
-    """All of them: first those where all agree, then those where the first judge stands alone, the second, and so on; yes before no.
+    """Return all patterns: first those in which all judges agree, then those in which only the first judge differs, the
+    second, and so on; yes before no.
 
-    With two judges a disagreement leaves both alone and stands once, with the one who says yes.
+    With two judges each disagreement occurs once, under the judge who says yes.
     """
     agreed = [(YES,) * judges, (NO,) * judges]
     alone = [
@@ -49,17 +50,17 @@ def patterns(judges: int) -> tuple[Pattern, ...]:
 def tabulate(ranks: np.ndarray, verdicts: np.ndarray, spans: Sequence[tuple[int, int]] = SPANS) -> Disagreements:
     """
     Args:
-        ranks: (n,) from 1; what lies in no span is left out.
+        ranks: (n,) from 1; pairs outside all spans are left out.
         verdicts: (judges, n) of YES, NO and SILENT.
 
     Raises:
-        ValueError: the shapes do not fit, or a verdict is none.
+        ValueError: the shapes do not fit, or a verdict is invalid.
     """
     ranks, verdicts = np.asarray(ranks), np.asarray(verdicts)
     if verdicts.ndim != 2 or ranks.shape != verdicts.shape[1:]:
         raise ValueError(f"ranks {ranks.shape} do not fit the verdicts {verdicts.shape}: (n,) and (judges, n)")
     if not np.isin(verdicts, (YES, NO, SILENT)).all():
-        raise ValueError("a verdict is 1 (yes), 0 (no) or -1 (nothing)")
+        raise ValueError("a verdict must be 1 (yes), 0 (no) or -1 (no verdict)")
     every = patterns(len(verdicts))
     inside = [(ranks >= first) & (ranks <= last) for first, last in spans]
     counts = np.array(
@@ -76,7 +77,7 @@ def same(verdicts: np.ndarray, pattern: Pattern) -> np.ndarray:
 
 
 def pairs_of(ranks: np.ndarray, verdicts: np.ndarray, span: tuple[int, int], pattern: Pattern) -> np.ndarray:
-    """The places of a cell's pairs, by rank, equal ranks in the order they came in. (m,) int64."""
+    """Return the positions of a cell's pairs by rank, equal ranks in input order. (m,) int64."""
     first, last = span
     places = np.flatnonzero((ranks >= first) & (ranks <= last) & same(verdicts, pattern))
     return places[np.argsort(ranks[places], kind="stable")]

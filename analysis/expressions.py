@@ -1,4 +1,5 @@
-"""A small language for slices: conditions joined by and, or, not. Read by a recursive-descent parser; nothing is ever evaluated as code.
+"""A small language for slices: conditions joined by and, or, not. A recursive-descent parser reads it; no input is
+evaluated as code.
 
     relation:P19 and not bucket:0 and first(bm25-dev)<=5
 
@@ -7,7 +8,8 @@
     factor      = "not" factor | "(" expression ")" | condition
     condition   = NAME ( ":" | "=" ) VALUE | NAME [ "(" ARGUMENT ")" ] [ OPERATOR NUMBER ]
 
-A NAME is letters and `_`. A VALUE or ARGUMENT is a word without spaces, quotes and parentheses, or anything in double quotes, in which
+A NAME is letters and `_`. A VALUE or ARGUMENT is a word without spaces, quotes and parentheses, or anything in double
+quotes, in which
 `\\"` is a quote and `\\\\` a backslash. OPERATOR is one of <= < >= > = !=.
 """
 
@@ -32,7 +34,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 class NotAnExpression(ValueError):
-    """What is wrong and where. `position` counts characters from 1."""
+    """A syntax error and its position. `position` counts characters from 1."""
 
     def __init__(self, message: str, position: int):
         self.message, self.position = message, position
@@ -84,9 +86,11 @@ Expression = Condition | Not | And | Or
 
 
 def parse(text: str) -> Expression:
-    """Raises NotAnExpression, which says what was expected and where. `str()` of the result is the text in its plainest form."""
+    """Parse an expression. Raises NotAnExpression with the expected token and its position. `str()` of the result is
+    the expression in its simplest form.
+    """
     if len(text) > MAX_LENGTH:
-        raise NotAnExpression(f"a slice is at most {MAX_LENGTH} characters long", MAX_LENGTH)
+        raise NotAnExpression(f"a slice may have at most {MAX_LENGTH} characters", MAX_LENGTH)
     reader = _Reader(_tokens(text), len(text) + 1)
     found = reader.expression(0)
     reader.end()
@@ -94,7 +98,7 @@ def parse(text: str) -> Expression:
 
 
 def evaluate(expression: Expression, condition: Callable[[Condition], np.ndarray]) -> np.ndarray:
-    """(q,) bool: the rows that fit. `condition` answers for a single condition."""
+    """Return the matching rows, (q,) bool. `condition` evaluates a single condition."""
     if isinstance(expression, Condition):
         return condition(expression)
     if isinstance(expression, Not):
@@ -127,9 +131,7 @@ def _tokens(text: str) -> list[_Token]:
         kind = str(found.lastgroup)
         start = found.start(kind) + 1
         if kind == "other":
-            what = (
-                "a quotation mark that is never closed" if found[kind] == '"' else f"{found[kind]!r} means nothing here"
-            )
+            what = "unclosed quotation mark" if found[kind] == '"' else f"unexpected character {found[kind]!r}"
             raise NotAnExpression(what, start)
         word = found[kind]
         if kind == "quoted":
@@ -140,7 +142,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Reader:
-    """One token of look-ahead. Every method reads one rule of the grammar."""
+    """A parser with one token of look-ahead. Every method parses one rule of the grammar."""
 
     def __init__(self, tokens: list[_Token], end: int):
         self.tokens, self.at, self.behind = tokens, 0, _Token("end", "", end)
@@ -162,7 +164,7 @@ class _Reader:
 
     def end(self) -> None:
         if self.next is not self.behind:
-            raise NotAnExpression(f"'and' or 'or' is expected before {self.next.text!r}", self.next.position)
+            raise NotAnExpression(f"expected 'and' or 'or' before {self.next.text!r}", self.next.position)
 
     def expression(self, depth: int) -> Expression:
         return self._joined("or", Or, lambda: self._joined("and", And, lambda: self.factor(depth)))
@@ -190,8 +192,8 @@ class _Reader:
     def condition(self) -> Condition:
         token = self.take()
         if token.kind != "word" or token.text.casefold() in _WORDS or not _NAME.fullmatch(token.text):
-            said = f"not {token.text!r}" if token.text else "but here is the end"
-            raise NotAnExpression(f"a condition such as relation:P19 is expected, {said}", token.position)
+            said = f"not {token.text!r}" if token.text else "but the expression ends here"
+            raise NotAnExpression(f"expected a condition such as relation:P19, {said}", token.position)
         name, argument = token.text.casefold(), None
         if self.sign(":"):
             self.take()
@@ -209,12 +211,12 @@ class _Reader:
 
     def _closed(self) -> None:
         if not self.sign(")"):
-            raise NotAnExpression("')' is expected", self.next.position)
+            raise NotAnExpression("expected ')'", self.next.position)
         self.take()
 
     def _text(self, what: str) -> str:
         if self.next.kind not in ("word", "quoted"):
-            raise NotAnExpression(f"{what} is expected", self.next.position)
+            raise NotAnExpression(f"expected {what}", self.next.position)
         return self.take().text
 
     def _number(self, operator: str) -> float:
@@ -224,5 +226,5 @@ class _Reader:
         except ValueError:
             number = None
         if number is None:
-            raise NotAnExpression(f"a number is expected after {operator}", token.position)
+            raise NotAnExpression(f"expected a number after {operator}", token.position)
         return number

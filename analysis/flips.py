@@ -1,4 +1,4 @@
-"""The flip table of two runs over the same questions: which run finds a relevant passage, and which misses."""
+"""The flip table of two runs over the same questions: which run finds a relevant passage, and which does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ CELLS = ("both", "only_a", "only_b", "neither")
 
 @dataclass(frozen=True, slots=True)
 class FlipTable:
-    """The number of questions for which both runs, only run A, only run B, or neither finds a relevant passage within the first k."""
+    """The number of questions for which both runs, only run A, only run B, or neither finds a relevant passage within
+    the first k."""
 
     both: int
     only_a: int
@@ -54,7 +55,8 @@ def flip_table(first_a: np.ndarray, first_b: np.ndarray, k: int) -> FlipTable:
 def flip_table_by(
     first_a: np.ndarray, first_b: np.ndarray, k: int, groups: Sequence[str | None]
 ) -> dict[str, FlipTable]:
-    """Return a flip table for each group, in the order of first occurrence, without the questions whose group is None."""
+    """Return a flip table for each group, in the order of first occurrence, without the questions whose group is
+    None."""
     codes = cells(first_a, first_b, k)
     if len(groups) != len(codes):
         raise ValueError(f"{len(groups)} groups for {len(codes)} questions")

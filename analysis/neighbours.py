@@ -1,4 +1,5 @@
-"""Exact nearest neighbours in the original vector space, computed in blocks. The map's coordinates are never used for them."""
+"""Exact nearest neighbours in the original vector space, computed in blocks. The map's coordinates are never used for
+them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _SPARE = 16  # candidates beyond k that are compared in float64
 class Neighbours:
     """The nearest rows of each query, nearest first; ties by row.
 
-    rows: (q, k) int64. similarity: (q, k) float32: the cosine, or for l2 the negative distance, so that a higher value is nearer.
+    rows: (q, k) int64.
+    similarity: (q, k) float32: the cosine, or for l2 the negative distance, so that a higher value is nearer.
     """
 
     rows: np.ndarray
@@ -67,7 +69,7 @@ def nearest(
 
 
 def _exact(query: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
-    """(d,) and (m, d) -> (m,) float64."""
+    """Return exact similarities, (d,) and (m, d) -> (m,) float64."""
     query, vectors = query.astype(np.float64), vectors.astype(np.float64)
     values: np.ndarray
     if similarity == "l2":
@@ -78,7 +80,9 @@ def _exact(query: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np
 
 
 def _similarities(queries: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
-    """(q, d) and (n, d), at unit length for cosine -> (q, n) float32: the cosine, or the negative l2 distance."""
+    """Return similarities, (q, d) and (n, d), at unit length for cosine -> (q, n) float32: the cosine, or the negative
+    l2 distance.
+    """
     product: np.ndarray = queries @ vectors.T
     if similarity == "cosine":
         return product

@@ -9,14 +9,16 @@ ROWS_PER_BLOCK = 4096
 
 
 def rank_biased_overlap(a: np.ndarray, b: np.ndarray, p: float = PERSISTENCE) -> np.ndarray:
-    """Return the extrapolated rank-biased overlap of two runs for each question: 1 for the same list, 0 for disjoint lists.
+    """Return the extrapolated rank-biased overlap of two runs for each question: 1 for the same list, 0 for disjoint
+    lists.
 
-    This is RBO_ext for lists of equal length: it assumes that the agreement at the end of the lists continues beyond it. Each row is
-    compared down to the end of its shorter list. A row is NaN if one list is empty, and 1 if both are.
+    This is RBO_ext for lists of equal length: it assumes that the agreement at the end of the lists continues beyond
+    it. Each row is compared down to the end of its shorter list. A row is NaN if one list is empty, and 1 if both lists
+    are empty.
 
     Args:
-        a, b: (q, k) int ordinals, rank j + 1 in column j, -1 pads the end of a row. No ordinal occurs twice in a row. The two
-            may have different depths.
+        a, b: (q, k) int passage rows, rank j + 1 in column j, padded with -1. No passage occurs twice in a list. The
+            two runs may have different depths.
         p: persistence, between 0 and 1; the first 10 ranks hold about 86% of the weight at 0.9.
 
     Returns: (q,) float64.
@@ -35,14 +37,14 @@ def rank_biased_overlap(a: np.ndarray, b: np.ndarray, p: float = PERSISTENCE) ->
 
 
 def _overlap(a: np.ndarray, b: np.ndarray, p: float) -> np.ndarray:
-    """(q, k) and (q, k) -> (q,)."""
+    """Return the overlap of each pair of lists, (q, k) and (q, k) -> (q,)."""
     lengths_a, lengths_b = (a >= 0).sum(axis=1), (b >= 0).sum(axis=1)
     lengths = np.minimum(lengths_a, lengths_b)
     rows, depths = _shared(a, b)
     kept = depths <= lengths[rows]
     rows, depths = rows[kept], depths[kept]
-    # A passage that both lists hold by depth d counts in the agreement at d and at every depth below: so sums from the right.
-    # tail[d] = sum over e >= d of p^e / e, up to the row's length.
+    # A passage that is in both lists by depth d counts in the agreement at d and at every greater depth, hence the sums
+    # from the right. tail[d] = sum over e >= d of p^e / e, up to the row's length.
     steps = np.arange(1, a.shape[1] + 1)
     heads = np.concatenate([[0.0], np.cumsum(p**steps / steps)])
     infinite = (heads[lengths[rows]] - heads[depths - 1]) * (1 - p) / p
@@ -54,12 +56,13 @@ def _overlap(a: np.ndarray, b: np.ndarray, p: float) -> np.ndarray:
 
 
 def _shared(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row of every passage that both lists contain, and the depth from which both contain it: two (m,) int64."""
+    """Return the row of every passage that both lists contain, and the depth from which both contain it: two (m,)
+    int64."""
     both = np.concatenate([a, b], axis=1).astype(np.int64)
     width = both.shape[1]
     if not both.size:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    # One sort of ordinal and place together puts the two places of a shared passage side by side.
+    # Sorting by passage and place puts the two places of a shared passage next to each other.
     keys = np.sort(both * width + np.arange(width), axis=1)
     ordinals, places = np.divmod(keys, width)
     rows, columns = np.nonzero((ordinals[:, 1:] == ordinals[:, :-1]) & (ordinals[:, 1:] >= 0))

@@ -1,7 +1,9 @@
 """Maps: projections of vectors to a plane, the quality of a map, and two encoders on one plane.
 
-A map keeps near points near, as far as two dimensions allow. Distances between far groups, the sizes of groups and the empty
-space between them mean nothing (McInnes et al. 2018, UMAP; van der Maaten and Hinton 2008, t-SNE; Wattenberg et al. 2016).
+A map keeps near points near, as far as two dimensions allow. Distances between far groups, the sizes of groups and the
+empty
+space between them mean nothing (McInnes et al. 2018, UMAP; van der Maaten and Hinton 2008, t-SNE; Wattenberg et al.
+2016).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _BLOCK = 256
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """Principal components: values (n, c) float32, and the share of the variance they keep."""
+    """Principal components: values (n, c) float32, and the share of the variance that they explain."""
 
     values: np.ndarray
     explained: float
@@ -35,10 +37,10 @@ class Components:
 class ProjectionQuality:
     """How well a map preserves the neighbourhoods of the original space.
 
-    k: neighbours looked at. points: how many are on the map; rows: how many of them were measured (a seeded sample), each
-    against all points. trustworthiness: 1 where no point that is near on the map is far in truth (Venna and Kaski 2001).
-    overlap: the share of a point's k true neighbours that are among its k nearest on the map. by_chance: the same for points
-    strewn at random.
+    k: number of neighbours. points: number of points on the map. rows: number of measured points (a seeded sample),
+    each compared with all points. trustworthiness: 1 if every neighbour on the map is also near in the original space
+    (Venna and Kaski 2001). overlap: the share of a point's k true neighbours that are among its k nearest on the map.
+    by_chance: the expected overlap for random points.
     """
 
     k: int
@@ -50,7 +52,9 @@ class ProjectionQuality:
 
 
 def principal_components(vectors: np.ndarray, count: int = 50) -> Components:
-    """The first `count` principal components, by the covariance's eigenvectors; signs are fixed. (n, d) -> (n, c) float32."""
+    """Return the first `count` principal components, from the covariance's eigenvectors, with fixed signs. (n, d) ->
+    (n, c) float32.
+    """
     vectors = np.asarray(vectors, dtype=np.float32)
     centred = vectors - vectors.mean(axis=0)
     covariance = np.asarray(centred.T @ centred, dtype=np.float64)
@@ -76,21 +80,22 @@ def project(
     """Project points to a plane, by Euclidean distance. (n, c) float -> (n, 2) float32.
 
     Args:
-        points: principal components, say; at least 10 rows.
-        neighbours, min_dist: for umap. perplexity: for tsne; lowered to what n allows.
-        start: (n, 2) where to start from, such as another map of the same points; default spectral (umap) or the first two
-            principal components (tsne).
+        points: for example principal components; at least 10 rows.
+        neighbours, min_dist: for umap.
+        perplexity: for tsne; lowered to the maximum for n.
+        start: (n, 2) initial positions, such as another map of the same points (default: spectral for umap, the first
+            two principal components for tsne).
 
     Raises: ValueError for too few points or an unknown method.
     """
     points = np.ascontiguousarray(points, dtype=np.float32)
     if len(points) < 10:
-        raise ValueError(f"a map needs 10 points at least, not {len(points)}")
+        raise ValueError(f"a map needs at least 10 points, not {len(points)}")
     if method == "umap":
         return _umap(points, min(neighbours, len(points) - 1), min_dist, seed, start)
     if method == "tsne":
         return _tsne(points, min(perplexity, (len(points) - 1) / 3), seed, start)
-    raise ValueError(f"method is one of {', '.join(METHODS)}, not {method!r}")
+    raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
 
 
 def _umap(points: np.ndarray, neighbours: int, min_dist: float, seed: int, start: np.ndarray | None) -> np.ndarray:
@@ -111,14 +116,15 @@ def _tsne(points: np.ndarray, perplexity: float, seed: int, start: np.ndarray | 
 
 
 def rotation_onto(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The rotation (or reflection) of `vectors` that comes nearest to `target`: orthogonal Procrustes (Schoenemann 1966).
+    """Return the rotation (or reflection) of `vectors` that is closest to `target`: orthogonal Procrustes (Schoenemann
+    1966).
 
-    Nothing is moved or stretched, so every length, cosine and distance among the vectors stays as it is.
+    There is no translation or scaling, so every length, cosine and distance among the vectors is preserved.
 
-    Args: (n, d) both, row i the same thing. Returns: (d, d) float64 R; `vectors @ R` is aligned.
+    Args: both (n, d), with the same item in row i. Returns: (d, d) float64 R; `vectors @ R` is aligned.
     """
     if vectors.shape != target.shape:
-        raise ValueError(f"{vectors.shape} and {target.shape} cannot be aligned: the widths differ")
+        raise ValueError(f"{vectors.shape} and {target.shape} cannot be aligned: their shapes differ")
     product = np.asarray(vectors, np.float32).T @ np.asarray(target, np.float32)
     left, _, right = np.linalg.svd(np.asarray(product, np.float64))
     rotation: np.ndarray = left @ right
@@ -131,12 +137,13 @@ def quality(
     """Return the trustworthiness and the neighbour overlap of a map.
 
     Args:
-        original: (n, d) vectors, all their dimensions, compared by Euclidean distance (for unit vectors the order of cosines).
+        original: (n, d) vectors, all their dimensions, compared by Euclidean distance (for unit vectors the order of
+            cosines).
         coordinates: (n, 2).
-        rows: measure that many points, drawn by `seed`, each against all; more than n means all.
+        rows: number of points to measure, drawn with `seed`, each compared with all; more than n means all.
 
     Ties: a rank is one more than the number of strictly nearer points. Intervals: bootstrap over the measured points.
-    Raises: ValueError where n is not above 2k, for which trustworthiness has no meaning.
+    Raises: ValueError unless n > 2k; trustworthiness is undefined otherwise.
     """
     n = len(original)
     if n != len(coordinates) or not 1 <= k < n / 2:
@@ -158,7 +165,8 @@ def quality(
 
 
 def _squared(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return squared distances of some rows to all rows; the distance of a row to itself is infinite. (n, d), (b,) -> (b, n) float32."""
+    """Return squared distances of some rows to all rows; the distance of a row to itself is infinite. (n, d), (b,) ->
+    (b, n) float32."""
     squares = np.einsum("ij,ij->i", points, points)
     distances: np.ndarray = squares[rows, None] + squares[None] - 2 * points[rows] @ points.T
     distances[np.arange(len(rows)), rows] = np.inf
@@ -166,11 +174,12 @@ def _squared(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def joint(first: np.ndarray, second: np.ndarray, count: int = 50) -> tuple[Components, float]:
-    """Two encoders' vectors of the same things in one space: the second turned onto the first, principal components of both.
+    """Put two encoders' vectors of the same items into one space: rotate the second onto the first, and return
+    principal components of both.
 
-    Args: (n, d) both, already at unit length where cosines count.
-    Returns: components of the 2n rows, the first encoder's above; and how far the two are apart after turning: the root of
-        sum |a - bR|^2 / sum |a - mean a|^2, 0 for a mere rotation, 1 where a point lies as far from its twin as from the middle.
+    Args: both (n, d), already at unit length for cosines. Returns: components of the 2n rows, the first encoder's
+    first; and the residual after the rotation: the root of sum |a - bR|^2 / sum |a - mean a|^2. The residual is 0 for a
+    pure rotation, and 1 if a point is as far from its counterpart as from the mean.
     """
     turned = np.asarray(second, np.float32) @ rotation_onto(second, first).astype(np.float32)
     left = float(np.linalg.norm(first - turned) / max(float(np.linalg.norm(first - first.mean(axis=0))), 1e-12))
@@ -178,5 +187,7 @@ def joint(first: np.ndarray, second: np.ndarray, count: int = 50) -> tuple[Compo
 
 
 def geometry(vectors: np.ndarray, similarity: str) -> np.ndarray:
-    """Vectors as a map compares them: at unit length (cosine) for dot and cosine encoders, as they are for l2. (n, d) float32."""
+    """Return vectors as a map compares them: at unit length (cosine) for dot and cosine encoders, unchanged for l2. (n,
+    d) float32.
+    """
     return np.asarray(vectors, np.float32) if similarity == "l2" else unit(vectors)

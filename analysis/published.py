@@ -1,7 +1,8 @@
-"""Published figures to set beside ours: EntityQuestions (Sciavolino, Zhong, Lee and Chen 2021), Table 5.
+"""Published figures for comparison: EntityQuestions (Sciavolino, Zhong, Lee and Chen 2021), Table 5.
 
-Top-20 retrieval accuracy in per cent over 21,015,324 Wikipedia passages, the test questions of each relation. The paper's table swaps the
-ids P413 and P800, which its other tables have right; here they are put right. The last row is the paper's average over relations.
+Top-20 retrieval accuracy in per cent over 21,015,324 Wikipedia passages, on the test questions of each relation. The
+paper's table swaps the ids P413 and P800, which are correct in its other tables; the swap is corrected here. The last
+row is the paper's average over relations.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ REPRODUCED: dict[str, tuple[float, float, float, float]] = {
 
 
 def not_comparable(passages: int, questions: int) -> str:
-    """The line that must stand beside the published figures."""
+    """Return the caveat that must be shown with the published figures."""
     return (
-        "Not comparable with ours: theirs are over 21,015,324 passages and each relation's whole test set, "
-        f"ours over {passages:,} passages and {questions:,} questions. Fewer passages compete here, so every figure is easier to reach, "
-        "most of all for BM25 and rare subjects; and the models are others. Read the shape, not the height."
+        "Not directly comparable: the published figures use 21,015,324 passages and each relation's whole test "
+        f"set, ours use {passages:,} passages and {questions:,} questions. With fewer passages every figure is "
+        "higher, most of all for BM25 and rare subjects, and the models differ. Compare the pattern over "
+        "relations, not the values."
     )

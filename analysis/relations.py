@@ -12,7 +12,7 @@ from analysis.accuracy import Estimate, found_by, proportion
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A Wikidata property: id, English label, and the question EntityQuestions makes of it ([X]: the subject)."""
+    """A Wikidata property: id, English label, and EntityQuestions' question template ([X]: the subject)."""
 
     id: str
     label: str
@@ -51,12 +51,12 @@ RELATIONS: dict[str, Relation] = {
 
 
 def relation_name(id: str) -> str:
-    """ "P19 place of birth"; an unknown relation is its id."""
+    """Return a relation's display name, as in "P19 place of birth"; an unknown relation is its id."""
     return f"{id} {RELATIONS[id].label}" if id in RELATIONS else id
 
 
 def relation_order(id: str) -> tuple[int, str]:
-    """A sort key: P19 before P106, then everything that is no Wikidata property by name."""
+    """Return a sort key: Wikidata properties by number (P19 before P106), then other names."""
     number = id[1:]
     return (int(number), "") if id[:1] == "P" and number.isascii() and number.isdigit() else (1 << 62, id)
 
@@ -76,7 +76,7 @@ class GroupRow:
 def group_table(
     first: Mapping[str, np.ndarray], groups: Sequence[str | None], ks: Sequence[int], level: float = 0.95
 ) -> list[GroupRow]:
-    """Success@k per group and run.
+    """Return Success@k per group and run.
 
     Args:
         first: by run, (q,) rank of the first relevant passage, 0 for none (`accuracy.first_hit`). Row i is the same
@@ -84,7 +84,7 @@ def group_table(
         groups: (q,) labels; None leaves a question out.
         ks: the cut-offs. The caller leaves out those deeper than a run.
 
-    Returns: a row per group, in the order in which the groups first come.
+    Returns: a row per group, in the order of first occurrence.
     """
     lengths = {len(ranks) for ranks in first.values()} | {len(groups)}
     if len(lengths) != 1:

@@ -16,10 +16,13 @@ FEW_SIZES = 256
 
 
 def sign_flip(differences: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
-    """Return the two-sided p value of the paired sign-flip randomisation test. The null hypothesis: the mean difference is 0.
+    """Return the two-sided p value of the paired sign-flip randomisation test. The null hypothesis: the mean difference
+    is 0.
 
-    p is (1 + the number of resamples at least as far from 0) / (resamples + 1). It is never 0 and never too small (Phipson and
-    Smyth 2010). The test is exact if the two runs are interchangeable for each question, whatever the variance of each question.
+    p is (1 + the number of resamples at least as far from 0) / (resamples + 1). It is never 0 and never too small
+    (Phipson and
+    Smyth 2010). The test is exact if the two runs are interchangeable for each question, whatever the variance of each
+    question.
 
     Args:
         differences: (q,) float, run A's value minus run B's for each question.
@@ -30,18 +33,20 @@ def sign_flip(differences: np.ndarray, resamples: int = RESAMPLES, seed: int = 0
     rng = np.random.default_rng(seed)
     sizes, counts = np.unique(changed, return_counts=True)
     if len(sizes) <= FEW_SIZES:
-        # Differences of one size, such as those of success: their sum under random signs is a binomial draw.
+        # Differences of equal size, such as those of success: their sum under random signs is binomial.
         drawn = rng.binomial(counts, 0.5, size=(resamples, len(sizes)))
         sums = np.abs((2.0 * drawn - counts) @ sizes)
     else:
         sums = np.abs(_signed_sums(changed, resamples, rng))
-    # Weighted differences that cancel leave a rounding error. The tolerance makes such a sum count as 0, so that p is 1.
+    # Weighted differences that cancel leave a rounding error. The tolerance makes such a sum count as 0, so that p is
+    # 1.
     at_least = observed * (1 - 1e-9) - 1e-12 * changed.sum()
     return float((1 + np.count_nonzero(sums >= at_least)) / (resamples + 1))
 
 
 def sign_flip_macro(differences: np.ndarray, groups: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
-    """Return the same p value for the difference of macro averages. A question weighs 1 / (groups x questions of its group)."""
+    """Return the same p value for the difference of macro averages. A question weighs 1 / (groups x questions of its
+    group)."""
     if not len(differences):
         return 1.0
     _, member, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
@@ -85,7 +90,8 @@ def mcnemar(only_a: int, only_b: int) -> float:
 def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return (m,) p values adjusted by Holm's step-down method. It is valid however the tests depend on each other.
 
-    statsmodels' `multipletests` gives the same values, but each call runs a full garbage collection: 44 ms for 24 p values, and
+    statsmodels' `multipletests` gives the same values, but each call runs a full garbage collection: 44 ms for 24 p
+    values, and
     more in a server with many objects, where these lines take 5 microseconds. A test compares the two.
     """
     p = np.asarray(p_values, np.float64)
@@ -96,7 +102,8 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
 
 
 def benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return (m,) p values adjusted for the false discovery rate (Benjamini and Yekutieli 2001), under any dependence."""
+    """Return (m,) p values adjusted for the false discovery rate (Benjamini and Yekutieli 2001), under any
+    dependence."""
     from statsmodels.stats.multitest import fdrcorrection
 
     return fdrcorrection(p_values, method="negcorr")[1] if len(p_values) else np.zeros(0)
@@ -125,12 +132,13 @@ class Difference:
 
     @property
     def p_shown(self) -> float:
-        """The adjusted p value, or the unadjusted one of a test that is shown alone."""
+        """The adjusted p value, or the unadjusted p value of a test that is shown alone."""
         return self.p if self.p_adjusted is None else self.p_adjusted
 
     @property
     def p_mcnemar(self) -> float | None:
-        """The exact p value of McNemar's test, unadjusted; None for a macro average, for which the test is not defined."""
+        """The exact p value of McNemar's test, unadjusted; None for a macro average, for which the test is not
+        defined."""
         return None if self.macro else mcnemar(self.only_a, self.only_b)
 
 
@@ -142,7 +150,8 @@ def compare(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Difference:
-    """Return the difference between two runs with its interval, its p value, and the questions that one run alone finds.
+    """Return the difference between two runs with its interval, its p value, and the questions that one run alone
+    finds.
 
     Args:
         found_a, found_b: (q,) bool, row i the same question in both.
@@ -167,7 +176,8 @@ def family(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Difference]:
-    """Return the difference in each group of questions, with p values adjusted by Holm's method for the number of groups.
+    """Return the difference in each group of questions, with p values adjusted by Holm's method for the number of
+    groups.
 
     Args:
         members: (m,) rows of each group, or (q,) bool.

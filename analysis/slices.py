@@ -1,21 +1,26 @@
-"""Find the slices of questions in which the difference between two runs departs from the difference in the other questions.
+"""Find the slices of questions in which the difference between two runs departs from the difference in the other
+questions.
 
-The null hypothesis of a slice is that the mean difference inside the slice equals the mean difference outside it. Under this
-hypothesis the questions are *not* exchangeable: two runs may agree almost everywhere in one relation and disagree often in
-another, with the same mean difference. A permutation test of the membership reports such a slice far too often. So does Welch's
-t test when a small slice happens to hold no difference: it then takes the variance there to be zero. The test here allows for
-both:
+The null hypothesis of a slice is that the mean difference inside the slice equals the mean difference outside it. Under
+this hypothesis the questions are *not* exchangeable: two runs may agree almost everywhere in one relation and disagree
+often in another, with the same mean difference. A permutation test of the membership reports such a slice far too
+often. So does Welch's t test if a small slice happens to have no difference, because its estimate of the variance there
+is zero. The test here allows for both:
 
-1. The statistic is the score statistic of a difference of two means of values in {-1, 0, 1}. Each side's variance is its maximum
-   likelihood estimate under the null hypothesis (Tango 1998), which is never below |d| - d^2 for a common difference d. Wilson
+1. The statistic is the score statistic of a difference of two means of values in {-1, 0, 1}. Each side's variance is
+its maximum
+   likelihood estimate under the null hypothesis (Tango 1998), which is never below |d| - d^2 for a common difference d.
+   Wilson
    and Hilferty's transformation removes the skewness that a common difference other than zero brings.
 2. The reference distribution comes from sign flips: each question's difference gets a random sign. Where the runs are
-   interchangeable for each question, this is an exact test, whatever the pattern of disagreement. Where all slices share a
+   interchangeable for each question, this is an exact test, whatever the pattern of disagreement. Where all slices
+   share a
    difference other than zero, it is an approximation (`benchmarks/slice_finder.py` measures it).
-3. Westfall and Young's step-down maximum over all slices adjusts for the number of slices. It controls the probability of any
+3. Westfall and Young's step-down maximum over all slices adjusts for the number of slices. It controls the probability
+of any
    false finding and, unlike Holm's method, gains from slices that share questions.
 
-Questions count as independent, as they do in every other test of this project.
+Questions are treated as independent, as in every other test of this project.
 """
 
 from __future__ import annotations
@@ -45,8 +50,10 @@ class Finding:
     """A slice in which the difference between two runs departs from the difference in the other questions.
 
     members: one or two positions in the list of predicates.
-    n: number of questions in the slice. inside, outside: mean difference (A - B) in the slice and in all other questions.
-    explained: how far the slice moves the mean difference of all questions away from `outside`: n / N x (inside - outside).
+    n: number of questions in the slice.
+    inside, outside: mean difference (A - B) in the slice and in all other questions.
+    explained: how far the slice moves the mean difference of all questions away from `outside`: n / N x (inside -
+        outside).
     p: p value of the slice on its own. p_adjusted: p value after the correction for all slices tested.
     """
 
@@ -61,7 +68,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SliceSearch:
-    """The findings, largest effect first; the number of slices tested; the number of questions; the mean difference of all."""
+    """The findings, largest effect first; the number of slices tested; the number of questions; the mean difference of
+    all."""
 
     findings: list[Finding]
     tried: int
@@ -79,11 +87,12 @@ def find(
     min_questions: int = MIN_QUESTIONS,
     flips: int = FLIPS,
 ) -> SliceSearch:
-    """Return the slices (single predicates and pairs) whose difference departs from the difference in the other questions.
+    """Return the slices (single predicates and pairs) whose difference departs from the difference in the other
+    questions.
 
-    Every slice with at least `min_questions` questions inside and outside is tested. A pair is reported only if its difference is
-    farther from the mean of all questions than the difference of each of its two predicates. Of slices that hold nearly the same
-    questions, only the one with the largest effect is reported.
+    Every slice with at least `min_questions` questions inside and outside is tested. A pair is reported only if its
+    difference is farther from the mean of all questions than the difference of each of its two predicates. Of slices
+    with nearly the same questions, only the one with the largest effect is reported.
 
     Args:
         differences: (q,) -1, 0 or 1: success of run A minus success of run B.
@@ -100,7 +109,7 @@ def find(
     if correction not in CORRECTIONS:
         raise ValueError(f"unknown correction {correction!r}; choose {', '.join(CORRECTIONS)}")
     if not np.isin(differences, (-1, 0, 1)).all():
-        raise ValueError("differences of success are -1, 0 or 1")
+        raise ValueError("differences of success must be -1, 0 or 1")
     n_questions = len(differences)
     mean = float(differences.mean()) if n_questions else 0.0
     tests = slice_tests(differences, predicates, families, correction, min_questions, flips)
@@ -120,8 +129,10 @@ def find(
 class SliceTests:
     """The tests of m slices, as arrays of length m.
 
-    first, second: positions of the slice's predicates, equal for a single predicate. beyond_parts: whether the slice is single, or
-    farther from the mean of all questions than each of its two predicates alone. The other fields are those of `Finding`.
+    first, second: positions of the slice's predicates, equal for a single predicate.
+    beyond_parts: whether the slice is single, or
+    farther from the mean of all questions than each of its two predicates alone. The other fields are those of
+    `Finding`.
     """
 
     first: np.ndarray
@@ -202,9 +213,11 @@ def p_values(
 
 
 def null_rate(n: np.ndarray, plus: np.ndarray, minus: np.ndarray, delta: float | np.ndarray) -> np.ndarray:
-    """Return the maximum likelihood estimate of the share of non-zero differences if their mean is `delta` (Tango 1998).
+    """Return the maximum likelihood estimate of the share of non-zero differences if their mean is `delta` (Tango
+    1998).
 
-    n values in {-1, 0, 1}, `plus` ones and `minus` minus ones. The estimate solves a quadratic equation and is at least |delta|.
+    n values in {-1, 0, 1}, `plus` ones and `minus` minus ones. The estimate solves a quadratic equation and is at least
+    |delta|.
     """
     linear = plus + minus + (plus - minus) * delta
     constant = ((n - plus - minus) * delta - (plus - minus)) * delta
@@ -234,16 +247,18 @@ def _score(
 def _moments(
     n: np.ndarray, plus: np.ndarray, minus: np.ndarray, delta: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean of n differences, and the variance and third central moment of that mean under the null hypothesis."""
+    """Return the mean of n differences, and the variance and third central moment of that mean under the null
+    hypothesis."""
     rate = null_rate(n, plus, minus, delta)
     third: np.ndarray = delta * (1 - 3 * rate + 2 * delta * delta) / (n * n)
     return (plus - minus) / n, (rate - delta * delta) / n, third
 
 
 def _transformed(difference: np.ndarray, error: np.ndarray, skewness: np.ndarray) -> np.ndarray:
-    """Return normal scores of a difference with this error and skewness (Wilson and Hilferty's cube root of a gamma variable)."""
+    """Return normal scores of a difference with this error and skewness (Wilson and Hilferty's cube root of a gamma
+    variable)."""
     z = np.divide(difference, error, out=np.zeros_like(error), where=error > 1e-9)
-    # The cube root has no limit at skewness 0 in floating point; there the first term of its series serves.
+    # The cube root is numerically undefined at skewness 0; the first term of its series is used there.
     skewed = np.abs(skewness) > 1e-3
     safe = np.where(skewed, skewness, 1)
     root = np.cbrt(np.maximum(1 + z * safe / 2, 0))
@@ -296,7 +311,8 @@ def step_down(observed: np.ndarray, resampled: Iterator[np.ndarray]) -> np.ndarr
 
 
 def _pair_counts(predicates: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-    """Return (p, p) int64 counts of the questions in each pair of predicates, only those where `weight` holds; singles on the diagonal."""
+    """Return (p, p) int64 counts of the questions in each pair of predicates, only those where `weight` holds; singles
+    on the diagonal."""
     held = predicates.astype(np.float64)
     counts: np.ndarray = np.rint((held if weight is None else held * weight) @ held.T).astype(np.int64)
     return counts
@@ -318,7 +334,8 @@ def _testable(
 def _beyond_parts(
     inside: np.ndarray, first: np.ndarray, second: np.ndarray, counts: np.ndarray, sums: np.ndarray, mean: float
 ) -> np.ndarray:
-    """Return which slices are single, or farther from the mean of all questions than each of their two predicates alone."""
+    """Return which slices are single, or farther from the mean of all questions than each of their two predicates
+    alone."""
     sizes = np.diag(counts)
     alone = np.abs(np.divide(np.diag(sums), sizes, out=np.full(len(sizes), mean), where=sizes > 0) - mean)
     beyond: np.ndarray = (first == second) | (np.abs(inside - mean) > np.maximum(alone[first], alone[second]) + 1e-12)
@@ -326,7 +343,7 @@ def _beyond_parts(
 
 
 def _distinct(order: np.ndarray, predicates: np.ndarray, tests: SliceTests) -> Iterator[int]:
-    """Yield the slices in order, without those that hold nearly the same questions as an earlier one."""
+    """Yield the slices in order, without slices that have nearly the same questions as an earlier one."""
     masks: list[np.ndarray] = []
     for i in order.tolist():
         mask = predicates[tests.first[i]] & predicates[tests.second[i]]

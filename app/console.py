@@ -1,4 +1,4 @@
-"""Rich's console with clean text: see `app.terminal`. It stands apart because rich takes long to load."""
+"""Rich's console with clean text: see `app.terminal`. It is a separate module because rich is slow to import."""
 
 from __future__ import annotations
 

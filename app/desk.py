@@ -23,7 +23,7 @@ class Desk:
 
 
 def desk(study: Study) -> Desk:
-    """Return the stores of a study. A replaced labels.db is opened anew."""
+    """Return the stores of a study. A replaced labels.db is opened again."""
     return _desk(str(study.labels_path), study.labels_path.stat().st_ino, study)
 
 

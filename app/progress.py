@@ -14,7 +14,7 @@ SECONDS_BETWEEN_LINES = 10
 
 @contextmanager
 def terminal_progress() -> Iterator[Progress]:
-    """Yield a progress function that shows what it is called with, until the end of the block."""
+    """Yield a progress function that shows its reports until the end of the block."""
     if sys.stderr.isatty():
         with _bar() as watch:
             yield watch

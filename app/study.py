@@ -133,7 +133,7 @@ def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "
     manifest = runs(study).get(name)
     if manifest is None:
         known = ", ".join(runs(study)) or "none yet"
-        raise Missing(f"there is no run {name!r} in this study; runs here: {known}")
+        raise Missing(f"no run {name!r}; runs of this study: {known}")
     questions, made = questions_key(study), manifest.get("made")
     whole = _measured(study, questions, name, made, relevance, rule)
     hidden = blind.hidden(study)
@@ -205,7 +205,7 @@ def run_row(study: Study, name: str, question_id: str) -> Hits | None:
     """
     manifest = runs(study).get(name)
     if manifest is None:
-        raise Missing(f"there is no run {name!r} in this study")
+        raise Missing(f"no run {name!r} in this study")
     if blind.any_hidden(study, [question_id]):
         return None
     run = _run(study, str(study.folder), name, manifest.get("made"))

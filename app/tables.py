@@ -67,7 +67,7 @@ def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
 
 
 def print_results_import(made: ResultsImport, folder: str) -> None:
-    print(f"Made the study {made.study.folder} in {made.seconds:.1f} s: {counted(made.passages, 'passage')}.")
+    print(f"Created the study {made.study.folder} in {made.seconds:.1f} s: {counted(made.passages, 'passage')}.")
     for file in made.files:
         print(
             f"Run {file.run}: {counted(file.questions, 'question')}, k={file.depth}, from {file.file}. {file.flags.summary(file.file, 'dpr')}"
@@ -84,7 +84,7 @@ def print_results_import(made: ResultsImport, folder: str) -> None:
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:
-    """The id is whole at 80 columns; it begins with the time, UTC, at which the job was asked for."""
+    """The id is whole at 80 columns; it begins with the time (UTC) at which the job was requested."""
     from backend.core.jobs import title
 
     table = Table(Column("id", no_wrap=True), "job", Column("state", no_wrap=True), "progress or reason")

@@ -1,1 +1,3 @@
-"""Benchmarks: each module prints its own table, ours and a peer's, measured in one run. `python -m benchmarks` runs the CPU set."""
+"""Benchmarks. Each module prints a table with our figures and a peer's, measured in one run. `python -m benchmarks`
+runs the CPU set.
+"""

@@ -1,7 +1,7 @@
-"""Run the benchmarks that need no GPU, one after another, each in a process of its own: `python -m benchmarks`.
+"""Run the benchmarks that need no GPU one after another, each in a separate process: `python -m benchmarks`.
 
-A study of the real data is made once for the parts that need one ("STUDY" in their arguments); where there are no real data
-($BLINDSPOT_REAL_DATA) those parts are left out, and said to be.
+A study of the real data is made once for the parts that need one ("STUDY" in their arguments). Without real data
+($BLINDSPOT_REAL_DATA) these parts are skipped with a message.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-MINUTES = 20  # that all of them may take
+MINUTES = 20  # time limit of all parts together
 STUDY = "STUDY"
 CPU: tuple[tuple[str, str, list[str]], ...] = (
-    ("encyclopedia", "the generated encyclopedia, passages a second", ["3000", "100000"]),
-    ("importing", "importing passages, beside csv with sqlite3 and pandas", []),
+    ("encyclopedia", "generating the encyclopedia, passages per second", ["3000", "100000"]),
+    ("importing", "importing passages, compared with csv + sqlite3 and pandas", []),
     ("large", "a study of many passages and questions, scaled to 21 million", []),
-    ("answers", "answer matching, beside a plain loop", ["--study", STUDY]),
-    ("retrieval", "BM25 beside Pyserini", ["--study", STUDY]),
-    ("encoding", "encoding passages, beside SentenceTransformer.encode", ["--passages", "256"]),
-    ("search", "exact search beside FAISS", ["--study", STUDY]),
+    ("answers", "answer matching, compared with a plain loop", ["--study", STUDY]),
+    ("retrieval", "BM25, compared with Pyserini", ["--study", STUDY]),
+    ("encoding", "encoding passages, compared with SentenceTransformer.encode", ["--passages", "256"]),
+    ("search", "exact search, compared with FAISS", ["--study", STUDY]),
     ("analysis", "figures, slices and the finder on 22,075 questions", []),
-    ("labels", "16 people's labels into one store", []),
-    ("denoising", "what denoising leaves of planted false negatives", []),
+    ("labels", "16 annotators writing into one store", []),
+    ("denoising", "planted false negatives that remain after denoising", []),
     ("training", "memory and speed of a training step", []),
     ("app", "each page, cold and warm, on 22,075 questions", []),
-    ("twenty", "20 people at once in one app", ["--study", STUDY]),
+    ("twenty", "20 people using one app at the same time", ["--study", STUDY]),
     ("service", "live questions through the service", ["--study", STUDY]),
 )
-"""Module, what it measures, its arguments."""
+"""Module, description, arguments."""
 Took = tuple[str, float, float, str]
-"""A part, its seconds by the clock and of the processor, what is to be said of it."""
+"""A part, its wall-clock and processor seconds, and a remark."""
 
 
 def main() -> int:
@@ -46,8 +46,8 @@ def main() -> int:
         for name, what, arguments in CPU:
             print(f"\n{'=' * 100}\n{name}: {what}\n{'=' * 100}", flush=True)
             if STUDY in arguments and study is None:
-                print("left out: there are no real data here; name their folder in BLINDSPOT_REAL_DATA")
-                took.append((name, 0.0, 0.0, "left out"))
+                print("skipped: no real data; set BLINDSPOT_REAL_DATA to their folder")
+                took.append((name, 0.0, 0.0, "skipped"))
                 continue
             began, used = time.monotonic(), _used()
             code = _run(name, [str(study) if each == STUDY else each for each in arguments])
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _study(folder: Path) -> Path | None:
-    """The study of the real data; None where there are no real data."""
+    """Make the study of the real data; None without real data."""
     from tests.conftest import REAL_DATA
 
     if not REAL_DATA.is_dir():
@@ -71,13 +71,13 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 
 
 def _used() -> float:
-    """Processor seconds of all parts so far."""
+    """Return the processor seconds of all parts so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def _sum(took: Sequence[Took]) -> int:
-    """Say how long each part took and what failed; gives the exit status."""
+    """Print the time of each part and the failures, and return the exit status."""
     print(f"\n{'=' * 100}\n{'':<16}{'seconds':>9}{'processor':>11}")
     for name, seconds, processor, said in took:
         print(f"{name:<16}{seconds:>9,.0f}{processor:>11,.0f}  {said}")

@@ -1,8 +1,10 @@
-"""The analyses at EntityQuestions' size: 22,075 questions x 3 runs x 100 hits, and growth from 1,000 to 100,000 questions.
+"""The analyses at EntityQuestions' size: 22,075 questions x 3 runs x 100 hits, and growth from 1,000 to 100,000
+questions.
 
     python -m benchmarks.analysis [--questions 22075] [--growth 1000,10000,100000]
 
-Runs, questions and gold are generated; the runs lie in memory maps, the questions are held. Imports are done before the clock starts.
+Runs, questions and gold are generated. The runs are memory-mapped, the questions are in memory. Imports happen before
+the clock starts.
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ from analysis import flips
 from benchmarks.app import RUNS, make_study
 from benchmarks.machine import machine, peak_memory, timed
 
-EVERYTHING, SLOW = 2.0, 10.0  # seconds that are aimed at: every analysis together; the finder and the overlap, each
+EVERYTHING, SLOW = 2.0, 10.0  # targets in seconds: all analyses together; the finder and the overlap, each
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", type=int, default=22_075)
     parser.add_argument("--passages", type=int, default=20_000)
-    parser.add_argument("--growth", default="1000,10000,100000", help="questions, with commas between; empty for none")
+    parser.add_argument(
+        "--growth", default="1000,10000,100000", help="numbers of questions, separated by commas; empty for none"
+    )
     options = parser.parse_args()
     print(machine())
     counted = everything(options.questions, options.passages)
@@ -44,7 +48,7 @@ def main() -> None:
 
 
 def everything(questions: int, passages: int) -> list[tuple[str, float, bool]]:
-    """(name, seconds, whether it has an aim of its own)."""
+    """Time every analysis: (name, seconds, whether it has its own target)."""
     with tempfile.TemporaryDirectory() as folder:
         study = make_study(Path(folder) / "study", passages, questions)
         return [(name, timed(work)[1], slow) for name, work, slow in analyses(study)]

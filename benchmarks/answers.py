@@ -1,11 +1,12 @@
-"""Answer matching: ours against the plain token loop, in turns, on real questions and their BM25 hits.
+"""Answer matching: ours and the plain token loop, in turns, on real questions and their BM25 hits.
 
     python -m benchmarks.answers [--study DIR] [--plain 40] [--rounds 5]
 
-The questions are all 22,075 of EntityQuestions' test split, with their 100 best of 100,000 Wikipedia passages. The plain loop is
-the rule as its description reads: tokenise passage and answer, compare at every position. It takes `--plain` of the questions, its
-passages in memory already; ours takes all, reads them from corpus.db (dropped from the page cache before) and starts its processes
-within the time. Ours must give what the plain loop gives for its questions. A study is made where none is given.
+The questions are all 22,075 of EntityQuestions' test split, with their 100 best of 100,000 Wikipedia passages. The
+plain loop implements the rule literally: tokenise passage and answer, compare at every position. It runs on `--plain`
+of the questions, with the passages already in memory. Ours runs on all questions; its time includes reading corpus.db
+(dropped from the page cache before) and starting its processes. Both must give equal results on the plain loop's
+questions. Without --study, a study is made.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ K = 100
 
 
 def entity_questions(split: str = "test") -> list[Question]:
-    """Every question of a split, relations in order."""
+    """Return every question of a split, relations in order."""
     with tarfile.open(REAL_DATA / "entityquestions_dataset.tar.xz") as tar:
         files = {
             member.name: json.load(tar.extractfile(member))
@@ -72,7 +73,7 @@ def plain_loop(texts: list[str], questions: list[Question], ordinals: np.ndarray
 
 
 def cold(path: Path) -> Corpus:
-    """The collection, none of it in memory."""
+    """Open the collection with an empty page cache."""
     with open(path, "rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return Corpus(path)
@@ -81,7 +82,7 @@ def cold(path: Path) -> Corpus:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", help="a study of the real passages with a BM25 index")
-    parser.add_argument("--plain", type=int, default=40, help="questions given to the plain loop")
+    parser.add_argument("--plain", type=int, default=40, help="number of questions for the plain loop")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,11 @@
-"""The app at full size: 22,075 questions x 3 runs x 100 hits. Server time of each page, cold and warm.
+"""The app at full size: 22,075 questions x 3 runs x 100 hits. It measures the server time of each page, cold and warm.
 
     python -m benchmarks.app [--questions 22075] [--passages 20000]
 
-Passages, questions and runs are generated. Times are those of a run of the page's script, through Streamlit's own AppTest,
-caches empty at first, with the processor time beside them, which other work on the machine changes little; "a fresh server" is a
-real one, asked over its websocket by Chromium where there is one. For many people at once see `benchmarks.twenty`.
+Passages, questions and runs are generated. A time is that of one run of the page's script in Streamlit's AppTest, with
+caches empty at first. The processor time is shown too, because other work on the machine hardly changes it. "A fresh
+server" is a real server, which Chromium (if installed) asks over its websocket. For many people at once see
+`benchmarks.twenty`.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from benchmarks.machine import machine
 from db.records import Hits, Passage, Question
 
 K, RUNS, SEED = 100, {"bm25-dev": "bm25", "dense-dev": "encoder", "hybrid-dev": "hybrid"}, 0
-FIRST_PAGE, NEXT_QUESTION = 2.0, 0.3  # seconds that are aimed at
-FIRST_FIGURES = 0.5  # the same, of Compare and Slices
+FIRST_PAGE, NEXT_QUESTION = 2.0, 0.3  # target in seconds
+FIRST_FIGURES = 0.5  # target for Compare and Slices
 SIGN = {
     "home": 'class="figures runs"',
     "compare": 'class="flips"',
@@ -109,14 +110,14 @@ def make_study(folder: Path, n_passages: int, n_questions: int) -> Path:
 
 
 class Taken(NamedTuple):
-    """Seconds by the clock, and of the processor."""
+    """Wall-clock and processor seconds."""
 
     seconds: float
     processor: float
 
 
 def pages(study: Path) -> Iterator[tuple[str, Taken, float | None]]:
-    """Script time of each page in this process; Streamlit itself is imported before the clock starts."""
+    """Measure the script time of each page in this process. Streamlit is imported before the clock starts."""
     from streamlit.testing.v1 import AppTest
 
     where = ["home"]
@@ -139,7 +140,7 @@ def pages(study: Path) -> Iterator[tuple[str, Taken, float | None]]:
 
     yield "Home, the first page of all (modules loaded, 3 runs measured)", run(), FIRST_PAGE
     yield "Home again", _median(lambda i: run()), None
-    time.sleep(SECONDS_TO_READ + 1)  # as long as it takes to read a page and click
+    time.sleep(SECONDS_TO_READ + 1)  # the time to read a page and click
     yield "Compare, cold", run("compare"), FIRST_FIGURES
     yield "Compare, another pair, cold", run(b="hybrid-dev"), FIRST_FIGURES
     yield "Compare, by gold, cold", run(relevance="gold"), FIRST_FIGURES
@@ -167,7 +168,7 @@ def _median(run: Callable[[int], Taken], times: int = 11) -> Taken:
 
 
 def fresh_server(study: Path) -> Iterator[tuple[str, float, float | None]]:
-    """From asking a server that has just come up for its first page until the figures stand in Chromium."""
+    """Measure the time from the first request to a new server until Chromium shows the figures."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:

@@ -1,12 +1,13 @@
-"""Encoding passages: ours against SentenceTransformer.encode at its best batch size, on the same device and threads.
+"""Encoding passages: ours and SentenceTransformer.encode at its best batch size, on the same device and threads.
 
     python -m benchmarks.encoding [--model minilm] [--passages 512] [--rounds 3] [--device cuda] [--random-bert]
 
-Wikipedia passages, `title [SEP] text`. The peer's batch size is the fastest of several on this machine; it is measured in float32, as
-it comes, and again in the 16 bits that ours takes, which it can be told to (`model.bfloat16()`). Ours counts everything from the texts to
-float16 in this process's memory, in the blocks in which an index is encoded. All in turns, medians. The cosines are those of each
-vector to the peer's float32 one. On a GPU take `--passages 50000`. `--random-bert` measures BERT-base's shape with random weights, for
-speed alone; with `--precision bfloat16`, for rounding changes what random weights give more than what trained ones do.
+Wikipedia passages, `title [SEP] text`. The peer's batch size is the fastest of several on this machine; it is measured
+in float32, its default, and in the 16-bit precision that ours uses (`model.bfloat16()`). Our time covers everything
+from the texts to float16 vectors in this process's memory, in the blocks of an index. All sides run in turns; figures
+are medians. The cosines compare each vector with the peer's float32 vector. On a GPU use `--passages 50000`.
+`--random-bert` measures BERT-base's shape with random weights, for speed only, with `--precision bfloat16`, because
+rounding changes the output of random weights more than that of trained weights.
 """
 
 from __future__ import annotations
@@ -41,9 +42,7 @@ TUNED_ON = {"cpu": 96, "cuda": 8192}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="minilm", help="minilm, or a folder")
-    parser.add_argument(
-        "--random-bert", action="store_true", help="BERT-base with random weights, in the place of --model"
-    )
+    parser.add_argument("--random-bert", action="store_true", help="BERT-base with random weights, instead of --model")
     parser.add_argument("--passages", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-tokens", type=int, default=256)
@@ -62,14 +61,14 @@ def main() -> None:
 
 
 def some_passages(count: int) -> list[Passage]:
-    """Spread over the real collection."""
+    """Return passages spread over the real collection."""
     with lzma.open(REAL_DATA / "passages_100k.tsv.xz", "rt", encoding="utf-8", newline="") as lines:
         rows = islice(csv.DictReader(lines, delimiter="\t"), 0, None, max(1, 100_000 // count))
         return [Passage(row["id"], row["title"], row["text"]) for row in islice(rows, count)]
 
 
 def random_bert(folder: Path) -> str:
-    """BERT-base's shape and MiniLM's vocabulary."""
+    """Return a model with BERT-base's shape and MiniLM's vocabulary."""
     import torch
     import transformers
 
@@ -137,7 +136,7 @@ def encoded(model, texts: list[str], batch: int) -> np.ndarray:
 
 
 def best_batch(model, texts: list[str], sizes: tuple[int, ...]) -> int:
-    """The batch size at which the peer is fastest: the least time of two, each size in turn."""
+    """Return the batch size at which the peer is fastest: the minimum time of two, each size in turn."""
     encoded(model, texts[:8], 8)
     times = {size: [] for size in sizes}
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""How fast an encyclopedia is made, and in how much memory.
+"""Time and memory of generating an encyclopedia.
 
 python -m benchmarks.encyclopedia 3000 100000 1000000
 """
@@ -15,7 +15,7 @@ from backend.data.encyclopedia import write
 
 
 def made(passages: int) -> tuple[float, float, int]:
-    """Writes an encyclopedia -> (seconds, processor seconds, peak resident KiB of the process)."""
+    """Generate an encyclopedia -> (seconds, processor seconds, peak resident KiB of the process)."""
     with tempfile.TemporaryDirectory() as folder:
         started, worked = time.perf_counter(), time.process_time()
         write(folder, passages)
@@ -26,7 +26,7 @@ def made(passages: int) -> tuple[float, float, int]:
 def main(sizes: list[int]) -> None:
     print(f"{'passages':>10} {'seconds':>9} {'passages/s':>11} {'per core second':>16} {'peak MiB':>9}")
     for passages in sizes:
-        with get_context("spawn").Pool(1) as pool:  # a process of its own, so that its peak is its own
+        with get_context("spawn").Pool(1) as pool:  # a separate process, so that the peak memory is not shared
             seconds, worked, peak = pool.apply(made, (passages,))
         print(
             f"{passages:>10,} {seconds:>9.1f} {passages / seconds:>11,.0f} {passages / worked:>16,.0f} {peak / 1024:>9.0f}"

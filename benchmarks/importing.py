@@ -1,10 +1,10 @@
-"""Importing passages: rows per second and peak memory, ours beside two usual ways, measured in one run.
+"""Importing passages: rows per second and peak memory, ours and two common ways, measured in one run.
 
     python -m benchmarks.importing [--rows 1000000] [--data FOLDER] [--folder SCRATCH]
 
-The file is the 100,000 real passages repeated with new ids. Each line is a process of its own, with its own peak memory.
-"csv + sqlite3" is csv.reader, executemany and a unique index made first; "pandas" is read_csv in chunks and to_sql. Neither
-checks what it reads. "read only" decompresses and throws away: the most that any importer could reach.
+The file is the 100,000 real passages repeated with new ids. Each line is a separate process, with its own peak memory.
+"csv + sqlite3" is csv.reader, executemany and a unique index made first; "pandas" is read_csv in chunks and to_sql.
+Neither checks its input. "read only" decompresses and discards the rows, which is an upper bound for any importer.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ PLAN = [
 
 
 def make_files(data: Path, folder: Path, rows: int) -> dict[str, Path]:
-    """The plain file of `rows` rows; compressed ones of a tenth of that (compressing takes longer than all the rest)."""
+    """Write the plain file of `rows` rows, and compressed files of a tenth of that (compression takes longer than
+    everything else).
+    """
     with lzma.open(data / "passages_100k.tsv.xz") as file:
         header, *lines = [line for line in file.read().split(b"\n") if line]
     tails = [line.partition(b"\t")[2] for line in lines]
@@ -93,7 +95,7 @@ def make_files(data: Path, folder: Path, rows: int) -> dict[str, Path]:
 
 
 def measure(way: str, path: Path, folder: Path) -> dict:
-    """Run one way in a process of its own."""
+    """Run one way in a separate process."""
     scratch = Path(tempfile.mkdtemp(dir=folder))
     try:
         command = [sys.executable, "-m", "benchmarks.importing", "--child", way, str(path), str(scratch)]
@@ -103,14 +105,14 @@ def measure(way: str, path: Path, folder: Path) -> dict:
 
 
 def child(way: str, path: str, folder: str) -> None:
-    if way == "pandas":  # imports are not what is measured
+    if way == "pandas":  # imports are not measured
         import pandas  # noqa: F401
     elif way == "ours":
         import backend.core.study  # noqa: F401
     began = time.perf_counter()
     rows = WAYS[way](Path(path), Path(folder))
     seconds = time.perf_counter() - began
-    # Not getrusage: its peak is inherited from the parent that made the files.
+    # Not getrusage: its peak is inherited from the parent process, which made the files.
     status = Path("/proc/self/status").read_text()
     peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
     print(json.dumps({"rows": rows, "seconds": seconds, "peak_mb": peak}))
@@ -120,7 +122,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("BLINDSPOT_REAL_DATA") or REAL_DATA))
-    parser.add_argument("--folder", type=Path, default=None, help="where the scratch files go")
+    parser.add_argument("--folder", type=Path, default=None, help="folder for temporary files")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:

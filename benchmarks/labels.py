@@ -2,11 +2,12 @@
 
     python -m benchmarks.labels [--annotators 16] [--processes 4] [--rounds 2000] [--think 0 150] [--folder DIR]
 
-A round of an annotator is four writes, each committed and synced to disk before the next: claim a question, label a passage,
-take that back, label all four passages and finish; one in twenty is skipped instead. A write is timed in the annotator's thread,
-so the wait for others is in it. There are two parts: each write at once after the last (nobody works so; it shows what the store
-can take, and the wait for 15 others is in every figure), and with 150 ms of thought before each, which is fast work. At the end
-the store is checked: every acknowledged id is there, no question has too many people.
+A round of an annotator is four writes, each committed and synced to disk before the next: claim a question, label a
+passage, undo the label, label all four passages and finish; one question in twenty is skipped instead. A write is timed
+in the annotator's thread, so its time includes waiting for others. There are two parts: without a pause between writes
+(the maximum load of the store; every figure includes waiting for 15 others), and with a pause of 150 ms before each
+write, which is fast annotation. At the end the store is checked: it has every acknowledged id, and no question has too
+many people.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ NEEDED = 2
 
 
 def prepare(path: Path, annotators: int, questions: int) -> list[str]:
-    """A labels.db with people and one batch; gives the people's names."""
+    """Create a labels.db with people and one batch, and return the people's names."""
     from db.migrations import migrate
     from db.questions import Questions
     from db.records import Question
@@ -55,12 +56,12 @@ def prepare(path: Path, annotators: int, questions: int) -> list[str]:
 def start(
     path: Path, names: Sequence[str], processes: int, rounds: int, seed: int = 0, haste: float = 1.0, think: float = 0.0
 ) -> list[subprocess.Popen]:
-    """Set the annotators to work, as threads of so many processes; each process writes `work.<its number>` beside the store.
+    """Start the annotators as threads of several processes; each process writes `work.<its number>` beside the store.
 
     Args:
-        rounds: of each annotator.
-        haste: how many times as fast as real time the stores' clock goes.
-        think: seconds before a write, on average.
+        rounds: rounds of each annotator.
+        haste: speed of the stores' clock relative to real time.
+        think: average seconds before a write.
     """
     shares = [names[i::processes] for i in range(processes)]
     command = [sys.executable, "-m", "benchmarks.labels", "--worker", str(path)]
@@ -76,7 +77,7 @@ def start(
 
 
 def written(folder: Path) -> Iterator[tuple[str, float, list[str]]]:
-    """What the processes say they did: kind of write, seconds, the ids that were acknowledged."""
+    """Return the processes' reports: kind of write, seconds, acknowledged ids."""
     for file in sorted(folder.glob("work.*")):
         for line in file.read_bytes().decode().splitlines():
             kind, seconds, *ids = line.split("\t")
@@ -84,7 +85,7 @@ def written(folder: Path) -> Iterator[tuple[str, float, list[str]]]:
 
 
 def problems(path: Path, clock: Callable[[], float] = time.time) -> list[str]:
-    """What is wrong with the store: damage, acknowledged ids that are not there, questions with too many people."""
+    """Return the problems of the store: damage, missing acknowledged ids, questions with too many people."""
     from db.backup import check
 
     found = list(check(path).problems)
@@ -97,11 +98,11 @@ def problems(path: Path, clock: Callable[[], float] = time.time) -> list[str]:
 
 
 def crowded(path: Path, clock: Callable[[], float] = time.time) -> list[str]:
-    """The questions that more people have a place at than they need. The stores may be in use."""
+    """Return the questions with more people than they need. The stores may be in use."""
     connection = connect(path, read_only=True)
     try:
         connection.execute("BEGIN")
-        connection.execute("SELECT count(*) FROM lease").fetchone()  # what is read is fixed from here on
+        connection.execute("SELECT count(*) FROM lease").fetchone()  # from here on, reads use one snapshot
         rows = connection.execute(
             "SELECT question, count(*) FROM lease WHERE (state = 'finished' AND surplus = 0) OR (state = 'held' AND expires > ?) "
             "GROUP BY question HAVING count(*) > ?",
@@ -113,7 +114,7 @@ def crowded(path: Path, clock: Callable[[], float] = time.time) -> list[str]:
 
 
 def work(path: Path, names: Sequence[str], rounds: int, seed: int, haste: float, think: float, out: Path) -> None:
-    """One process: a thread for each annotator, which share the stores as the app's sessions do."""
+    """Run one process with a thread for each annotator. The threads share the stores as the app's sessions do."""
     clock = time.time if haste == 1 else lambda: time.time() * haste
     labels, queue = Labels(path, clock=clock), Queue(path, clock=clock)
     handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -175,9 +176,9 @@ def main() -> None:
     parser.add_argument("--annotators", type=int, default=16)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=2000, help="of all annotators together")
-    parser.add_argument("--folder", type=Path, help="where the store is made; default the folder for temporary files")
+    parser.add_argument("--folder", type=Path, help="folder of the store (default: the folder for temporary files)")
     parser.add_argument(
-        "--think", type=float, nargs="+", default=[0, 150], metavar="MS", help="milliseconds before a write, on average"
+        "--think", type=float, nargs="+", default=[0, 150], metavar="MS", help="average milliseconds before a write"
     )
     options = parser.parse_args()
     print(f"{machine()}\n{options.annotators} annotators in {options.processes} processes")
@@ -208,7 +209,9 @@ def show(path: Path, think: float, seconds: float) -> None:
         p50, p99 = np.percentile(np.array(row) * 1000, [50, 99])
         print(f"{kind:<20}{len(row):>9,}{p50:>10.1f}{p99:>10.1f}{max(row) * 1000:>10.1f}")
     found = problems(path)
-    print("; ".join(found) or "sound: every acknowledged id is there, and no question has more people than it needs")
+    print(
+        "; ".join(found) or "sound: the store has every acknowledged id, and no question has more people than it needs"
+    )
     if found:
         raise SystemExit(1)
 

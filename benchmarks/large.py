@@ -1,11 +1,11 @@
-"""A study of very many passages and questions: time, memory and disk of each step, and what 21 million would take.
+"""A study of very many passages and questions: time, memory and disk of each step, with an estimate for 21 million.
 
     python -m benchmarks.large [--passages 250000 500000] [--questions 50000 100000] [--folder SCRATCH]
 
-Passages are generated: 100 words each, five sentences drawn from 20,000. So are the questions, with answer, relation, subject,
-frequency and one gold passage, and two runs of 20 hits over them. Each step is a process of its own, with its own peak memory.
-Two sizes show whether a step grows with the rows alone; what stands under "21,015,324, computed" is the larger size scaled up, and
-nothing else. A question of the list is looked at as the app does it, with Streamlit's own AppTest.
+Passages are generated: 100 words each, five sentences drawn from 20,000. So are the questions, with answer, relation,
+subject, frequency and one gold passage, and two runs of 20 hits over them. Each step is a separate process, with its
+own peak memory. Two sizes show whether a step grows linearly with the rows; the column "21,015,324, computed" is the
+larger size scaled up. A question of the list is viewed as in the app, with Streamlit's AppTest.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passages", type=int, nargs="+", default=[250_000, 500_000])
     parser.add_argument("--questions", type=int, nargs="+", default=[50_000, 100_000])
-    parser.add_argument(
-        "--folder", type=Path, help="where the studies are made; default the folder for temporary files"
-    )
+    parser.add_argument("--folder", type=Path, help="folder of the studies (default: the folder for temporary files)")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -57,7 +55,9 @@ def main() -> None:
 
 
 def steps(folder: Path, kind: str, rows: int) -> Iterator[tuple[str, dict]]:
-    """Each step's name and what it took; "questions" begin a labels.db and runs of their own beside the passages that are there."""
+    """Run each step and yield its name and its cost. The steps of "questions" add a labels.db and runs to the existing
+    passages.
+    """
     if kind == "questions":
         for name in ("labels.db", "labels.db-wal", "labels.db-shm"):
             (folder / "study" / name).unlink(missing_ok=True)
@@ -69,7 +69,9 @@ def steps(folder: Path, kind: str, rows: int) -> Iterator[tuple[str, dict]]:
 
 
 def child(step: str, folder: str, rows: str) -> None:
-    """Run one step and say, for each line of the table that it makes, its seconds, the peak memory so far and bytes on disk."""
+    """Run one step, and report the seconds, the peak memory so far and the bytes on disk for each of its lines in the
+    table.
+    """
     made = {}
     for name, (seconds, processor), size, grows in {**STEPS["passages"], **STEPS["questions"]}[step](
         Path(folder), int(rows)
@@ -79,7 +81,7 @@ def child(step: str, folder: str, rows: str) -> None:
 
 
 def _peak() -> float:
-    """Not getrusage: its peak is inherited from the parent. MiB."""
+    """Return the peak memory in MiB. Not from getrusage, whose peak is inherited from the parent process."""
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
 
 
@@ -113,9 +115,9 @@ def _words(seconds: float) -> str:
 
 
 Spent = tuple[float, float]
-"""Seconds by the clock, and of the processor: other work on the machine changes the second little."""
+"""Wall-clock and processor seconds; other work on the machine hardly changes the second."""
 Line = tuple[str, Spent, int, bool]
-"""What was done, what it took, bytes on disk afterwards or 0, and whether it grows with the rows."""
+"""The name of a step, its cost, the bytes on disk afterwards or 0, and whether it grows with the rows."""
 
 
 def timed(work: Callable[[], object]) -> Spent:
@@ -125,7 +127,7 @@ def timed(work: Callable[[], object]) -> Spent:
 
 
 def typical(work: Callable[[Any], object], asked: Iterable[Any]) -> Spent:
-    """The median of each."""
+    """Return the median of each."""
     spent = [timed(lambda: work(each)) for each in asked]  # noqa: B023
     return median(seconds for seconds, _ in spent), median(processor for _, processor in spent)
 
@@ -165,7 +167,7 @@ def look_up(folder: Path, rows: int) -> Iterator[Line]:
     from backend.core.study import Study
 
     rng, path = np.random.default_rng(SEED), folder / "study" / "corpus.db"
-    len(Study.open(folder / "study").corpus)  # modules are loaded
+    len(Study.open(folder / "study").corpus)  # load the modules
     yield "open the study", timed(lambda: len(Study.open(folder / "study").corpus)), 0, False
     corpus = Study.open(folder / "study").corpus
 
@@ -239,7 +241,7 @@ def import_questions_(folder: Path, rows: int) -> Iterator[Line]:
 
 
 def make_runs(folder: Path, rows: int) -> Iterator[Line]:
-    """Arrays as a search would leave them: nothing is matched, which `benchmarks.answers` measures."""
+    """Write arrays like those of a search, without answer matching, which `benchmarks.answers` measures."""
     from backend.core.manifest import whole_folder, write_json, write_manifest
     from backend.core.runs import question_set_hash
     from backend.core.study import Study
@@ -270,7 +272,7 @@ def make_runs(folder: Path, rows: int) -> Iterator[Line]:
 
 
 def look_at_list(folder: Path, rows: int) -> Iterator[Line]:
-    """The app's list of questions: first view, filters, sorts, pages."""
+    """View the app's list of questions: first view, filters, sorting, pages."""
     from app.server import SIGN_IN
     from backend.core.study import ENVIRONMENT_VARIABLE
 

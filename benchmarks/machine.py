@@ -1,4 +1,4 @@
-"""What a benchmark ran on."""
+"""A description of the machine that a benchmark ran on, and timing helpers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def machine() -> str:
-    """One line: processor, cores, GPU, Python."""
+    """Return a line with processor, cores, GPU and Python."""
     name = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo") as file:
@@ -30,21 +30,23 @@ def machine() -> str:
 
 
 def timed(function: Callable[[], T]) -> tuple[T, float]:
-    """The result and the seconds it took."""
+    """Return a result and the seconds of its computation."""
     started = time.perf_counter()
     result = function()
     return result, time.perf_counter() - started
 
 
 def in_turn(ours: Callable[[], object], peer: Callable[[], object], rounds: int = 5) -> tuple[float, float, float]:
-    """Median seconds of ours and of the peer, run A B A B after one warm-up each, and the median of the paired ratios peer / ours."""
+    """Return the median seconds of ours and of the peer, run A B A B after one warm-up each, and the median of the
+    paired ratios peer / ours.
+    """
     ours(), peer()
     pairs = [(timed(ours)[1], timed(peer)[1]) for _ in range(rounds)]
     return median(a for a, _ in pairs), median(b for _, b in pairs), median(b / a for a, b in pairs)
 
 
 def peak_memory() -> float:
-    """The largest resident size of this process so far, MiB."""
+    """Return the peak resident memory of this process so far, in MiB."""
     import resource
     import sys
 

@@ -1,11 +1,11 @@
-"""The papers' experiments that train, on a part of the real data that two processor cores can work through.
+"""The papers' experiments with trainings, on a part of the real data that fits two processor cores.
 
     python -m benchmarks.papers FOLDER                 # all of them, some hours
     python -m benchmarks.papers FOLDER finetune joint  # some of them
 
-The part: 5,000 Wikipedia passages, the questions of EntityQuestions that they answer, one gold passage each. What is trained is the
-first two layers of MiniLM, for 40 batches. Everything that could be tuned stands here, and was committed before anything was trained.
-What is there is not made again; broken off, the same command goes on.
+The part: 5,000 Wikipedia passages and the questions of EntityQuestions that they answer, with one gold passage each.
+The first two layers of MiniLM are trained for 40 batches. All tunable settings are in this file and were committed
+before any training. Finished parts are not repeated, and an interrupted run resumes with the same command.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ PASSAGES = 5000
 RELATIONS = (
     "P26",
     "P170",
-)  # a set of their own: of all relations those whose training questions share the fewest words with dev
-OTHERS, UNLABELLED = 500, 400  # training questions of the other relations; and questions of these without answers
+)  # relations of a separate set: those whose training questions share the fewest words with dev
+OTHERS, UNLABELLED = (
+    500,
+    400,
+)  # training questions of the other relations, and questions of these relations without answers
 MAIN, REST, ASKED = "entityquestions", "others", "asked"
 
 TRAINING: dict[str, Any] = {
@@ -102,7 +105,7 @@ ASKED_FOR: Mapping[str, Mapping[str, Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", choices=(*ASKED_FOR, []), help="default: all that are set here")
+    parser.add_argument("names", nargs="*", choices=(*ASKED_FOR, []), help="default: all in this file")
     options = parser.parse_args()
     print(machine())
     study = part_of_the_real_data(options.folder)
@@ -115,7 +118,7 @@ def main() -> None:
 
 
 def part_of_the_real_data(folder: Path) -> Study:
-    """The study, made where it is not there."""
+    """Return the study; create it if it does not exist."""
     from backend.data.importing.importer import import_passages, import_questions
     from backend.retrieval.bm25 import BM25, build_index
 
@@ -130,7 +133,7 @@ def part_of_the_real_data(folder: Path) -> Study:
     questions = list(drawn(whole.questions.all(split="train"), whole.questions.all(split="dev")))
     rows = set(whole.corpus.ordinals({passage for question in questions for passage in question.gold}).values())
     hits = BM25(whole).search([question.text for question in questions if question.split == "dev"], 20).ordinals
-    for found in hits.T.ravel().tolist():  # all first passages, then all second ones
+    for found in hits.T.ravel().tolist():  # all first passages, then all second passages
         if len(rows) == PASSAGES:
             break
         rows |= {found} - {-1}
@@ -151,7 +154,7 @@ def part_of_the_real_data(folder: Path) -> Study:
 
 
 def drawn(train: list[Question], dev: list[Question]) -> Iterator[Question]:
-    """Two question sets, and questions without labels: relations of a set of their own, and some of the rest."""
+    """Draw two question sets and questions without labels: the relations of a separate set, and some of the rest."""
     rest = [question for question in train if question.relation not in RELATIONS]
     random.Random(0).shuffle(rest)
     for question in [*train, *dev]:

@@ -1,10 +1,12 @@
-"""Reading: time per question at 1 and at 100 passages, against transformers' own DPRReader with `decode_best_spans`, in one run.
+"""Reading: time per question with 1 and with 100 passages, compared with transformers' DPRReader and
+`decode_best_spans`, in one run.
 
     python -m benchmarks.reader [--layers 6] [--questions 4] [--rounds 3] [--device cpu]
 
-MiniLM with a reader's head, passages of about 110 tokens with their question. Both read the same passages with the same weights and take
-the best span of up to 10 tokens of each. transformers' reads all passages of a question as one batch in 32 bits, and searches the
-spans in Python; ours reads as `blindspot read` does: on a GPU one batch in bfloat16, on a CPU 16 at a time, those of like length together.
+MiniLM with a reader's head, passages of about 110 tokens with their question. Both read the same passages with the same
+weights and return the best span of up to 10 tokens of each. transformers reads all passages of a question as one batch
+in 32 bits, and searches the spans in Python. Ours reads as in `blindspot read`: one batch in bfloat16 on a GPU, batches
+of 16 passages of similar length on a CPU.
 """
 
 from __future__ import annotations

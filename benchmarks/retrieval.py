@@ -1,10 +1,10 @@
-"""Retrieval on the real study: BM25 against Pyserini's own searcher. Exact search has `benchmarks.search`.
+"""Retrieval on the real study: BM25 and Pyserini's searcher. For exact search see `benchmarks.search`.
 
     python -m benchmarks.retrieval [--study DIR]
 
-Makes the study from $BLINDSPOT_REAL_DATA (100,000 Wikipedia passages, EntityQuestions) where no --study is given. The peer runs in
-one process with ours, in turn; the questions are those of dev, k = 100. Anserini 1.7's batch_search takes all processors whatever
-`threads` says, so for each number of threads a process is started that may use as many processors (Linux).
+Without --study, the study is made from $BLINDSPOT_REAL_DATA (100,000 Wikipedia passages, EntityQuestions). The peer and
+ours run in turns in one process, on the questions of dev, k = 100. Anserini 1.7's batch_search uses all processors
+regardless of `threads`, so each number of threads is measured in a process limited to that many processors (Linux).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.machine import machine, peak_memory, timed
 from tests.conftest import REAL_DATA
 
 K = 100
-WARM_UPS = 5  # Java compiles what runs often
+WARM_UPS = 5  # Java compiles frequently run code
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def real_study(folder: Path) -> Study:
-    """The real data, imported and indexed both ways."""
+    """Return the real data, imported and indexed for BM25 and dense retrieval."""
     from backend.data.importing.importer import import_passages, import_questions
 
     study = Study.create(folder)
@@ -57,7 +57,7 @@ def real_study(folder: Path) -> Study:
 
 
 def in_process(function: Callable[..., None], *arguments: object) -> None:
-    """Run a comparison in a process of its own; its failure ends this one."""
+    """Run a comparison in a separate process; its failure ends this process."""
     process = get_context("spawn").Process(target=function, args=arguments)
     process.start()
     process.join()
@@ -66,7 +66,7 @@ def in_process(function: Callable[..., None], *arguments: object) -> None:
 
 
 def compare_bm25(folder: Path, rounds: int, threads: int) -> None:
-    """Print the figures of so many threads, and end this process."""
+    """Print the figures for this number of threads, and end this process."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     study = Study.open(folder)
     questions = study.questions.all(split="dev")
@@ -101,18 +101,20 @@ def compare_bm25(folder: Path, rounds: int, threads: int) -> None:
             + " / ".join(f"{100 * matched[:, :k].any(1).mean():.1f}" for k in (1, 5, 20, 100))
         )
     sys.stdout.flush()
-    os._exit(0)  # a process that still holds Pyserini's hits can hang while Python frees them
+    os._exit(0)  # a process can hang while Python frees Pyserini's hits
 
 
 def clocks(function: Callable[[], object]) -> tuple[float, float]:
-    """Seconds by the clock, and of processor time over all threads, which other work on the machine hardly changes."""
+    """Return wall-clock seconds, and processor seconds over all threads, which other work on the machine hardly
+    changes.
+    """
     started = time.process_time()
     seconds = timed(function)[1]
     return seconds, time.process_time() - started
 
 
 def _ordinals(study: Study, found: dict, keys: list[str]) -> np.ndarray:
-    """(q, K) int32: Pyserini's hits."""
+    """Return Pyserini's hits, (q, K) int32."""
     ids = [[hit.docid for hit in found[key]] for key in keys]
     known = study.corpus.ordinals(id for row in ids for id in row)
     ordinals = np.full((len(keys), K), -1, np.int32)
@@ -122,7 +124,7 @@ def _ordinals(study: Study, found: dict, keys: list[str]) -> np.ndarray:
 
 
 def _pyserini(index: str):
-    os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini builds a client while it is imported
+    os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini builds a client during its import
     from pyserini.search.lucene import LuceneSearcher
 
     searcher = LuceneSearcher(index)

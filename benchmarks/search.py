@@ -1,16 +1,17 @@
-"""Exact search against its peers: FAISS Flat, torch's own matmul and topk, and what the memory allows.
+"""Exact search and its peers: FAISS Flat, torch's matmul and topk, and the memory bandwidth.
 
     python -m benchmarks.search [--study DIR] [--rounds N]                      # CPU: 100,000 real vectors
     python -m benchmarks.search --rows 1000000 --width 768                      # CPU: generated vectors
     python -m benchmarks.search --device cuda --rows 21015324 --width 768      # GPU: DPR's setting, 32 GB
-    python -m benchmarks.search --as-gpu --rows 20000 --width 64 --questions 64 --batch 64    # the same code, tried on a CPU
+    python -m benchmarks.search --as-gpu --rows 20000 --width 64 --questions 64 --batch 64    # the same code, tried on
+    a CPU
 
-On a CPU each side runs in a process of its own, in turn: two thread pools in one process get in each other's way. What it may be
-compared with: "reading" is a pass over the same bytes by as many threads, the least that one question can take.
+On a CPU each side runs in a separate process, in turns, because two thread pools in one process disturb each other.
+"reading" is a pass over the same bytes by the same number of threads, a lower bound for one question.
 
-On a GPU the vectors are made there, once as random unit vectors and once in DPR's range (scores near 75), written to a file and
-loaded from it. The peers are torch's matmul and topk in blocks, and faiss-gpu's Flat in float16 where it is installed. Every kind
-checks a sample of questions against float64 products of all rows.
+On a GPU the vectors are made there, once as random unit vectors and once in DPR's range (scores near 75), written to a
+file and loaded from it. The peers are torch's matmul and topk in blocks, and faiss-gpu's Flat in float16 where it is
+installed. Each comparison checks a sample of questions against float64 products of all rows.
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ from benchmarks.machine import machine, peak_memory
 SAMPLE, SEED = 8, 0
 CLOCKS = {"passed": time.perf_counter, "processor": time.process_time}
 ROWS_PER_BLOCK = 1 << 18
-KINDS = {"unit": (0.0, 1.0), "dpr": (0.85, 10.0)}  # the share of a common direction, and the length
+KINDS = {"unit": (0.0, 1.0), "dpr": (0.85, 10.0)}  # share of a common direction, and length
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", help="a study with a dense index and dev questions")
-    parser.add_argument("--rows", type=int, help="generate this many vectors")
+    parser.add_argument("--rows", type=int, help="number of vectors to generate")
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--questions", type=int, default=2048)
-    parser.add_argument("--batch", type=int, nargs="+", default=[1024, 2048], help="questions at once, on a GPU")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1024, 2048], help="questions per batch, on a GPU")
     parser.add_argument("--k", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, help="of each side, on a CPU; default: one for each core")
+    parser.add_argument("--threads", type=int, help="threads of each side, on a CPU (default: one per core)")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--as-gpu", action="store_true", help="try the GPU's part on CPU tensors, at a small size")
-    parser.add_argument("--folder", help="where the file of vectors goes; default: a temporary folder")
+    parser.add_argument("--as-gpu", action="store_true", help="run the GPU code on CPU tensors, at a small size")
+    parser.add_argument("--folder", help="folder of the file of vectors (default: a temporary folder)")
     parser.add_argument("--child", choices=SIDES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -101,7 +102,7 @@ def on_cpu(folder: Path, arguments: argparse.Namespace) -> None:
 def child(side: str, folder: Path, k: int) -> dict:
     """Median seconds of one side for all questions, eight and one, and its peak memory in MiB.
 
-    Beside the time that passed stands the processor's, of all threads: what is left to compare where other work holds the cores.
+    Processor time over all threads is measured too, for comparison while other work uses the cores.
     """
     vectors, questions = load(folder)
     function, sizes = SIDES[side](vectors, k)
@@ -113,7 +114,7 @@ def child(side: str, folder: Path, k: int) -> dict:
 
 
 def _own_peak() -> float:
-    """MiB. What the kernel says of a child's use so far begins with its parent's."""
+    """Return the peak memory of this process in MiB. The kernel's figure for a child process starts at its parent's."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
@@ -159,7 +160,7 @@ def run_child(side: str, folder: Path, k: int, threads: int | None) -> dict:
 
 
 def repeated(function: Callable[[], object], times: int) -> tuple[float, ...]:
-    """Median seconds after one warm-up, by each of CLOCKS."""
+    """Return median seconds after one warm-up, by each of CLOCKS."""
     function()
     seconds = []
     for _ in range(times):
@@ -221,7 +222,7 @@ def measure(
 
 
 def plain(rows, questions: np.ndarray, k: int):
-    """What one would write: matmul and topk by blocks in float16, a running top-k of (score, row)."""
+    """Search in the plain way: matmul and topk by blocks in float16, with a running top-k of (score, row)."""
     import torch
 
     asked = torch.from_numpy(questions).to(rows.device).half()
@@ -265,7 +266,7 @@ def _timed(function: Callable):
 
 
 def generate(folder: Path, kind: str, rows: int, width: int, questions: int, device: str) -> None:
-    """vectors.npy (n, d) float16 and questions.npy (q, d) float32, made on the device."""
+    """Generate vectors.npy (n, d) float16 and questions.npy (q, d) float32 on the device."""
     import torch
 
     common, length = KINDS[kind]
@@ -284,7 +285,7 @@ def generate(folder: Path, kind: str, rows: int, width: int, questions: int, dev
 
 
 def real_vectors(folder: Path, study: str | None) -> None:
-    """The vectors of a study's first dense index and its dev questions, encoded."""
+    """Return the vectors of a study's first dense index and its encoded dev questions."""
     from backend.core.study import Study
     from backend.data.importing.importer import import_passages, import_questions
     from backend.retrieval import dense
@@ -312,7 +313,7 @@ def load(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check(search: ExactSearch, vectors: np.ndarray, questions: np.ndarray, k: int, device: str) -> None:
-    """Hold the hits against float64 products of all rows, rounded once to float32, ties by ordinal."""
+    """Compare the hits with float64 products of all rows, rounded once to float32, ties by row."""
     import torch
 
     asked = torch.from_numpy(questions).to(device).double()

@@ -1,10 +1,11 @@
-"""A live question through `blindspot serve`: BM25 and dense together, as the Question page asks them; one person, and several at once.
+"""A live question through `blindspot serve`: BM25 and dense together, as on the Question page; for one person and for
+several at once.
 
     python -m benchmarks.service --study DIR [--questions N] [--people N]
 
-A service is started for the study; this process asks it as the app does, over HTTP. A question's time is from the first request to
-the second answer, k = 100. Every question is asked once, so nothing is answered from a cache. The peer is the same retrievers in
-this process, without a service.
+A service is started for the study, and this process sends requests over HTTP, as the app does. A question's time is
+from the first request to the second answer, k = 100. Every question is sent once, so no answer comes from a cache. The
+peer is the same retrievers in this process, without a service.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def both(study: Study, pair: Sequence[str], text: str) -> None:
 
 
 def asked_by(ask: Callable[[str], None], texts: Sequence[str], people: int) -> np.ndarray:
-    """Seconds of each question; each person asks the next as soon as the last is answered."""
+    """Return the seconds of each question; each person sends the next question after the last answer."""
     seconds: list[float] = []
 
     def person(own: Sequence[str]) -> None:
@@ -110,12 +111,14 @@ def asked_by(ask: Callable[[str], None], texts: Sequence[str], people: int) -> n
     for thread in threads:
         thread.join()
     if len(seconds) != len(texts):
-        raise SystemExit(f"{len(texts) - len(seconds)} questions failed; what happened stands above")
+        raise SystemExit(f"{len(texts) - len(seconds)} questions failed; see the messages above")
     return np.array(seconds)
 
 
 def asked_in_rounds(ask: Callable[[str], None], texts: Sequence[str], people: int) -> np.ndarray:
-    """Seconds of each question; all people ask one at the same moment, and the next when everybody has an answer."""
+    """Return the seconds of each question; all people send a question at the same moment, and the next when everybody
+    has an answer.
+    """
     return np.concatenate(
         [asked_by(ask, texts[i : i + people], people) for i in range(0, len(texts) - people + 1, people)]
     )
@@ -138,7 +141,7 @@ def wait_until_ready(url: str) -> None:
 
 
 def metric(url: str, name: str) -> float:
-    """The sum of a metric over its labels."""
+    """Return the sum of a metric over its labels."""
     return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", get(url, "/metrics")[1], re.M))
 
 

@@ -1,4 +1,5 @@
-"""The study of the real data that several benchmarks look at: 100,000 passages, both indexes, three runs over the questions of dev.
+"""The study of the real data for several benchmarks: 100,000 passages, both indexes, three runs over the questions of
+dev.
 
 python -m benchmarks.study FOLDER
 """

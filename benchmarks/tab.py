@@ -1,7 +1,7 @@
 """A tab of the app without a browser: the websocket that Streamlit's own frontend speaks, message by message.
 
-What is sent was taken from that frontend in Chromium: a link is a rerun with another address, a value of a component is a rerun
-of its fragment, and large elements that the tab has seen are named and not sent again.
+The messages are modelled on that frontend in Chromium: a link is a rerun with another address, a component's value is a
+rerun of its fragment, and large elements that the tab already has are referenced, not sent again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SECONDS_TO_ANSWER = 60
 
 @dataclass
 class Component:
-    """A component on the page: where its values are sent, and the data that it was given."""
+    """A component on the page: the address of its values, and its data."""
 
     id: str
     fragment: str
@@ -27,7 +27,7 @@ class Component:
 
 @dataclass
 class Shown:
-    """What a run of the page's script put on it: its markup, and its components by name."""
+    """The result of a run of the page's script: the markup, and the components by name."""
 
     html: str = ""
     components: dict[str, Component] = field(default_factory=dict)
@@ -63,12 +63,12 @@ class Tab:
         self._open.close()
 
     def go(self, page: str, /, **parameters: Any) -> Shown:
-        """Follow a link; "" is Home. Gives what the page shows once its script has ended."""
+        """Follow a link ("" is Home), and return what the page shows after its script has ended."""
         self._here = page, parameters
         return self._run()
 
     def send(self, component: Component, value: Mapping[str, Any]) -> Shown:
-        """What a component's script does when it sets a value: its fragment is run again."""
+        """Set a component's value, as its script does; its fragment runs again."""
         return self._run({component.id: json.dumps(value)}, component.fragment)
 
     def _run(self, values: Mapping[str, str] | None = None, fragment: str = "") -> Shown:
@@ -98,7 +98,9 @@ class Tab:
         return self._received()
 
     def _received(self) -> Shown:
-        """Read until the run has ended; one that asks for another run is not the end. Raises RuntimeError for a page that failed."""
+        """Read messages until the run has ended; a run that requests another run is not the end. Raises RuntimeError if
+        the page failed.
+        """
         from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
         shown = Shown()

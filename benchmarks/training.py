@@ -2,10 +2,10 @@
 
     python -m benchmarks.training [--layers 2] [--batch 16] [--steps 8] [--rounds 5]
 
-MiniLM's first layers, two towers, one hard negative, passages of about 110 tokens, dot products, the softmax loss; neither trainer
-compares nor saves. The two run in one process, in turn, on one thread; counted is the processor's time, which other work on a shared
-machine disturbs less than the clock's. Memory is the growth of the peak over the loaded model in one step, each
-in a process of its own (on a GPU: what torch allocated).
+MiniLM's first layers, two towers, one hard negative, passages of about 110 tokens, dot products, the softmax loss;
+neither trainer validates or saves. Both run in one process, in turns, on one thread. The measure is processor time,
+which other work on a shared machine disturbs less than wall-clock time. Memory is the growth of the peak over the
+loaded model in one step, each in a separate process (on a GPU: torch's allocation).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _measured(layers: int, batch: int, mini: int) -> float:
 
 
 def step_memory(layers: int, batch: int, mini: int) -> float:
-    """MiB by which one forward and backward pass raises the peak."""
+    """Return the MiB by which one forward and backward pass raises the peak."""
     import torch
 
     from backend.training.examples import sample_passages
@@ -194,7 +194,7 @@ def step_memory(layers: int, batch: int, mini: int) -> float:
 
 
 def _peak(device: Any, reset: bool = False) -> float:
-    """MiB: the highest so far; with `reset`, what is held now, from where the highest is counted anew."""
+    """Return the peak memory so far in MiB; with `reset`, the current memory, from which the peak is measured again."""
     import torch
 
     if device.type == "cuda":

@@ -1,11 +1,13 @@
-"""Twenty people in one app at once: how long each waits for the next question, for a label, for Compare; memory of the server.
+"""Twenty people in one app at once: the wait for the next question, for a label and for Compare, and the memory of the
+server.
 
     python -m benchmarks.twenty [--study DIR] [--people 20] [--think 5] [--seconds 20]
 
-A server of the app is started on 127.0.0.1 over a copy of the study (made of the real data where no --study is given). Each person
-is a session of its own over Streamlit's websocket (`benchmarks.tab`), in this process, on the same cores. An act is timed from sending
-it to the end of the page's script, with every byte of the page read; a label until its receipt is back, so until it is synced to
-disk. The browser's drawing is not in it. Before each act a person thinks: --think seconds, half as long to half again as long.
+A server of the app is started on 127.0.0.1 over a copy of the study (made of the real data without --study). Each
+person is a separate session over Streamlit's websocket (`benchmarks.tab`), in this process, on the same cores. An
+action is timed from sending it to the end of the page's script, with every byte of the page read; a label until its
+receipt arrives, after the label is synced to disk. The time excludes rendering in the browser. Before each action a
+person pauses for --think seconds, plus or minus 50%.
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ def main() -> None:
         "--study", type=Path, help="a study with at least two runs over the same questions; it is copied"
     )
     parser.add_argument("--people", type=int, default=20)
-    parser.add_argument("--think", type=float, default=5.0, help="seconds before an act")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each part")
+    parser.add_argument("--think", type=float, default=5.0, help="seconds before an action")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds of each part")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         study = _study(arguments.study, Path(folder) / "study")
@@ -68,7 +70,7 @@ def _study(given: Path | None, folder: Path) -> Study:
 
 @dataclass
 class Person:
-    """Somebody at work. `waited`: seconds of each act, by its name."""
+    """A person at work. `waited`: seconds of each action, by its name."""
 
     name: str
     tab: Tab
@@ -81,13 +83,13 @@ class Person:
     judged: Shown | None = None
 
     def question(self) -> None:
-        """Another question of the list."""
+        """Open another question of the list."""
         a, b = self.runs
         asked = self.chance.choice(self.asked)
         self._timed("question", lambda: self.tab.go("question", question=asked, a=a, b=b), "question")
 
     def compare(self) -> None:
-        """Compare with something changed: the cut-off, a cell, a relation, the order."""
+        """Open Compare with another cut-off, cell, relation or order."""
         a, b = self.runs
         changes = {"k": self.chance.choice(KS)}
         key, values = self.chance.choice(
@@ -97,13 +99,13 @@ class Person:
         self._timed("compare", lambda: self.tab.go("compare", a=a, b=b, **changes), "compare")
 
     def label(self) -> None:
-        """The next passage of the question in hand; where all have a label, Enter is pressed as well."""
+        """Label the next passage of the current question; after the last passage, press Enter."""
         if self.judged is None:
             self.judged = self.tab.go("judge")
         component = self.judged.components["judge"]
         card, passage = _next(component.data)
         if card is None:
-            raise SystemExit(f"{self.name} has nothing left to judge: make --seconds shorter")
+            raise SystemExit(f"{self.name} has nothing left to judge; use a smaller --seconds")
         about = {"question": card["question"], "batch": card["batch"]}
         labelled = {
             "kind": "label",
@@ -144,7 +146,7 @@ class Person:
 
 
 def _next(data: dict) -> tuple[dict | None, str]:
-    """The first question in hand, and its first passage without a label."""
+    """Return the current question and its first passage without a label."""
     cards = {card["key"]: card for card in data["cards"]}
     for key in data["order"]:
         for one in cards[key]["candidates"]:
@@ -164,7 +166,7 @@ def together(study: Study, people: int, think: float, seconds: float) -> None:
     names = [f"person{i}" for i in range(people)]
     for name in names:
         People(study.labels_path).add(name)
-    # Nobody may read a question that they have still to judge, so a few questions are read and the others are judged.
+    # Nobody may read a question before judging it, so some questions are for reading and the others for judging.
     to_read = questions[::5]
     to_judge = [question for question in questions if question not in set(to_read)]
     make_batch(study, BATCH, runs, size=min(QUESTIONS, len(to_judge)), slice=to_judge, people_needed=2)
@@ -215,7 +217,7 @@ def together(study: Study, people: int, think: float, seconds: float) -> None:
 def _part(
     what: str, people: Sequence[Person], act: Callable[[Person], None], think: float, seconds: float, process
 ) -> None:
-    """Everybody acts again and again for so many seconds."""
+    """Let everybody repeat an action for this many seconds."""
     for person in people:
         person.waited = {}
     ends, used = time.monotonic() + seconds, _used(process)
@@ -240,7 +242,7 @@ def _part(
 
 
 def _in_threads(works: Sequence[Callable[[], None]]) -> None:
-    """All at once; the first error of any is raised here."""
+    """Run all functions in threads at once; the first error is raised here."""
     with ThreadPoolExecutor(len(works)) as pool:
         for started in [pool.submit(work) for work in works]:
             started.result()
@@ -259,14 +261,14 @@ def _say(what: str, waited: dict[str, list[float]]) -> None:
 
 
 def _memory(process) -> float:
-    """Resident size, MiB."""
+    """Return the resident memory in MiB."""
     import psutil
 
     return psutil.Process(process.pid).memory_info().rss / (1 << 20)
 
 
 def _used(process) -> float:
-    """Processor time so far, seconds."""
+    """Return the processor time so far in seconds."""
     import psutil
 
     times = psutil.Process(process.pid).cpu_times()
@@ -275,7 +277,7 @@ def _used(process) -> float:
 
 @contextmanager
 def server_of(study: Study) -> Iterator[tuple[str, subprocess.Popen]]:
-    """The app's server for a study, as `blindspot open` starts it: its address and its process."""
+    """Start the app's server for a study as `blindspot open` does: its address and its process."""
     from app import server
 
     with socket.socket() as probe:

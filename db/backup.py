@@ -30,7 +30,7 @@ _TRIGGERS = {
     "queue_act": ("queue_act_no_update", "queue_act_no_delete", "queue_act_no_replace"),
 }
 _WRONG_EVENTS = {
-    "undo events undo what is not their annotator's, or another undo": "SELECT count(*) FROM label_event u "
+    "undo events that undo another annotator's event, or another undo": "SELECT count(*) FROM label_event u "
     "JOIN label_event e ON e.number = u.undoes "
     "WHERE e.kind = 'undo' OR e.annotator <> u.annotator OR e.question <> u.question OR e.passage IS NOT u.passage",
     "events mix several annotators, kinds or questions": "SELECT count(*) FROM (SELECT gesture FROM label_event "
@@ -40,7 +40,7 @@ _WRONG_EVENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Soundness:
-    """What is wrong with a labels.db (nothing if it is sound) and how much it holds."""
+    """The problems of a labels.db (none if it is sound) and its size."""
 
     problems: tuple[str, ...]
     events: int = 0
@@ -54,7 +54,8 @@ def check(path: str | Path) -> Soundness:
 
     Raises:
         Missing: The file does not exist.
-        DatabaseUnavailable: The file cannot be read now because of a lock, the disk or missing rights. That is no damage.
+        DatabaseUnavailable: The file cannot be read now because of a lock, the disk or missing rights. That is not
+            damage.
     """
     try:
         with closing(connect(path, read_only=True)) as connection:
@@ -81,7 +82,7 @@ def backup(connection: sqlite3.Connection, target: str | Path) -> Path:
             copy.execute("PRAGMA journal_mode=DELETE")
             verdict = copy.execute("PRAGMA quick_check").fetchone()[0]
         if verdict != "ok":
-            raise BlindspotError(f"{target}: the backup is not sound ({verdict}); look at the disk before going on")
+            raise BlindspotError(f"{target}: the backup is not sound ({verdict}); check the disk before you continue")
         sync(partial)
         partial.replace(target)
         sync(target.parent)
@@ -145,15 +146,15 @@ def refuse_lost(path: str | Path) -> None:
 
 
 def restore(source: str | Path, path: str | Path, drop_newer: bool = False) -> Path | None:
-    """Put a backup in the place of a labels.db. Return where the former contents are kept; None if there were none.
+    """Replace a labels.db with a backup. Return where the former contents are kept; None if there were none.
 
     If anything fails, the labels.db stays as it was.
 
     Raises:
         Missing: There is no such backup.
-        BadInput: The backup is damaged, or is no labels.db.
+        BadInput: The backup is damaged, or is not a labels.db.
         DatabaseUnavailable: The labels.db cannot be read now (a lock, the disk, missing rights); it may be sound.
-        Refused: The labels.db holds label events that the backup lacks, and `drop_newer` is false; or it is damaged and a
+        Refused: The labels.db has label events that the backup lacks, and `drop_newer` is false; or it is damaged and a
             running process uses it.
     """
     source, path = Path(source), Path(path)
@@ -233,7 +234,7 @@ def _wrong_values(connection: sqlite3.Connection) -> list[str]:
         if wrong and (count := _integer(connection, f"SELECT count(*) FROM {table} WHERE {wrong}")):
             problems.append(f"{table}: {count:,} rows hold values that are not allowed")
         for _ in connection.execute(f"SELECT * FROM {table}"):
-            pass  # raises where a text is no UTF-8, which SQLite does not look at
+            pass  # raises for text that is not UTF-8, which SQLite does not check
     return problems
 
 
@@ -278,9 +279,10 @@ def _has_events(connection: sqlite3.Connection, schema: str) -> bool:
 
 
 def _copy_in(source: Path, path: Path) -> Path | None:
-    """Put a copy of a backup in the place of a labels.db that is missing or damaged. Return where the former file is kept.
+    """Replace a missing or damaged labels.db with a copy of a backup. Return where the former file is kept.
 
-    The copy is complete on disk before the former file is moved, and both moves are renames: a full disk changes nothing.
+    The copy is complete on disk before the former file is moved, and both moves are renames: a full disk changes
+        nothing.
     """
     if process := _process_using(path):
         raise Refused(f"{path}: process {process} uses the damaged file; stop it (the app, a job), then restore")
@@ -324,7 +326,7 @@ def _process_using(path: Path) -> int | None:
 
 @contextmanager
 def _partial(target: Path) -> Iterator[Path]:
-    """A file beside `target` to write to. Whatever is left of it is deleted at the end."""
+    """Yield a temporary file beside `target` to write to. Whatever is left of it is deleted at the end."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     try:

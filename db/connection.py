@@ -42,7 +42,8 @@ class NotSaved(Refused):
 
 
 class DatabaseUnavailable(BlindspotError, sqlite3.OperationalError):
-    """SQLite cannot read or write a file. `str(error)` names the file and says what to do in place of SQLite's words."""
+    """SQLite cannot read or write a file. `str(error)` names the file and says what to do in place of SQLite's
+    words."""
 
     def __init__(self, path: str | Path, error: Exception):
         self.path = path
@@ -58,7 +59,7 @@ class DatabaseUnavailable(BlindspotError, sqlite3.OperationalError):
 
 def error_name(error: BaseException) -> str:
     """Return SQLite's name of an error, such as SQLITE_BUSY; empty if it has none."""
-    # A damaged text or schema is no UTF-8, and then Python raises its own error instead of SQLite's.
+    # If a damaged text or schema is not UTF-8, Python raises its own error instead of SQLite's.
     undecodable = isinstance(error, sqlite3.OperationalError) and str(error).startswith("Could not decode to UTF-8")
     if isinstance(error, UnicodeDecodeError) or undecodable:
         return "SQLITE_CORRUPT"
@@ -72,7 +73,9 @@ def advice_for(error: BaseException) -> str | None:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether the error says that the file is no sound database. A lock, the disk and missing rights say no such thing."""
+    """Return whether the error says that the file is not a sound database. A lock, the disk and missing rights say no
+    such thing.
+    """
     return error_name(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
@@ -90,7 +93,8 @@ def readable_sqlite_errors(path: str | Path) -> Iterator[None]:
 
 
 class _Cursor(sqlite3.Cursor):
-    """A cursor whose errors name the file. Iteration is left to SQLite: wrapping each row would slow down long scans."""
+    """A cursor whose errors name the file. Iteration is left to SQLite: wrapping each row would slow down long
+    scans."""
 
     def fetchone(self) -> Any:
         with readable_sqlite_errors(_path_of(self)):
@@ -109,7 +113,7 @@ class _Connection(sqlite3.Connection):
     """A connection whose errors name the file.
 
     Attributes:
-        snapshot: State of a file that was opened as it is, without locks, because nothing can be written beside it. If the
+        snapshot: State of a file that was opened without locks, because its folder is not writable. If the
             state changes, somebody else writes to the file, and it must be opened again.
     """
 
@@ -179,7 +183,8 @@ def connect(path: str | Path, read_only: bool = False, immutable: bool = False) 
 def _is_read_only_snapshot(path: Path, error: sqlite3.Error) -> bool:
     """Return whether a file that failed to open can be read as it is.
 
-    SQLite reads a WAL database in a folder without write permission only if its -wal and -shm exist already. Without a -wal
+    SQLite reads a WAL database in a folder without write permission only if its -wal and -shm exist already. Without a
+    -wal
     everything is in the file itself.
     """
     failed = error_name(error).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
@@ -253,7 +258,8 @@ class PerThread:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The connection of this thread. After a fork the child opens its own: a SQLite connection must not cross a fork."""
+        """The connection of this thread. After a fork the child opens its own: a SQLite connection must not cross a
+        fork."""
         opened: _Connection | None = getattr(self._local, "connection", None)
         if opened is None or self._local.process != os.getpid() or opened.is_stale:
             opened = self._local.connection = connect(self.path, self._read_only, self._immutable)
@@ -279,9 +285,11 @@ class PerThread:
 
 @contextmanager
 def saving(store: PerThread) -> Iterator[sqlite3.Connection]:
-    """Run one immediate transaction on a store, as `writing` does, and raise NotSaved if the database cannot be written.
+    """Run one immediate transaction on a store, as `writing` does, and raise NotSaved if the database cannot be
+    written.
 
-    If anything is raised, nothing was stored. Writers wait for each other fairly. SQLite's own waiting slows down the longer
+    If anything is raised, nothing was stored. Writers wait for each other fairly. SQLite's own waiting slows down the
+    longer
     it lasts, so under load an unlucky writer waits for seconds and may give up; see benchmarks/RESULTS.md.
     """
     try:
@@ -294,7 +302,7 @@ def saving(store: PerThread) -> Iterator[sqlite3.Connection]:
         if error_name(error).startswith(_CLOSE_AFTER):
             store.reconnect()  # a connection opened without write permission never gains it
         raise NotSaved(
-            f"{store.path}: nothing was saved: {advice}, then go on; what is unsaved will be sent again"
+            f"{store.path}: nothing was saved: {advice}, then continue; what is unsaved will be sent again"
         ) from error
 
 

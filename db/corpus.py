@@ -53,7 +53,7 @@ class Corpus(PerThread):
         source: The file that the collection was imported from.
 
     Raises:
-        Missing: There is no such file, or it holds no passage collection.
+        Missing: The file does not exist, or is not a passage collection.
     """
 
     def __init__(self, path: str | Path):
@@ -68,7 +68,7 @@ class Corpus(PerThread):
         except (sqlite3.DatabaseError, KeyError, ValueError) as error:
             if isinstance(error, DatabaseUnavailable) and not error.damaged:
                 raise
-            raise Missing(f"{self.path}: is no passage collection; import one into a new study") from error
+            raise Missing(f"{self.path} is not a passage collection; import one into a new study") from error
 
     def __len__(self) -> int:
         return self._length
@@ -99,7 +99,8 @@ class Corpus(PerThread):
             yield from (Passage(*row) for row in rows)
 
     def blocks(self, start: int = 0, stop: int | None = None, size: int = _BLOCK) -> Iterator[list[Row]]:
-        """Yield the passages as `scan` does, but as lists of up to `size` tuples (id, title, text): faster over all passages."""
+        """Yield the passages as `scan` does, but as lists of up to `size` tuples (id, title, text): faster over all
+        passages."""
         stop = len(self) if stop is None else min(stop, len(self))
         sql = "SELECT id, title, text FROM passage WHERE ordinal >= ? AND ordinal < ? ORDER BY ordinal"
         for low in range(max(start, 0), stop, size):
@@ -137,7 +138,7 @@ class CorpusWriter:
         if self.path.exists():
             os.close(self._lock)
             self.partial.unlink(missing_ok=True)
-            raise Refused(f"{self.path}: another import was quicker; a study holds one collection")
+            raise Refused(f"{self.path}: another import was quicker; a study has only one collection")
         self._connection = sqlite3.connect(self.partial, isolation_level=None, check_same_thread=False)
         # A half-written file is deleted, so it needs no journal and no sync.
         for pragma in (
@@ -261,12 +262,12 @@ def pack(rows: Sequence[Row]) -> bytes:
     """Return the bytes that the digest hashes: each field, followed by NUL, which no field may hold.
 
     Raises:
-        ValueError: A field holds NUL, or (as UnicodeEncodeError) half a surrogate pair.
+        ValueError: A field contains NUL, or (as UnicodeEncodeError) half a surrogate pair.
     """
     # Encode field by field. Most are ASCII, which is a copy; one other character would make a joined text wide.
     packed = b"\0".join(map(str.encode, chain.from_iterable(rows))) + b"\0"
     if packed.count(b"\0") != 3 * len(rows):
-        raise ValueError("a passage holds a NUL character")
+        raise ValueError("a passage contains a NUL character")
     return packed
 
 

@@ -39,7 +39,8 @@ def write_label_event(
 
     Args:
         passages: Returns those of some passage ids that exist. Called for events outside batches.
-        from_browser: Refuse a question of a batch that the queue never gave to the annotator, and outside batches a question
+        from_browser: Refuse a question of a batch that the queue never gave to the annotator, and outside batches a
+            question
             that is hidden from them. Decide here whether the label is blind.
 
     Raises:
@@ -74,7 +75,8 @@ def write_label_event(
 def write_queue_event(connection: sqlite3.Connection, annotator: str, event: QueueEvent, now: float) -> Receipt:
     """Finish, skip or reopen a question, unless the store has the event already.
 
-    An event that changes nothing (a second finish) is "known". The store records it anyway: if it arrives again after the
+    An event that changes nothing (a second finish) is "known". The store records it anyway: if it arrives again after
+    the
     question was reopened, it must not finish the question.
 
     Raises:
@@ -151,7 +153,7 @@ def _was_given(connection: sqlite3.Connection, batch: int, question: str, name: 
 
 
 def _used_before(id: str) -> str:
-    return f"the id {id!r} was used before for something else; nothing was stored of this event"
+    return f"the id {id!r} was already used for another event; this event was not stored"
 
 
 def _label_rows(
@@ -226,7 +228,8 @@ def _refuse_unknown_passages(event: LabelEvent, passages: Passages | None) -> No
 def _refuse_other_content(
     connection: sqlite3.Connection, stored: list[EventRow], annotator: str, event: LabelEvent
 ) -> None:
-    """Refuse an event that was stored with another content. Its time and what the page showed may differ: the first counts."""
+    """Refuse an event that was stored with another content. Its time and what the page showed may differ: the first
+    counts."""
     first = stored[0]
     same = (first.annotator, first.kind, first.question) == (annotator, event.kind, event.question)
     if event.kind == "undo":
@@ -290,7 +293,7 @@ def _reopen_after_undo(connection: sqlite3.Connection, undo: EventRow, now: floa
 
 
 def _batch_item(connection: sqlite3.Connection, batch: int, event: LabelEvent) -> tuple[int, dict[str, _Shown]]:
-    """Return whether the batch is practice, and what it says about the candidates of the question."""
+    """Return whether the batch is practice, and the question's candidates in the batch."""
     row = connection.execute(
         "SELECT b.practice FROM batch_question i JOIN batch b ON b.number = i.batch "
         "WHERE i.batch = ? AND i.question = ?",

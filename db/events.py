@@ -34,7 +34,7 @@ _MAX_INTEGER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One passage of a label event, with what the annotator saw beside it.
+    """One passage of a label event, with the information that was shown with it.
 
     Attributes:
         label: None for a note, otherwise a label.
@@ -58,7 +58,8 @@ class LabelEvent:
 
     Attributes:
         id: The id that the browser generated.
-        choices: At least one for "label" and "adjudicate", at most one for "note" (a note on a passage), otherwise none.
+        choices: At least one for "label" and "adjudicate", at most one for "note" (a note on a passage), otherwise
+            none.
         undoes: For "undo", the id of the event to undo.
         batch: Name of the batch; None outside the queue.
         milliseconds: Time since the passage was shown.
@@ -161,7 +162,8 @@ def rows_where(connection: sqlite3.Connection, where: str, values: tuple[Any, ..
 def parse_label_event(value: Any, guideline_version: str = "0") -> LabelEvent:
     """Read a label event that a browser sent: an object with the fields of `LabelEvent`.
 
-    The server knows whether a label is blind, where a passage was found and which guidelines the page showed. It ignores what
+    The server knows whether a label is blind, where a passage was found and which guidelines the page showed. It
+    ignores what
     a browser says about these.
 
     Args:

@@ -1,6 +1,7 @@
 """The label store. Append-only events are the truth; everything else is a view of them (see `db.migrations`).
 
-The number of an event row alone orders the rows. A label event may have several rows, one for each passage. An undo undoes
+The number of an event row alone orders the rows. A label event may have several rows, one for each passage. An undo
+undoes
 all rows of an event, and only an event of the same annotator.
 """
 
@@ -41,7 +42,8 @@ class Labels(PerThread):
     """The label events of one labels.db. Threads and processes may share it.
 
     Args:
-        passages: Returns those of some passage ids that exist, as `Corpus.ordinals` does. The store checks labels outside
+        passages: Returns those of some passage ids that exist, as `Corpus.ordinals` does. The store checks labels
+            outside
             batches with it, and refuses them without it. Whoever makes a batch checks the passages of the batch.
     """
 
@@ -72,7 +74,8 @@ class Labels(PerThread):
         """Store the outbox of a browser, in its order, in one transaction. A refused event does not stop the others.
 
         Args:
-            outbox: Mappings are messages of a browser. The store does not believe them about what it knows itself, and checks
+            outbox: Mappings are messages of a browser. The store does not believe them about what it knows itself, and
+                checks
                 that it gave their questions to the annotator; see `write_label_event`.
             guideline_version: The guidelines that the page showed.
 
@@ -142,7 +145,8 @@ class Labels(PerThread):
         """Return an annotator's labels that are not undone, by question and passage.
 
         Args:
-            batch: Only labels given in this batch; None for labels outside batches. Labels of other batches are left out,
+            batch: Only labels given in this batch; None for labels outside batches. Labels of other batches are left
+                out,
                 because an annotator judges a repeated question afresh.
         """
         rows = self.connection.execute(
@@ -210,7 +214,7 @@ class Labels(PerThread):
 
     @property
     def last_event(self) -> int:
-        """The number of the newest event row; 0 if there is none. Numbers may skip, so they are no count."""
+        """The number of the newest event row; 0 if there is none. Numbers may have gaps, so they are not a count."""
         return _last_number(self.connection)
 
     def labels_since(self, number: int, splits: Sequence[str]) -> dict[str, int]:
@@ -255,7 +259,8 @@ class Labels(PerThread):
     def import_rows(self, rows: Sequence[EventRow], known: Mapping[int, int] | None = None) -> int:
         """Add event rows that another store recorded, all or none. Return how many.
 
-        An empty store keeps their numbers, so that exports of both stores are the same to the byte. Otherwise the rows get new
+        An empty store keeps their numbers, so that exports of both stores are the same to the byte. Otherwise the rows
+        get new
         numbers at the end. Permissions are not checked here; they were checked when the event was recorded. Unknown
         annotators are added with the lowest role that the rows need.
 

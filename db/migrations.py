@@ -327,7 +327,7 @@ def m011_sign_ins(db: Database) -> None:
 
 @MIGRATIONS()
 def m012_jobs_of_functions(db: Database) -> None:
-    """Where a job's function is defined, whether it is heavy, and what tells its process from others."""
+    """Where a job's function is defined, whether it is heavy, and the identity of its process."""
     db.conn.execute("ALTER TABLE job ADD COLUMN function TEXT")
     db.conn.execute("ALTER TABLE job ADD COLUMN heavy INTEGER NOT NULL DEFAULT 1")
     db.conn.execute("ALTER TABLE job ADD COLUMN boot TEXT")
@@ -344,8 +344,9 @@ def migrate(path: str | Path, new: bool = False) -> None:
         new: Create the file even if the study around it has been in use.
 
     Raises:
-        BadInput: The file is no SQLite database.
-        Refused: A newer version of the program wrote the file, or it is missing or empty in a study that has been in use.
+        BadInput: The file is not an SQLite database.
+        Refused: A newer version of the program wrote the file, or it is missing or empty in a study that has been in
+            use.
         DatabaseUnavailable: The file cannot be read or written now.
     """
     path = Path(path)
@@ -361,7 +362,7 @@ def migrate(path: str | Path, new: bool = False) -> None:
         if not error_name(error).startswith("SQLITE_NOTADB"):
             raise
         raise BadInput(
-            "this is no SQLite database; restore a backup with 'blindspot labels restore FILE' (see backups/)", path
+            "this is not an SQLite database; restore a backup with 'blindspot labels restore FILE' (see backups/)", path
         ) from error
 
 
@@ -392,7 +393,7 @@ def _refuse_pending(path: Path) -> None:
     """Refuse a read-only file whose schema must be brought up to date before it can be read."""
     with closing(connect(path, read_only=True)) as connection:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_sqlite_migrations'").fetchone():
-            raise Refused(f"{path}: holds no study's tables yet, and may not be written to; give the right to write")
+            raise Refused(f"{path}: has no tables of a study yet, and is not writable; give the right to write")
         db = Database(connection, execute_plugins=False)
         _refuse_newer(db, path)
         if MIGRATIONS.pending(db):

@@ -1,4 +1,5 @@
-"""The rules for names: of people and batches, which pages show, and of runs, models and the like, which become folders."""
+"""The rules for names: of people and batches, which pages show, and of runs, models and the like, which become
+folders."""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def text_problem(value: Any, limit: int) -> str | None:
-    """Say why a value is no text of 1 to `limit` characters that SQLite and UTF-8 can hold; None if it is one."""
+    """Explain why a value is not a text of 1 to `limit` characters that SQLite and UTF-8 can store; None if it is
+    one.
+    """
     if not isinstance(value, str) or not value:
         return "must be text, and not empty"
     if len(value) > limit:
         return f"has {len(value):,} characters; {limit:,} are allowed"
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        return "holds a NUL or half a surrogate pair"
+        return "contains a NUL or half a surrogate pair"
     return None
 
 
@@ -29,7 +32,7 @@ def name_problem(name: Any) -> str | None:
     if name != name.strip():
         return "begins or ends with a space"
     if not name.isprintable():
-        return "holds a line end or another character that cannot be printed"
+        return "contains a line end or another character that cannot be printed"
     return None
 
 

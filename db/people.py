@@ -46,7 +46,8 @@ class Person:
 class People(PerThread):
     """The people of one labels.db. Threads may share it.
 
-    `by` names the person who asks; their role must allow the action. None is whoever keeps the study's files (the command line),
+    `by` names the person who asks; their role must allow the action. None is whoever keeps the study's files (the
+    command line),
     who may do everything.
     """
 
@@ -81,7 +82,8 @@ class People(PerThread):
             return person(connection, name)
 
     def set_role(self, name: str, role: Role, by: str | None = None) -> None:
-        """Change a role. A lead cannot give up their own role (Refused): a study must not lose its last lead by accident."""
+        """Change a role. A lead cannot give up their own role (Refused): a study must not lose its last lead by
+        accident."""
         _check(name, role)
         with saving(self) as connection:
             require(connection, by, "manage people")
@@ -181,12 +183,13 @@ def person(connection: sqlite3.Connection, name: str) -> Person:
     """Return a person inside the caller's transaction. Raises Missing."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM annotator WHERE name = ?", (name,)).fetchone()
     if row is None:
-        raise Missing(f"there is nobody named {name!r} in this study; a lead can add them")
+        raise Missing(f"nobody is named {name!r} in this study; a lead can add them")
     return _person(row)
 
 
 def require(connection: sqlite3.Connection, name: str | None, action: str) -> None:
-    """Raise Refused if the role of `name` does not allow an action; None, whoever keeps the files, may do everything."""
+    """Raise Refused if the role of `name` does not allow an action; None, whoever keeps the files, may do
+    everything."""
     if name is None:
         return
     who = person(connection, name)

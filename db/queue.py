@@ -1,9 +1,9 @@
 """The queue: batches of questions to judge. An annotator gets a whole question under a lease.
 
-Each claim is one immediate transaction, so two people never take the last place of a question. Leases use the server's wall
-clock, which may jump. If it jumps forward, leases lapse early, and labels that arrive late are kept. If it jumps back, a lease
-would last longer by the length of the jump, so each claim first shortens all leases to 15 minutes from now. Nobody loses
-promised time, and nobody holds a question for ever. Nothing is ordered by time.
+Each claim is one immediate transaction, so two people never take the last place of a question. Leases use the server's
+wall clock, which may jump. If it jumps forward, leases lapse early, and labels that arrive late are kept. If it jumps
+back, a lease would last longer by the length of the jump, so each claim first shortens all leases to 15 minutes from
+now. Nobody loses promised time, and nobody keeps a question forever. Nothing is ordered by time.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ Arm = Literal["priority", "audit", "second", "repeat"]
 AT_ONCE = 3  # questions that one annotator holds: the one on the page and two prefetched
 
 _CANDIDATE = ("passage", "near_duplicates", "run", "rank", "score", "answer", "probability", "inclusion_probability")
-# An annotator does not get a question again that they judged, skipped or practised (practice shows the settled labels): a second
-# judgement would be neither blind nor independent. Exceptions: a repeat asks for a second judgement, and an audit that left out
+# An annotator does not get a question again that they judged, skipped or practised (practice shows the settled labels):
+# a second
+# judgement would be neither blind nor independent. Exceptions: a repeat asks for a second judgement, and an audit that
+# left out
 # judged questions would not be a uniform sample.
 _NEXT = f"""
     SELECT i.question FROM batch_question i
@@ -171,7 +173,8 @@ class Queue(PerThread):
         ]
 
     def items(self, batch: str, questions: Iterable[str] | None = None) -> list[Item]:
-        """Return the items of a batch, or those of some questions, in the order of serving. Raises Missing for the batch."""
+        """Return the items of a batch, or those of some questions, in the order of serving. Raises Missing for the
+        batch."""
         number = batch_number(self.connection, batch)
         wanted = None if questions is None else json.dumps(list(questions))
         chosen = "batch = ?1 AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2)))"
@@ -224,7 +227,8 @@ class Queue(PerThread):
     def claim(self, annotator: str, count: int = AT_ONCE) -> list[Lease]:
         """Renew the annotator's leases, fill them up with new questions to `count`, and return them all.
 
-        Practice comes first. A question whose lease lapsed may come back to the same annotator. A question that they finished or
+        Practice comes first. A question whose lease lapsed may come back to the same annotator. A question that they
+        finished or
         skipped, also in practice, comes back only in the audit or repeat arm of another batch.
 
         Raises:
@@ -287,7 +291,8 @@ class Queue(PerThread):
             return connection.execute("DELETE FROM lease WHERE annotator = ? AND state = 'held'", (annotator,)).rowcount
 
     def set_state(self, batch: str, state: Literal["open", "closed"], by: str | None = None) -> None:
-        """Close a batch or reopen it. The queue serves no more of a closed batch, but takes labels for questions in progress."""
+        """Close a batch or reopen it. The queue serves no more of a closed batch, but takes labels for questions in
+        progress."""
         with saving(self) as connection:
             require(connection, by, "manage batches")
             connection.execute("UPDATE batch SET state = ? WHERE number = ?", (state, batch_number(connection, batch)))
@@ -295,7 +300,8 @@ class Queue(PerThread):
     def set_people_needed(
         self, batch: str, people: int, questions: Iterable[str] | None = None, by: str | None = None
     ) -> int:
-        """Set how many people judge each question of a batch, or some of them. Return the number of changed questions."""
+        """Set how many people judge each question of a batch, or some of them. Return the number of changed
+        questions."""
         if people < 1:
             raise Refused("at least one person is needed for a question")
         return self._change(batch, "people_needed", people, questions, by)

@@ -1,4 +1,4 @@
-"""Simulated annotators of a study whose truth is known: each is right so often, and as fast, as they are said to be."""
+"""Simulated annotators of a study with known truth, with given accuracy and speed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def annotate(
     questions: int | None = None,
     seed: int = 0,
 ) -> int:
-    """Let people work the queue in turn until it is empty, or until `questions` are done. Gives how many were finished.
+    """Let people work the queue in turn until it is empty, or until `questions` are done. Return the number of finished
+    questions.
 
     Args:
-        truth: the passages that answer each question. Others with an even id are related, with an odd one negative.
-        skills: by name, how often somebody gives the right label. Who is not known is added.
+        truth: the passages that answer each question. Other passages are related if their id is even, else negative.
+        skills: by name, the probability of a correct label. Unknown people are added.
     """
     rng = np.random.default_rng(seed)
     people, labels, queue = People(study.labels_path), Labels(study.labels_path), Queue(study.labels_path)

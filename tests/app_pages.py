@@ -1,4 +1,4 @@
-"""For tests of the app: a study whose every figure is known by hand, and a page of it as a person would get it."""
+"""Helpers for tests of the app: a study with figures known by hand, and a page as a person gets it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FILLERS = 30
 def hand_made_study(folder: Path) -> Study:
     """7 questions, runs `alpha` and `beta` over all of them, `short` over the first three.
 
-    Question i's answer stands in passage i alone. Question 4's gold is a passage without an answer, at rank 12 of alpha and
-    nowhere in beta. Question 6, its answer and its passage are hostile text.
+    Only passage i contains the answer of question i. Question 4's gold is a passage without an answer, at rank 12 of
+    alpha and nowhere in beta. Question 6, its answer and its passage are hostile text.
     """
     passages = [
         Passage(
@@ -73,7 +73,7 @@ def hand_made_study(folder: Path) -> Study:
 
 
 def _hits(ranks: tuple[int, ...]) -> Hits:
-    """Fillers 0 to 14 in order, with passage i at the rank of question i."""
+    """Return fillers 0 to 14 in order, with passage i at the rank of question i."""
     ordinals = np.tile(np.arange(7, 7 + DEPTH, dtype=np.int32), (len(ranks), 1))
     for row, rank in enumerate(ranks):
         if rank:
@@ -84,7 +84,7 @@ def _hits(ranks: tuple[int, ...]) -> Hits:
 class Page:
     """A page after one run of the script, with its address changed and run again on demand.
 
-    `person` is who is at work, of the people that the study has; None has not said who they are.
+    `person` is one of the study's people; None is not signed in.
     """
 
     def __init__(self, folder: Path, page: str = "", person: str | None = None, /, **parameters: object):
@@ -112,11 +112,11 @@ class Page:
 
     @property
     def text(self) -> str:
-        """What a person reads."""
+        """Return the visible text."""
         return words(self.html)
 
     def part(self, pattern: str) -> list[str]:
-        """What a person reads in each piece of the page that a regular expression finds."""
+        """Return the visible text of each part of the page that matches a regular expression."""
         return [words(found) for found in re.findall(pattern, self.html, re.DOTALL)]
 
     def links(self) -> list[str]:
@@ -124,6 +124,6 @@ class Page:
 
 
 def words(html: str) -> str:
-    """The text of a piece of markup. Marks stand within words, other elements between them."""
+    """Return the text of a piece of markup. Marks are inside words, other elements between words."""
     html = re.sub(r"</?mark[^>]*>", "", html)
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())

@@ -1,4 +1,4 @@
-"""Broken files of every format: bytes, the line that is named (None: not checked), and what the message says."""
+"""Broken files of every format: bytes, the line to be named (None: not checked), and the expected message."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"  # tests never reach for a network
 os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
-)  # models this small only wait for each other's threads, on a busy machine most of all
+)  # with such small models, threads mostly wait for each other, most of all on a busy machine
 for name in ("BLINDSPOT_STUDY", "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"):
     os.environ.pop(name, None)
 
@@ -83,7 +83,7 @@ def real_data() -> Path:
 
 @pytest.fixture
 def one_thread():
-    """Sums in one order, so that weights are the same to the bit."""
+    """Use one thread and one order of sums, so that weights are bit-identical."""
     import torch
 
     before = torch.get_num_threads()
@@ -104,7 +104,9 @@ def tiny(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="session")
 def indexed_study(tmp_path_factory):
-    """60 passages, 40 questions, a BM25 index and a dense index of a tiny encoder named `tiny`. Not to be written to."""
+    """60 passages, 40 questions, a BM25 index and a dense index of a tiny encoder named `tiny`. Tests must not write to
+    it.
+    """
     from backend.core.settings import add_encoder
     from backend.retrieval import bm25, dense
     from tests.studies import births, make_study, people, tiny_bert

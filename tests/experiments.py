@@ -1,4 +1,4 @@
-"""A study small enough that every experiment of the papers runs on it in seconds."""
+"""A study small enough to run every experiment of the papers in seconds."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A small good file of every outside format, and a small study for them to go into."""
+"""A small valid file of every external format, and a small study to import them into."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ QUESTIONS = [
 
 @dataclass(frozen=True)
 class Sample:
-    """A good file. `rows`: how many of its rows an import takes."""
+    """A valid file. `rows`: number of rows that an import accepts."""
 
     kind: str
     format: str
@@ -254,7 +254,9 @@ def names(samples: list[Sample]) -> list[str]:
 
 
 def study_for(sample: Sample, folder: Path, templates: dict[bool, Path]) -> Study:
-    """A new study for the sample: empty for passages, else one that holds PASSAGES and QUESTIONS. Copied, which is fast."""
+    """Return a new study for the sample: empty for passages, else a (fast) copy of a study with PASSAGES and
+    QUESTIONS.
+    """
     empty = sample.kind == "passages"
     if empty not in templates:
         place = folder.parent / f"template-{empty}-{folder.name}"
@@ -267,12 +269,12 @@ def study_for(sample: Sample, folder: Path, templates: dict[bool, Path]) -> Stud
 
 
 def contents(study: Study) -> dict:
-    """All a study holds: labels.db by its rows, other files by their bytes."""
+    """Return the contents of a study: labels.db by its rows, other files by their bytes."""
     tables = ("question", "import_record", "gold_match")
     rows = [study.questions.connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
     files = {
         p.relative_to(study.folder): p.read_bytes()
         for p in study.folder.rglob("*")
-        if p.is_file() and "labels.db" not in p.name and p.suffix != ".lock"  # a lock file stays, empty
+        if p.is_file() and "labels.db" not in p.name and p.suffix != ".lock"  # an empty lock file remains
     }
     return {"labels": rows, **files}

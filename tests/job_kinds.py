@@ -8,7 +8,9 @@ from backend.core import jobs
 
 
 def every_kind() -> dict[str, jobs.JobKind]:
-    """By name. Imports every module of the backend, for jobs register where they are defined."""
+    """Return the kinds of jobs by name. Imports every module of the backend, because jobs register where they are
+    defined.
+    """
     for module in pkgutil.walk_packages(backend.__path__, "backend."):
         importlib.import_module(module.name)
     return {name: kind for name, kind in jobs.kinds().items() if kind.function.__module__.startswith("backend.")}

@@ -1,4 +1,4 @@
-"""A small study to judge, and short ways to say what annotators do."""
+"""A small study to judge, and helpers for annotators' actions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PASSAGES = tuple(f"p{i}" for i in range(6))
 
 
 class Clock:
-    """A clock that goes only when it is set."""
+    """A clock that advances only when set."""
 
     def __init__(self, now: float = 1_000_000.0):
         self.now = now
@@ -33,7 +33,9 @@ class Clock:
 
 
 class Desk:
-    """Every store of one labels.db, over questions q0 ... of which all but q1 (dev) and q2 (test) are of train."""
+    """Every store of one labels.db, over questions q0, q1, ...; all are training questions except q1 (dev) and q2
+    (test).
+    """
 
     def __init__(self, folder: Path, questions: int = 5, people: dict[str, str] = PEOPLE):
         self.path = folder / "labels.db"
@@ -57,7 +59,7 @@ class Desk:
         return f"key-{next(self._numbers)}"
 
     def label(self, who: str, question: str, labels: dict[str, str], kind: str = "label", **more) -> str:
-        """Give labels in one gesture; its id."""
+        """Store labels in one event and return its id."""
         gesture = LabelEvent(
             more.pop("id", None) or self.id(),
             kind,
@@ -79,7 +81,7 @@ class Desk:
         self.queue.add_batch(name, items, {"seed": 0}, practice)
 
     def work(self, who: str, batch: str, question: str, label: str = "negative") -> bool:
-        """Label the whole question and finish it; gives whether that was surplus."""
+        """Label the whole question and finish it; return whether it was surplus."""
         self.label(who, question, dict.fromkeys(PASSAGES[1:4], label), batch=batch)
         return self.queue.finish(who, batch, question)
 
@@ -87,11 +89,11 @@ class Desk:
         return [lease.question for lease in self.queue.claim(who, count)]
 
     def act(self, kind: str, question: str, batch: str = "b1", **more) -> dict:
-        """What a browser sends of a whole question."""
+        """Return the message of a browser for a whole question."""
         return {"id": self.id(), "kind": kind, "question": question, "batch": batch, **more}
 
     def sent(self, question: str, labels: dict[str, str], batch: str | None = "b1") -> dict:
-        """What a browser sends of one key press that labels."""
+        """Return the message of a browser for one label key."""
         return {
             "id": self.id(),
             "kind": "label",
@@ -107,7 +109,8 @@ class Desk:
 def searched_study(folder: Path, questions: int = 120, passages: int = 300, k: int = 10, seed: int = 0) -> Study:
     """A study whose runs `a` and `b` put random passages at each rank; passage p(2i+1) nearly repeats p(2i).
 
-    Question q<i> has gold p<2i>, which both runs find at rank 3; a third of the questions each are of train, dev and test,
+    Question q<i> has gold p<2i>, which both runs find at rank 3; a third of the questions each are of train, dev and
+    test,
     half of relation P1 and half of P2, and their subjects are mentioned 1, 5, 20 or 200 times.
     """
     random = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""A study of a generated encyclopedia, searched by plain token overlap: no Java, no torch, and its whole truth is known."""
+"""A study of a generated encyclopedia with known truth, searched by plain token overlap, without Java and torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ RUN = "overlap"
 def encyclopedia_study(
     folder: Path, passages: int = 500, depth: int = 10, seed: int = 0
 ) -> tuple[Study, dict[str, set[str]]]:
-    """The study, with dev and test questions and one run over them; and the ids of all passages that answer each question."""
+    """The study, with dev and test questions and one run over them; and the ids of all passages that answer each
+    question."""
     made = Encyclopedia(passages, seed)
     texts = list(made.passages())
     asked = [(question, ordinals) for question, ordinals in made.answered() if question.split != "train"]
@@ -31,7 +32,7 @@ def encyclopedia_study(
 
 
 def _overlap(passages: list[str], questions: list[str], depth: int) -> Hits:
-    """Passages by the summed inverse document frequency of the question's words that they hold."""
+    """Rank passages by the summed inverse document frequency of the question's words that they contain."""
     words: dict[str, int] = {}
     tokens = [[words.setdefault(word, len(words)) for word in lower_tokens(text)] for text in passages]
     holds = np.zeros((len(passages), len(words)), np.float32)

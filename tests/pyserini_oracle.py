@@ -1,14 +1,15 @@
-"""Pyserini's own searcher, in a process of its own: `python -m tests.pyserini_oracle INDEX K < questions.json > hits.json`.
+"""Pyserini's own searcher, in a separate process: `python -m tests.pyserini_oracle INDEX K < questions.json >
+hits.json`.
 
-In a process of its own because importing Pyserini takes long and because it must find a Java machine already running (its
-own start asks for a Java module that the packaged Java lacks).
+It runs in a separate process because importing Pyserini takes long, and because Pyserini must find a running Java
+machine (its own start needs a Java module that the packaged Java lacks).
 """
 
 import json
 import os
 import sys
 
-os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini builds a client while it is imported
+os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini builds a client during its import
 
 
 def main(index: str, k: int) -> None:

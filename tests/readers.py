@@ -1,4 +1,5 @@
-"""What tests of the reader share: a tiny network, questions with passages of a run, a study to train and read in."""
+"""Helpers for tests of the reader: a tiny network, questions with passages of a run, and a study to train and read
+in."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def tiny_reader(folder: Path, seed: int = 0, width: int = 32):
 
 
 def reading_study(folder: Path, count: int = 48, depth: int = 6) -> Study:
-    """Births of `people`: training questions with a run `train`, others with a run `dev`; each question's own passage at rank 1, 2 or 3."""
+    """A study of births: training questions with a run `train`, others with a run `dev`; each question's own passage is
+    at rank 1, 2 or 3.
+    """
     passages = people(count)
     own = {passage.title: number for number, passage in enumerate(passages) if " born in " in passage.text}
     every = births(passages, "train")
@@ -53,6 +56,6 @@ def reading_study(folder: Path, count: int = 48, depth: int = 6) -> Study:
 
 
 def _ranked(own: int, number: int, count: int, depth: int) -> list[int]:
-    """Its own passage at rank 1, 2 or 3, others around it."""
+    """Return hits with the question's own passage at rank 1, 2 or 3."""
     others = [other for step in range(1, count) if (other := (own + 7 * step) % count) != own][: depth - 1]
     return [*others[: number % 3], own, *others[number % 3 :]]

@@ -1,4 +1,4 @@
-"""Parts of the real data, small enough for a test."""
+"""Parts of the real data that are small enough for a test."""
 
 import json
 import lzma
@@ -15,6 +15,6 @@ def first_passages(real_data: Path, count: int, folder: Path) -> Path:
 
 
 def questions(real_data: Path, name: str) -> list[dict]:
-    """The questions of one set, as they stand in the file."""
+    """The questions of one set, as in the file."""
     with lzma.open(real_data / "questions.jsonl.xz", "rt", encoding="utf-8") as source:
         return [question for line in source if (question := json.loads(line))["set"] == name]

@@ -1,4 +1,4 @@
-"""Small studies and tiny encoders that several tests build on."""
+"""Small studies and tiny encoders for several test files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRADES = ("skier", "painter", "sailor", "baker", "weaver", "miner")
 
 
 def people(count: int = 60) -> list[Passage]:
-    """Passages that each tell where somebody was born; every third is followed by one about the town."""
+    """Passages with the birth place of a person; every third is followed by a passage about the town."""
     made = []
     for i in range(count):
         city, trade = CITIES[i % len(CITIES)], TRADES[i % len(TRADES)]

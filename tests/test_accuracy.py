@@ -1,4 +1,4 @@
-"""Measures, against ir_measures, statsmodels and scipy."""
+"""Accuracy measures, compared with ir_measures, statsmodels and scipy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def some_run(seed: int, q: int = 60, k: int = 30):
 
 
 def by_ir_measures(relevant, n_relevant, measure) -> np.ndarray:
-    """Per question; scores fall strictly, for ir_measures breaks ties one way in Success and another in RR."""
+    """Compare per question. Scores decrease strictly, because ir_measures breaks ties differently in Success and RR."""
     import ir_measures
 
     q, k = relevant.shape
@@ -76,7 +76,7 @@ def test_nothing_counted_has_no_figure():
 
 
 def test_wilson_covers_as_often_as_it_says():
-    """Exactly, by summing the binomial: Brown, Cai and DasGupta (2001) show it near 95% at such n."""
+    """Compute the exact coverage by summing the binomial: Brown, Cai and DasGupta (2001) show it near 95% at such n."""
     from scipy.stats import binom
 
     for n, p in [(30, 0.3), (100, 0.1), (400, 0.6)]:
@@ -85,7 +85,7 @@ def test_wilson_covers_as_often_as_it_says():
 
 
 def test_macro_average_is_the_mean_of_the_groups_means():
-    """By hand: a relation with no hit counts as 0 and breaks nothing."""
+    """By hand: a relation without hits counts as 0."""
     values = np.array([1, 0, 1, 1, 0, 0, 0], dtype=bool)
     groups = np.array(["P19"] * 4 + ["P50"] * 2 + ["P17"])
     found = accuracy.macro_average(values, groups)
@@ -179,7 +179,7 @@ def test_mean_equals_scipys_bootstrap():
 
 
 def macro_coverage(sizes, rounds, seed=0):
-    """The share of intervals of the macro average that hold its true value, for groups of these sizes."""
+    """Return the share of intervals of the macro average that contain its true value, for groups of these sizes."""
     rng = np.random.default_rng(seed)
     groups, rates = np.repeat(np.arange(len(sizes)), sizes), rng.uniform(0.2, 0.8, len(sizes))
     covered = 0

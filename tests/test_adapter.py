@@ -1,4 +1,4 @@
-"""Adapters: a map of question vectors that is learned over an index as it stands."""
+"""Adapters: a map of question vectors learned over an existing index."""
 
 import numpy as np
 import pytest
@@ -12,20 +12,25 @@ from backend.retrieval.question_vectors import question_vectors
 from backend.retrieval.retrieve import retrieve
 from backend.training.adapter import (
     AdapterSettings,
+    MapLearner,
     TrainingQuestions,
     as_dense_modules,
     learn,
     make_map,
+    read_questions,
     train_adapter,
 )
 from backend.training.adapter import _loss as loss_of
 from backend.training_sets.builder import build
+from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
 
 def rotated(questions=400, passages=2000, dimension=24, seed=0):
-    """Unit passage vectors in 16 bits, as an index holds them, and questions that lie near their passage after a rotation that nobody knows."""
+    """Unit passage vectors in 16 bits, as in an index, and questions that are near their passage after an unknown
+    rotation.
+    """
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(passages, dimension))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -44,7 +49,7 @@ def test_a_map_that_can_be_learned_is_learned(kind, one_thread):
         kind=kind, hidden=64, steps=150, batch=64, learning_rate=0.02, scale=20.0, weight_decay=0.0
     )
     learned = learn(questions, vectors, True, settings)
-    # The held-out questions lie at random before, and mostly with their passage after.
+    # The held-out questions are random before, and mostly near their passage after.
     assert learned.about["held_out"] == 80 and learned.about["before"] < 0.1
     assert learned.about["after"] > (0.9 if kind == "linear" else 0.6)
 
@@ -59,7 +64,61 @@ def test_the_same_seed_learns_the_same_map(one_thread):
 def test_too_few_held_out_questions_choose_nothing(one_thread):
     questions, vectors = rotated(50)
     learned = learn(questions, vectors, True, AdapterSettings(steps=5, batch=16))
-    assert learned.about == {"scale": 20.0, "weight_decay": 0.0, "held_out": 0, "before": None, "after": None}
+    assert learned.about == {
+        "scale": 20.0,
+        "weight_decay": 0.0,
+        "steps": 5,
+        "held_out": 0,
+        "before": None,
+        "after": None,
+    }
+
+
+def test_settings_are_chosen_on_held_out_questions_in_turn(one_thread, monkeypatch):
+    """Each setting by the mean of Success@1, 5 and 20, the ones before it as they were chosen; then all questions teach."""
+    questions, vectors = rotated(400)
+    worth = {
+        (20.0, 0.0, 200): 0.3,
+        (10.0, 0.0, 200): 0.2,
+        (40.0, 0.0, 200): 0.5,
+        (40.0, 3.0, 200): 0.4,
+        (40.0, 0.0, 400): 0.6,
+    }
+    fitted = []
+
+    def fit(self, training, *choice):
+        fitted.append((len(training), choice[:3]))
+        return choice[:3]
+
+    monkeypatch.setattr(MapLearner, "fit", fit)
+    monkeypatch.setattr(MapLearner, "success", lambda self, mapped, held_out: np.full(3, worth.get(mapped, 0.1)))
+    learned = learn(questions, vectors, True, AdapterSettings())
+    assert (learned.map, learned.about["before"], learned.about["after"]) == ((40.0, 0.0, 400), 0.1, 0.6)
+    assert {choice for n, choice in fitted if n == 320} == set(worth) and fitted[-1] == (400, (40.0, 0.0, 400))
+    given = AdapterSettings(scale=5.0, weight_decay=1.0, steps=7)
+    assert learn(questions, vectors, True, given).map == (5.0, 1.0, 7)
+
+
+def test_refreshed_negatives_come_from_the_new_map_and_no_positive_is_among_them():
+    """What the map ranks first, apart from known positives and from what scores about as high as the best one."""
+    vectors = np.zeros((60, 4), np.float16)
+    vectors[:5] = [[1, 0, 0, 0], [0.97, 0, 0, 0], [0.9, 0, 0, 0], [0.5, 0, 0, 0], [-1, 0, 0, 0]]
+    asked = np.array([[1, 0, 0, 0]], np.float32)
+    questions = TrainingQuestions(asked, np.array([[2, 0]]), np.array([[9, -1]]))
+    settings = AdapterSettings(random_passages=0)
+    found = MapLearner(vectors, False, settings).refreshed(make_map(4, settings), questions)
+    negatives = found.negatives[0][found.negatives[0] >= 0].tolist()
+    # Row 0 is the best positive, 2 the other; row 1 has 97% of the best one's similarity, and row 4 is the last of all.
+    assert negatives[:2] == [9, 3] and not {0, 1, 2} & set(negatives)
+    assert (found.negatives[0][len(negatives) :] == -1).all()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_second_round_learns_from_negatives_of_the_first(one_thread, sign):
+    questions, vectors = rotated(400)
+    settings = AdapterSettings(steps=100, batch=64, learning_rate=0.02, scale=20.0, weight_decay=0.0, refresh=True)
+    learned = learn(questions, (sign * vectors).astype(np.float16), True, settings)
+    assert learned.about["after"] > 0.9
 
 
 def test_a_known_positive_is_no_negative():
@@ -69,7 +128,7 @@ def test_a_known_positive_is_no_negative():
     vectors = np.eye(6, dtype=np.float32)
     asked = np.array([[0.5, 0.5, 0, 0, 0, 0]], np.float32)
     settings = AdapterSettings(hard_negatives=1, random_passages=0)
-    both = TrainingQuestions(asked, np.array([[0, 1]]), np.array([[1]]))  # the mined negative is a positive after all
+    both = TrainingQuestions(asked, np.array([[0, 1]]), np.array([[1]]))  # the mined negative is also a positive
     alone = TrainingQuestions(asked, np.array([[0, -1]]), np.array([[-1]]))
     values = [
         loss_of(make_map(6, settings), each, vectors, False, settings, 5.0, np.random.default_rng(0)).item()
@@ -102,7 +161,7 @@ def test_the_librarys_modules_give_the_map(kind):
     import torch
 
     settings = AdapterSettings(kind=kind, hidden=16)
-    mapped = make_map(8, settings)
+    mapped = make_map(8, settings).eval()
     torch.nn.init.normal_(mapped.outer.weight, generator=torch.Generator().manual_seed(0))
     asked = torch.randn(20, 8, generator=torch.Generator().manual_seed(1))
     features = {"sentence_embedding": asked}
@@ -161,6 +220,24 @@ def test_a_question_is_encoded_once(study, monkeypatch):
     monkeypatch.setattr(Dense, "encode", lambda *a: pytest.fail("encoded again"))
     again = question_vectors(study, Dense(study, "tiny"), ["Where?", "Who?"])
     assert np.array_equal(again, first[[1, 0]]) and np.array_equal(first[0], first[2])
+
+
+def test_mined_passages_with_answer_and_subject_become_positives(study):
+    """BM25 finds passages that hold the city; only those that name the person are positives, besides gold."""
+    opened, index = TrainingSet.open(study, "plain"), Dense(study, "tiny")
+    as_set = read_questions(study, index, opened)
+    more = read_questions(study, index, opened, None, "answer_subject")
+    assert len(more) == len(as_set) == 40
+    ids = [question for question, *_ in opened.examples(hard=True)]
+    for place, (question, pairs) in enumerate(zip(study.questions.some(ids), opened.groups(ids), strict=True)):
+        rows = more.positives[place][more.positives[place] >= 0].tolist()
+        named = [pair.passage for pair in pairs[1] if pair.role != "positive" and pair.answer]
+        passages = (
+            dict(zip(named, study.corpus.passages(study.corpus.ordinals(named).values()), strict=True)) if named else {}
+        )
+        wanted = {id for id, p in passages.items() if question.subject.lower() in f"{p.title} {p.text}".lower()}
+        assert len(rows) == 1 + len(wanted)
+        assert not set(rows) & set(more.negatives[place].tolist())
 
 
 def test_what_cannot_be_adapted_is_refused(study, adapted):

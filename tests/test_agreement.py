@@ -1,4 +1,4 @@
-"""Alpha and kappa, against published worked examples and the libraries of others."""
+"""Alpha and kappa, compared with published worked examples and other libraries."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ WITH_GAPS = ("1 2 3 3 2 1 4 1 2 . . .", "1 2 3 3 2 2 4 1 2 5 . 3", ". 3 3 3 2 3 
 
 
 def counted(observers: tuple[str, ...]) -> np.ndarray:
-    """(units, values): how many observers gave each unit each value."""
+    """Return (units, values): the number of observers who gave each unit each value."""
     rows = [line.split() for line in observers]
     values = sorted({value for row in rows for value in row} - {"."})
     return np.array([[sum(row[unit] == value for row in rows) for value in values] for unit in range(len(rows[0]))])
@@ -58,7 +58,8 @@ def test_the_resampled_alpha_is_the_librarys_of_the_resample():
 
 
 @pytest.mark.parametrize(("table", "published"), [
-    ([[75, 1, 4], [5, 4, 1], [0, 0, 10]], 0.68),    # Fleiss (1981), Statistical Methods for Rates and Proportions, table 13.1
+    # Fleiss (1981), Statistical Methods for Rates and Proportions, table 13.1
+    ([[75, 1, 4], [5, 4, 1], [0, 0, 10]], 0.68),  
     ([[25, 3, 5], [6, 32, 8], [1, 0, 20]], 0.654),  # the example of Bonnardel's Kappa.exe
     ([[20, 5], [10, 15]], 0.4),                     # the grant proposals of many textbooks
 ])  # fmt: skip
@@ -95,7 +96,7 @@ def test_the_interval_is_that_of_the_questions():
 
 
 def test_the_interval_covers():
-    """Alpha of many questions is the truth; samples of 40 of them hold it about 95 times in 100."""
+    """The true alpha comes from many questions; intervals from samples of 40 contain it about 95 times in 100."""
     labels, _ = random_labels(5, units=40_000, people=2, gaps=0)
     counts = counts_of(labels)
     truth = alpha(counts, np.arange(len(counts)), resamples=1).value

@@ -1,4 +1,4 @@
-"""Does a passage hold an answer? Against a slow re-implementation of each rule, written from its description."""
+"""Answer matching, compared with a slow re-implementation of each rule from its description."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def plain_token_rule(text: str, wanted: list[str], normalise_text: bool) -> bool
 
 
 def rocketqa(text: str, wanted: list[str], title: str) -> bool:
-    """RocketQA: the answer without full stops at its ends; lower case; no spaces (its files hold no tabs and line ends); substring."""
+    """RocketQA: the answer without full stops at its ends; lower case; no spaces (its files hold no tabs and line
+    ends); substring."""
 
     def bare(string):
         return "".join(char for char in string.strip().lower() if char not in " \t\n\r")
@@ -140,7 +141,7 @@ def test_every_ascii_character_is_the_same_to_both_patterns():
 
 
 def test_folding_sees_no_difference_that_lower_casing_takes_away():
-    """What the probe stands on, for every character there is."""
+    """The assumption of the probe holds for every character."""
     chars = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
     assert all(char.lower().casefold() == char.casefold() for char in chars)
 
@@ -201,7 +202,7 @@ def test_only_rocketqa_mining_searches_the_title_and_inside_words():
         ("the U.S today", "U.S.", True),
         ("the US today", "U.S.", False),  # those inside it do
         ("born in 1912", ". 1912 .", True),
-        ("anything at all.", "...", False),  # an answer of nothing but full stops holds nowhere
+        ("anything at all.", "...", False),  # an answer of full stops only never matches
         ("in Zürich", "Zurich", False),
         ("a New\nYork b", "New York", True),
         ("a New\u00a0York b", "New York", False),
@@ -213,7 +214,7 @@ def test_rocketqa_counts_neither_case_nor_outer_full_stops(text, answer, held):
 
 
 def test_rocketqa_on_real_pairs(real_data):
-    """100,000 pairs: each question with its gold, with passages of the same article, and with others drawn at random."""
+    """100,000 pairs: each question with its gold, with passages of the same article, and with random passages."""
     with lzma.open(real_data / "passages_100k.tsv.xz", "rt", encoding="utf-8", newline="") as file:
         next(file)
         passages = list(csv.reader(file, delimiter="\t"))
@@ -269,7 +270,7 @@ def test_a_matrix_of_the_rule_before_is_matched_again(tmp_path):
     hits = Hits(np.array([[0, 1]], np.int32), np.array([[2, 1]], np.float32))
     made = write_run(study, "r", ["q"], hits, {"rule": "rocketqa_mining"}, rule="rocketqa_mining")
     assert made.rules == ["rocketqa_mining"] and made.answers("rocketqa_mining").tolist() == [[True, False]]
-    # The version before kept its matrix under this name, and case counted.
+    # The previous version stored its matrix under this name and was case-sensitive.
     next(made.folder.glob("answers.*")).unlink()
     np.save(made.folder / "answers.rocketqa_mining.npy", np.array([[False, False]]))
     opened = study.run("r")
@@ -322,7 +323,7 @@ def test_no_pattern_raises(pattern):
 
 
 class Texts:
-    """A collection as far as matching needs one; counts how often each passage is read."""
+    """A minimal collection for matching, which counts how often each passage is read."""
 
     def __init__(self, texts):
         self.held = [Passage(str(i), f"title {i}", text) for i, text in enumerate(texts)]
@@ -396,7 +397,8 @@ def test_shapes_that_do_not_fit_are_refused():
 
 @pytest.fixture(scope="module")
 def awkward(tmp_path_factory):
-    """(path of a corpus.db of 300 awkward texts, 60 questions, (60, 30) ordinals with padding), half of the answers cut from a text."""
+    """(path of a corpus.db of 300 awkward texts, 60 questions, (60, 30) ordinals with padding), half of the answers cut
+    from a text."""
     seeded = random.Random(7)
 
     def text(longest):
@@ -450,7 +452,7 @@ def test_processes_equal_this_process(cases, rule):
 
 
 def children():
-    """The processes that match answers; a browser that other tests hold open is none of them."""
+    """Return the answer-matching processes, without a browser that other tests keep open."""
     return [
         each for each in psutil.Process().children(recursive=True) if "backend.text.answers.processes" in _command(each)
     ]
@@ -492,7 +494,9 @@ def test_a_process_that_dies_is_told_in_one_line(awkward, monkeypatch):
 
 
 def test_processes_end_with_the_one_that_started_them(awkward, tmp_path):
-    """Killed, it can stop nothing itself. The script has no guard, so it also shows that none is needed."""
+    """A killed process cannot stop its children itself. The script has no `__main__` guard, so the test also shows that
+    none is needed.
+    """
     path, asked, _ = awkward
     script = tmp_path / "script.py"
     script.write_text(f"""
@@ -537,10 +541,10 @@ def test_when_processes_are_started(awkward, monkeypatch):
     monkeypatch.setattr("backend.text.answers.processes.MatcherPool", Counted)
     monkeypatch.setattr(run.os, "sched_getaffinity", lambda process: set(range(4)), raising=False)
     match_run(Corpus(path), asked, ordinals)
-    assert not counts  # too small a run
+    assert not counts  # the run is too small
     monkeypatch.setattr(run, "HITS_PER_PROCESS", 1)
     match_run(Corpus(path), asked, ordinals)
-    assert counts == [("dpr", 4)]  # not for the patterns
+    assert counts == [("dpr", 4)]  # not for patterns
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     match_run(Corpus(path), asked, ordinals, "entityquestions")
     assert counts[1:] == [("entityquestions", 2)]

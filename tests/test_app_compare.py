@@ -60,7 +60,7 @@ def test_filters_narrow_the_list_and_the_figures(study):
 
 @pytest.mark.parametrize(("sort", "order"), [
     ("order", "q0 q1 q2 q3 q4 q5 q6"), ("-order", "q6 q5 q4 q3 q2 q1 q0"),
-    ("a", "q0 q1 q6 q4 q2 q3 q5"), ("-a", "q2 q4 q0 q1 q6 q3 q5"),       # those never found stay last
+    ("a", "q0 q1 q6 q4 q2 q3 q5"), ("-a", "q2 q4 q0 q1 q6 q3 q5"),       # questions that were never answered stay last
     ("b", "q0 q2 q3 q6 q1 q4 q5"),
     ("frequency", "q6 q4 q3 q2 q1 q0 q5"),                               # q5's is unknown
     ("contrast", "q1 q2 q3 q4 q6 q0 q5"),                                # 1, 2/3, 1/2, 1/2, 1/2, 0, 0
@@ -77,7 +77,8 @@ def row(page: Page, start: str) -> str:
 def test_accuracy_by_relation_reads_as_words(study):
     page = compare(study)
     assert row(page, "place of birth (P19)") == "place of birth (P19) 3 100.0 66.7 A +33.3 +0.0 to +100.0 1.000 2 1 0 0"
-    # Differences 1, -1, 0, 0: the percentile bootstrap gives -0.75 to 0.75, times the root of 4/3 for the variance of four.
+    # Differences 1, -1, 0, 0: the percentile bootstrap gives -0.75 to 0.75, times the root of 4/3 for the variance of
+    # four.
     assert row(page, "author (P50)") == "author (P50) 4 50.0 50.0 0.0 -86.6 to +86.6 1.000 1 1 1 1"
 
 
@@ -91,7 +92,7 @@ def test_groups_by_bucket_and_every_count_opens_its_questions(study):
 
 
 def test_the_page_says_what_the_command_says(study):
-    """Same figures from page and command: every cell of the command's tables stands on the page."""
+    """Page and command show the same figures: every cell of the command's tables is on the page."""
     made = compare_runs(study, "alpha", "beta", 5, "relation")
     page = compare(study, k=5)
     assert made.conclusion in page.text and made.reservation in page.text
@@ -113,7 +114,7 @@ def test_a_slice_in_the_address_filters_everything(study):
     page = compare(study, slice="relation:P19 and not first(beta)=1")
     assert set(listed(page)) == {"q1"} and "over the 1 of 7 questions" in page.text
     broken = compare(study, slice="nothing:3")
-    assert "there is no condition 'nothing'" in broken.text and len(listed(broken)) == 7
+    assert "unknown condition 'nothing'" in broken.text and len(listed(broken)) == 7
 
 
 def test_runs_over_different_questions_are_compared_on_what_they_share(study):

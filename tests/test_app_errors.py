@@ -1,4 +1,4 @@
-"""What a person sees when something fails: one line that names the log, and a page that tries again by itself."""
+"""Errors in the app: one line that names the log, and a page that retries by itself."""
 
 from __future__ import annotations
 

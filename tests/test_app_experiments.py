@@ -1,4 +1,4 @@
-"""The Experiments page: what can be asked, what was found, and that a result's words are data."""
+"""The Experiments page: the offered experiments and the results; words of a result are shown as data, not markup."""
 
 import pytest
 

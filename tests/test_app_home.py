@@ -24,7 +24,7 @@ def test_a_new_study_says_what_to_type(tmp_path):
 
 def test_no_study_is_one_line_that_says_what_to_do(tmp_path):
     page = Page(tmp_path / "nowhere")
-    assert "holds no study" in page.text and "blindspot new" in page.text
+    assert "is not a study" in page.text and "blindspot new" in page.text
 
 
 def test_a_broken_study_toml_is_one_line_that_names_the_file(tmp_path):

@@ -1,4 +1,5 @@
-"""The map page as a person gets it, without a browser: empty states, the form, colours, clusters, points, selections."""
+"""The Map page as a person gets it, without a browser: empty states, the form, colours, clusters, points,
+selections."""
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def study(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def nobody_is_signed_in(monkeypatch):
-    """On this machine; the page under test has no cookies to ask."""
+    """A local browser; the page under test has no cookies."""
     monkeypatch.setattr("app.who.who", lambda path: None)
     monkeypatch.setattr("app.who.mode", lambda: "local")
 
@@ -71,7 +72,7 @@ def test_the_form_has_sane_answers_and_tells_the_command(study):
     assert not page.app.button(key="map-start").disabled
     page.app.multiselect(key="make-passages").set_value([])
     again(page, study)
-    assert page.app.button(key="map-start").disabled and "a map needs passages" in page.text
+    assert page.app.button(key="map-start").disabled and "choose at least one source of passages" in page.text
 
 
 def test_the_numbers_stand_beside_the_picture(study):
@@ -225,7 +226,7 @@ def test_a_saved_selection_opens_by_its_address(study):
     save_selection(study, "three of them", ["P19.dev.0"], ["p:p0", "p:p1", "q:P19.dev.0", "p:gone"], "one")
     page = Page(study.folder, "map", map="one", selection="three of them")
     assert "1 question, 2 passages" in page.text and "Not on this map: 1 point of this selection" in page.text
-    assert "there is no saved selection 'nothing'" in Page(study.folder, "map", map="one", selection="nothing").text
+    assert "no saved selection 'nothing'" in Page(study.folder, "map", map="one", selection="nothing").text
 
 
 def test_an_address_that_makes_no_sense_shows_the_newest_map(study):
@@ -234,7 +235,7 @@ def test_an_address_that_makes_no_sense_shows_the_newest_map(study):
 
 
 def again(page, study):
-    """The next run of the script, after what was typed or pressed."""
+    """Run the script again after an input."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BLINDSPOT_STUDY", str(study.folder))
         page.app.run()

@@ -42,13 +42,14 @@ class Page:
         self.text = words(self.html)
 
     def rows(self, first: str) -> list[str]:
-        """What a person reads in the table rows that begin so."""
+        """Return the visible text of the table rows with this beginning."""
         return [row for row in map(words, re.findall(r"<tr>.*?</tr>", self.html, re.DOTALL)) if row.startswith(first)]
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """Two batches with audits, second labels and repeats, worked by three people of different skill; strata; a bad question."""
+    """Two batches with audits, second labels and repeats, worked by three people of different skill; strata; a bad
+    question."""
     made, truth = encyclopedia_study(tmp_path_factory.mktemp("quality") / "study", 1000)
     for name, role in ROLES.items():
         People(made.labels_path).add(name, role)

@@ -23,7 +23,7 @@ def read(study, question: str, **parameters) -> Page:
 
 
 def card(page: Page, place: str) -> str:
-    """What a person reads on the card of rank "a-1", "b-12" ..."""
+    """Return the visible text of the card of rank "a-1", "b-12", ..."""
     found = page.part(rf'<article[^>]*id="{place}".*?</article>')
     assert len(found) == 1, place
     return found[0]

@@ -1,4 +1,4 @@
-"""The pages Slices and Relations."""
+"""The Slices and Relations pages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_slice_in_the_address_shows_its_questions_and_figures(study):
 
 def test_a_slice_that_cannot_be_read_says_where(study):
     page = slices(study, slice="relation:P19 word:who")
-    assert "'and' or 'or' is expected before 'word'" in page.text and "7 questions in both runs" in page.text
+    assert "expected 'and' or 'or' before 'word'" in page.text and "7 questions in both runs" in page.text
     assert "This slice contains no question of these runs" in slices(study, slice="bucket:3").text
 
 
@@ -84,7 +84,7 @@ def test_relations_over_three_runs(study):
     assert "3 questions measured in all runs" in page.text
     line = next(row for row in page.part(r"<tr[ >](?:(?!</tr>).)*?</tr>") if row.startswith("place of birth (P19)"))
     assert line.startswith("place of birth (P19) 3 66.7 100.0 66.7 66.7 66.7 100.0 A +33.3")
-    assert "Not comparable with ours" not in page.text, "the runs are not 20 deep"
+    assert "Not directly comparable" not in page.text, "the runs are not 20 deep"
     assert page.app.get("plotly_chart")
 
 

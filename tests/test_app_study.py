@@ -1,4 +1,4 @@
-"""What the app makes ready in the background, before anybody asks."""
+"""The data that the app prepares in the background."""
 
 from __future__ import annotations
 

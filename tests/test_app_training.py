@@ -1,4 +1,4 @@
-"""The Training page: what it says with nothing, with a set, with labels given since, and between two sets."""
+"""The Training page: without a set, with a set, with newer labels, and the difference of two sets."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def model(study, name, **about):
 
 
 def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
-    """Every setting arrives; without a cross-encoder none can be chosen."""
+    """Every setting arrives at the job; without a cross-encoder none can be chosen."""
     build(study, name="raw")
     sent = []
     monkeypatch.setattr(
@@ -222,7 +222,7 @@ def test_judges_that_are_missing_are_named(study):
 
 
 def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatch):
-    """The sets were listed before; no part of the page would look again."""
+    """The sets were listed before; a cached page would not list them again."""
     from backend.core import jobs
 
     build(study, name="raw")
@@ -240,7 +240,7 @@ def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatc
 
 
 def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch):
-    """40 passages, and k is 100: indexing and retrieving would end in a refusal."""
+    """40 passages with k = 100: indexing and retrieving would be refused."""
     sent = []
     monkeypatch.setattr(
         "backend.core.jobs.submit_request", lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments))

@@ -1,4 +1,4 @@
-"""FAISS indexes against exact search."""
+"""FAISS indexes, compared with exact search."""
 
 import sys
 from pathlib import Path
@@ -96,14 +96,14 @@ def test_a_broken_file_is_one_line(study):
     path = study.folder / "indexes" / "tiny" / "faiss-flat.index"
     whole = path.read_bytes()
     for content in (whole[:100], b""):
-        path.unlink()  # another file: the old one may be mapped
+        path.unlink()  # a new file: the old one may be mapped
         path.write_bytes(content)
         with pytest.raises(Refused, match="missing or broken; build it again"):
             Dense(study, "tiny", "cpu", "flat")
 
 
 def test_hnsw_keeps_the_vectors_as_they_are_stored_and_maps_them(study):
-    """Its scores are those of exact search, for what it finds."""
+    """Its scores equal those of exact search for the passages that it finds."""
     approximate.build(study, "tiny", "hnsw")
     opened = Dense(study, "tiny", "cpu", "hnsw")
     vectors = opened.encode([question.text for question in study.questions.all()])
@@ -139,7 +139,7 @@ def test_an_index_over_older_vectors_is_refused(study):
 
 
 def test_ivfpq_on_real_vectors_in_blocks(tmp_path, real_data, monkeypatch):
-    """12,000 real vectors, 256 lists, searched well enough that the exact top 20 mostly stand in its top 100."""
+    """12,000 real vectors, 256 lists, with enough probes that its top 100 contain most of the exact top 20."""
     monkeypatch.setattr(approximate, "ROWS_PER_BLOCK", 5000)
     vectors = np.load(real_data / "minilm_passages.npy", mmap_mode="r")[:12_000]
 

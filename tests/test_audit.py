@@ -1,4 +1,4 @@
-"""The rate of false negatives from the audit arm, against a truth that is known and figures that others compute."""
+"""The rate of false negatives from the audit arm, compared with known truth and with other implementations."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def known(tmp_path_factory):
 
 
 def true_rate(study, truth) -> float:
-    """The share of answering passages among all the unlabelled ones in all pools."""
+    """Return the share of answering passages among all unlabelled passages in all pools."""
     pools = Pools(study, [RUN], 10, "dpr").of(study.questions.all())
     ids = study.corpus.passages([each.ordinal for pool in pools.values() for each in pool])
     questions = [question for question, pool in pools.items() for _ in pool]
@@ -29,7 +29,7 @@ def true_rate(study, truth) -> float:
 
 
 def judged_by_truth(items: list[Item], truth) -> tuple[np.ndarray, ...]:
-    """hits, settled, probabilities, questions of some items, each passage labelled as the truth has it."""
+    """Return hits, settled, probabilities and questions of some items, with every passage labelled by the truth."""
     rows = [
         (each.passage in truth[item.question], True, each.inclusion_probability or 1.0, item.question)
         for item in items
@@ -39,7 +39,7 @@ def judged_by_truth(items: list[Item], truth) -> tuple[np.ndarray, ...]:
 
 
 def forget_batches(queue: Queue) -> None:
-    """As if none had been made: an audit leaves out what an earlier one drew."""
+    """Forget earlier audits: an audit leaves out the questions of earlier ones."""
     with writing(queue.connection) as connection:
         for table in ("candidate", "batch_question", "batch"):
             connection.execute(f"DELETE FROM {table}")
@@ -74,7 +74,8 @@ def test_the_interval_covers_the_truth_and_prioritised_items_do_not(known):
 
 
 def test_weights_are_what_makes_it_right():
-    """4 passages are shown of pools of 4, all of them hits, and of pools of 40, one in four a hit: 4 + 10 of 44 are hits."""
+    """4 passages are shown of pools of 4, all of them hits, and of pools of 40, one in four a hit: 4 + 10 of 44 are
+    hits."""
     hits, probabilities = np.tile([True] * 4 + [True, False, False, False], 50), np.tile(np.repeat([1.0, 0.1], 4), 50)
     questions = np.repeat(np.arange(100), 4)
     assert rate(hits, np.ones(400, bool), probabilities, questions).value == pytest.approx(14 / 44)
@@ -106,7 +107,7 @@ def test_the_error_is_that_of_cluster_robust_least_squares():
 
 
 def test_labels_of_one_question_are_not_independent():
-    """40 questions of 8 passages, all alike within a question: the interval is that of 40, not of 320."""
+    """40 questions of 8 passages, identical within a question: the interval is that of 40 items, not of 320."""
     hits, questions = np.repeat(np.arange(40) < 12, 8), np.repeat(np.arange(40), 8)
     found = rate(hits, np.ones(320, bool), np.ones(320), questions)
     alone = rate(hits[::8], np.ones(40, bool), np.ones(40), questions[::8])

@@ -1,4 +1,6 @@
-"""Making batches: the arms have their shares, the audit is a uniform draw whose probabilities are stored, nothing comes twice."""
+"""Creating batches: the arms have their shares, the audit is a uniform sample with stored probabilities, no question is
+drawn twice.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def searched(tmp_path_factory):
 
 @pytest.fixture
 def study(searched, tmp_path):
-    """A fresh copy: labels.db is written to."""
+    """A fresh copy, because tests write to labels.db."""
     import shutil
 
     from backend.core.study import Study
@@ -53,7 +55,7 @@ def judge(study, who, question, labels, number=[0], kind="label", batch=None):  
 
 
 def judged_half(study, settled=40):
-    """ann judged the first questions' pools, ben half of those too; a few are in dispute."""
+    """ann judged the first questions' pools, ben half of them too; a few are in dispute."""
     pools = Pools(study, ["a", "b"], 10, "dpr").of(study.questions.some([f"q{i}" for i in range(settled)]))
     for i in range(settled):
         pool = [study.corpus.passage(one.ordinal).id for one in pools[f"q{i}"]]
@@ -116,8 +118,9 @@ def test_the_audit_is_a_uniform_draw_of_questions_and_of_passages(study):
     from backend.judging.batches import _BatchBuilder
 
     pools, drawn, ranks, pool_size = Pools(study, ["a"], 10, "dpr"), Counter(), Counter(), 9
+    asked = study.questions.some([f"q{i}" for i in range(40)])
     for seed in range(200):
-        maker = _BatchBuilder(study, pools, None, [f"q{i}" for i in range(40)], 3, seed, None, {}, None)
+        maker = _BatchBuilder(study, pools, asked, 3, seed, None, {}, None)
         for item in maker.audit(10, 1):
             drawn[item.question] += 1
             assert len(item.candidates) == 3 and item.inclusion_probability == 0.25
@@ -269,9 +272,8 @@ def test_harm_and_quotas():
 
 def test_near_duplicates_are_handed_on():
     long = "one two three four five six seven eight nine ten eleven twelve"
-    assert near_duplicates(
-        [long, "quite another text with words of its own in it", long + " thirteen", "short", "short", "words"]
-    ) == [0, 1, 0, 2, 2, 3]
+    assert near_duplicates([long, "quite another text with words of its own in it", long + " thirteen", "short", "short", "words"]) == [
+        0, 1, 0, 2, 2, 3]  # fmt: skip
     assert near_duplicates(["", ""]) == [0, 1] and near_duplicates([]) == []
 
 
@@ -279,9 +281,8 @@ def test_pairs_of_anybodys_choosing(study):
     made = batch_of_pairs(
         study, "map", [("q3", "p9"), ("q1", "p8"), ("q3", "p8"), ("q3", "p9")], people_needed=2, origin="map"
     )
-    assert made.passages == 3 and [
-        (item.question, [one.passage for one in item.candidates]) for item in items(study, "map")
-    ] == [("q3", ["p9", "p8"]), ("q1", ["p8"])]
+    assert made.passages == 3 and [(item.question, [one.passage for one in item.candidates]) for item in items(study, "map")] == [
+        ("q3", ["p9", "p8"]), ("q1", ["p8"])]  # fmt: skip
     assert [one.near_duplicates for one in items(study, "map")[0].candidates] == [0, 0]
     for pairs, says in (([("q3", "p999")], "p999"), ([("q999", "p1")], "q999")):
         with pytest.raises(Missing, match=says):
@@ -343,49 +344,27 @@ def test_from_the_command_line(study):
         return str(result.exception) + result.output if fails else result.output
 
     assert "No batches yet" in run("list")
-    told = run(
-        "new",
-        "one",
-        "--run",
-        "a",
-        "--run",
-        "b",
-        "--size",
-        20,
-        "--depth",
-        5,
-        "--candidates",
-        4,
-        "--split",
-        "train",
-        "--split",
-        "dev",
-        "--people",
-        2,
-        "--seed",
-        3,
-        "--relation",
-        "P1",
-    )
-    assert "Made batch one: 20 of 40 questions (" in told and "18 priority" in told
+    told = run("new", "one", "--run", "a", "--run", "b", "--size", 20, "--depth", 5, "--candidates", 4, "--split", "train",
+               "--split", "dev", "--people", 2, "--seed", 3, "--relation", "P1")  # fmt: skip
+    assert "Created batch one: 20 of 40 questions (" in told and "18 priority" in told
     made = items(study, "one")
     assert {item.people_needed for item in made} == {2}
     assert {question.relation for question in study.questions.some([item.question for item in made])} == {"P1"}
-    assert "no more are free" in run("new", "small", "--run", "a", "--bucket", "<=1", "--size", 90)
+    assert "have no more free" in run("new", "small", "--run", "a", "--bucket", "<=1", "--size", 90)
     listed = run("list")
     assert "one" in listed and "open" in listed and "20" in listed
     assert "closed" in run("close", "one") and "closed" in run("list") and "open" in run("open", "one")
     assert "needs 3 people" in run("people", "one", 3) and {item.people_needed for item in items(study, "one")} == {3}
-    assert "are for ben" in run("assign", "one", "ben") and {item.assigned_to for item in items(study, "one")} == {
-        "ben"
-    }
-    assert "are for anybody" in run("assign", "one", "--anybody", "--bucket", "<=1")
+    assert "are now assigned to ben" in run("assign", "one", "ben") and {
+        item.assigned_to for item in items(study, "one")
+    } == {"ben"}
+    assert "are now assigned to anybody" in run("assign", "one", "--anybody", "--bucket", "<=1")
     assigned = [(study.questions.get(item.question).frequency, item.assigned_to) for item in items(study, "one")]
     assert set(assigned) == {(1, None), (20, "ben")}
     assert "0 questions have settled labels" in run("practice", "p", fails=True)
-    assert "nobody named 'zoe'" in run("assign", "one", "zoe", fails=True)
+    assert "nobody is named 'zoe'" in run("assign", "one", "zoe", fails=True)
     assert "PERSON" in run("assign", "one", fails=True)
     assert "already" in run("new", "one", "--run", "a", fails=True)
     judged_half(study, 6)
     told = run("practice", "p", "--size", 3)
-    assert "Made batch p: 3" in told and "0 were adjudicated" in told
+    assert "Created batch p: 3" in told and "0 adjudicated" in told

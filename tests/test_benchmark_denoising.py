@@ -1,4 +1,4 @@
-"""The denoising benchmark: its rule says what it should, and a killed training goes on to what an unbroken one finds."""
+"""The denoising benchmark: the rule for claims is right, and a killed training resumes to the same result."""
 
 import numpy as np
 import pytest
@@ -133,5 +133,5 @@ def test_killed_it_goes_on_to_the_same(benches):
 def test_other_settings_in_one_folder_are_refused(tmp_path):
     same_plan(tmp_path / "work", {"dual": {"steps": 3}, "order": (1, 2)})
     same_plan(tmp_path / "work", {"dual": {"steps": 3}, "order": (1, 2)})
-    with pytest.raises(Refused, match="begun with other settings \\(dual\\)"):
+    with pytest.raises(Refused, match="started with other settings \\(dual\\)"):
         same_plan(tmp_path / "work", {"dual": {"steps": 4}, "order": (1, 2)})

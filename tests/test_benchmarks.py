@@ -1,4 +1,4 @@
-"""The benchmarks that work on the app: what they send is what a browser sends, and what they say of it is so."""
+"""The benchmarks of the app: they send what a browser sends, and their checks are right."""
 
 from __future__ import annotations
 

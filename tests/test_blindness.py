@@ -1,4 +1,4 @@
-"""What is out of reach of somebody who has still to judge a question: its ranks, scores, gold and the labels of others."""
+"""Blindness: a person who still has to judge a question cannot see its ranks, scores, gold or other people's labels."""
 
 from __future__ import annotations
 
@@ -158,7 +158,9 @@ def test_labels_do_not_prolong_the_minute(desk):
 
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory) -> Study:
-    """Ann may still be handed q0 (both runs find it at rank 1) and q3 (only beta does); lea leads, ada settles, ben is done with q3."""
+    """Ann may still get q0 (both runs find it at rank 1) and q3 (only beta finds it). Lea is a lead, Ada an
+    adjudicator, and Ben is done with q3.
+    """
     study = hand_made_study(tmp_path_factory.mktemp("blind") / "study")
     people = People(study.labels_path)
     for name, role in {"lea": "lead", "ada": "adjudicator", "ann": "annotator", "ben": "annotator"}.items():
@@ -258,7 +260,7 @@ def test_adjudication_in_the_address_shows_an_annotator_nothing(study):
 
 
 def sent_to_browser(page: Page) -> str:
-    """All that the page sends to the browser, the judging component's data too."""
+    """Return everything that the page sends to the browser, including the judging component's data."""
     return "\n".join(str(element.proto) for element in page.app.main)  # messages, whatever their kind
 
 

@@ -1,4 +1,4 @@
-"""BM25 against Pyserini's own searcher, and the exact scoring of any passage."""
+"""BM25, compared with Pyserini's searcher, and the exact scoring of any passage."""
 
 import json
 import subprocess
@@ -22,7 +22,8 @@ def pyserini(study, questions, k):
 
 
 def as_anserini_prints(scores):
-    """Lucene's scores of one question, best first, as Anserini's ScoreTiesAdjusterReranker leaves them: four decimals, ties a millionth apart."""
+    """Lucene's scores of one question, best first, as Anserini's ScoreTiesAdjusterReranker leaves them: four decimals,
+    ties a millionth apart."""
     adjusted, tied = [], 0
     for score in np.floor(scores.astype(np.float64) * 10_000 + 0.5) / 10_000:
         score = np.float32(score)
@@ -32,7 +33,7 @@ def as_anserini_prints(scores):
 
 
 def assert_same_hits(study, texts, k):
-    """The same scores at every rank, to the last bit, and the same passages but for ties at the last score."""
+    """Check for equal scores at every rank, to the last bit, and equal passages except for ties at the last score."""
     found = BM25(study).search(texts, k)
     for row, expected in enumerate(pyserini(study, texts, k)):
         real = found.ordinals[row] >= 0
@@ -63,7 +64,7 @@ def test_equal_scores_are_ordered_by_ordinal(tmp_path):
 
 
 def reverse_rows(study):
-    """As if Lucene had stored the passages last to first, all with one score: its own order of ties is then the wrong one."""
+    """Simulate an index in reverse order with equal scores, so that Lucene's own order of ties is wrong."""
     path = study.folder / "indexes" / "bm25" / "ordinals.npy"
     np.save(path, np.load(path)[::-1].copy())
 

@@ -1,4 +1,4 @@
-"""Frequency buckets: hand-made cases, properties, and the real data's official buckets."""
+"""Frequency buckets: hand-made cases, properties, and the official buckets of the real data."""
 
 import numpy as np
 import pytest

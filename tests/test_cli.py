@@ -119,16 +119,20 @@ def test_a_first_import_into_an_empty_folder_makes_the_study(blindspot, files, t
 @pytest.mark.parametrize(
     "arguments, code, says",
     [
-        (["status"], 1, "holds no study"),
-        (["import", "passages", "absent.tsv"], 1, "holds no study"),
+        (["status"], 1, "is not a study"),
+        (["import", "passages", "absent.tsv"], 1, "is not a study"),
         (["report", "--json", "--csv", "--study", "STUDY"], 2, "give one of"),
-        (["report", "--run", "other", "--study", "STUDY"], 1, "there is no run 'other'"),
+        (["report", "--run", "other", "--study", "STUDY"], 1, "no run 'other'"),
         (["retrieve", "--with", "magic", "--study", "STUDY"], 1, "bm25, dense, hybrid"),
         (["retrieve", "--with", "bm25", "--study", "STUDY", "--k", "5"], 1, "blindspot index bm25"),
         (["retrieve", "--with", "bm25", "--study", "STUDY"], 1, "only 45 passages"),
         (["retrieve", "--with", "bm25", "--split", "prod", "--k", "5", "--study", "STUDY"], 1, "known: births, dev"),
-        (["retrieve", "--with", "bm25", "--weight", "2", "--k", "5", "--study", "STUDY"], 1, "for --with hybrid"),
-        (["index", "dense", "--encoder", "other", "--study", "STUDY"], 1, "names no encoder 'other'"),
+        (
+            ["retrieve", "--with", "bm25", "--weight", "2", "--k", "5", "--study", "STUDY"],
+            1,
+            "works with --with hybrid",
+        ),
+        (["index", "dense", "--encoder", "other", "--study", "STUDY"], 1, "has no encoder 'other'"),
         (["import", "frequencies", "--study", "STUDY"], 2, "give a FILE, or --count"),
         (["import", "questions", "absent.jsonl", "--study", "STUDY"], 1, "absent.jsonl"),
         (
@@ -178,7 +182,7 @@ def test_ctrl_c_ends_with_130_and_says_what_is_kept(blindspot, files, tmp_path, 
 
     monkeypatch.setattr(jobs, "run", interrupted)
     code, _, err = blindspot("index", "bm25", "--study", tmp_path / "s")
-    assert code == 130 and "goes on from there" in err
+    assert code == 130 and "resumes from there" in err
 
 
 def test_a_file_that_cannot_be_read_is_one_line(blindspot, tmp_path, monkeypatch):
@@ -204,7 +208,7 @@ def test_open_refuses_a_port_in_use(blindspot, tmp_path):
 
 
 def test_help_loads_nothing_heavy():
-    """Under half a second: what would make it slow is an import, so that is what is asserted."""
+    """The help is fast because it loads no heavy package, so the test checks the imports."""
     code = (
         "import sys; sys.argv = ['blindspot', '--help']\nimport app.cli, atexit\n"
         "atexit.register(lambda: print([m for m in ('numpy', 'rich', 'sqlite3', 'torch', 'streamlit') if m in sys.modules]))\napp.cli.main()"

@@ -1,4 +1,4 @@
-"""Clusters of points and the words that name them."""
+"""Clusters of points and their characteristic words."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Comparisons, panels and the HTML report: figures by hand, and the same ones in every form."""
+"""Comparisons, panels and the HTML report: figures worked by hand, equal in every output format."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from html import unescape
 
 import numpy as np
@@ -103,8 +104,8 @@ def test_every_form_says_the_same(study):
 def test_a_slice_narrows_every_figure(study):
     made = compare_runs(study, "alpha", "beta", by="relation", slice="relation:P19 or first(alpha)=1")
     assert made.at[5].n == 4 and {name: each.n for name, each in made.groups.items()} == {"P19": 3, "P50": 1}
-    assert "follows from the choice" in made.conclusion, "a slice by ranks proves nothing"
-    assert "established" in compare_runs(study, "alpha", "beta", slice="relation:P19").conclusion
+    assert "follows from that choice" in made.conclusion, "a slice by ranks proves nothing"
+    assert "Inconclusive" in compare_runs(study, "alpha", "beta", slice="relation:P19").conclusion
     with pytest.raises(BadInput, match="no question of these runs is in that slice"):
         compare_runs(study, "alpha", "beta", slice="bucket:7")
 
@@ -125,18 +126,47 @@ def test_by_saved_slices(study):
 def test_what_cannot_be_is_refused(study):
     with pytest.raises(BadInput, match="k is 99"):
         compare_runs(study, "alpha", "beta", 99)
-    with pytest.raises(BadInput, match="by relation, bucket, slice"):
+    with pytest.raises(BadInput, match="must be one of relation, bucket, slice"):
         compare_runs(study, "alpha", "beta", by="colour")
     with pytest.raises(Missing, match="nobody"):
         compare_runs(study, "alpha", "nobody")
     assert "compared on the 3" in " ".join(compare_runs(study, "short", "beta").notes).lower()
 
 
+@pytest.mark.parametrize(
+    "low, high, p, said, left_out",
+    [
+        (
+            0.016,
+            0.144,
+            0.24,
+            "the 95% interval of this figure alone, +1.6 to +14.4 points, leaves out 0",
+            "may lie anywhere",
+        ),
+        (-0.016, 0.144, 0.24, "the true difference may lie anywhere from -1.6 to +14.4 points", "leaves out 0"),
+        (-0.001, 0.144, 0.04, "by 7.6 points (95% interval -0.1 to 14.4, p = 0.040", "no difference"),
+    ],
+)
+def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, left_out):
+    """The interval is not adjusted and p is: where the two differ the sentence must not contradict itself."""
+    figures = compare_runs(study, "alpha", "beta").at[5]
+    estimate = replace(figures.difference.estimate, value=0.076, low=low, high=high)
+    found = replace(figures, difference=replace(figures.difference, estimate=estimate, p=0.03, p_adjusted=p))
+    sentence = conclusion(found, "alpha", "beta", 8)
+    assert said in sentence and left_out not in sentence
+    assert ("is established" in sentence) == (p > 0.05)
+    turned = replace(
+        found, difference=replace(found.difference, estimate=replace(estimate, value=-0.076, low=-high, high=-low))
+    )
+    if p <= 0.05:
+        assert "beta finds" in conclusion(turned, "alpha", "beta", 8) and said in conclusion(turned, "alpha", "beta", 8)
+
+
 def test_the_conclusion_says_no_more_than_the_test(study):
     made = compare_runs(study, "alpha", "beta")
     assert (
-        "no difference between alpha and beta at 5 is established" in made.conclusion
-        and "says nothing of other collections" in made.reservation
+        "no significant difference between alpha and beta at 5" in made.conclusion
+        and "says nothing about other collections" in made.reservation
     )
     passages = people(90)
     clear = make_study(study.folder.parent / "clear", passages, births(passages))
@@ -152,16 +182,11 @@ def test_the_conclusion_says_no_more_than_the_test(study):
     write_run(clear, "bad", ids, Hits(np.tile(others, (len(ids), 1)).astype(np.int32), scores), {"retriever": "x"})
     for a, b in (("good", "bad"), ("bad", "good")):
         found = compare_runs(clear, a, b, relevance="gold")
-        assert (
-            "good finds a relevant passage within the first 5 more often than bad, by 100.0 points" in found.conclusion
-        )
-        assert "p < 0.001" in found.conclusion and "the gold names" in found.reservation
+        assert "good finds a relevant passage in the top 5 more often than bad, by 100.0 points" in found.conclusion
+        assert "p < 0.001" in found.conclusion and "only gold passages count" in found.reservation
     everything = Comparison.of(*measure_all(clear, ("good", "bad"), "gold").values())
     assert macro_at(everything, 1).n == len(ids)
-    assert (
-        conclusion(at(everything, 1, np.zeros(0, int)), "good", "bad")
-        == "There is no question to conclude anything from."
-    )
+    assert conclusion(at(everything, 1, np.zeros(0, int)), "good", "bad") == "No questions, so no conclusion."
 
 
 def test_a_panel_of_three_runs_is_over_what_all_measure(study):
@@ -180,7 +205,9 @@ def test_runs_named():
 
 
 def frequency_study(folder):
-    """Six questions over three subjects' worth of mentions, two in official bucket sets, and a training question about thing 1."""
+    """Six questions with three frequencies, two of them in official bucket sets, and a training question about thing
+    1.
+    """
     study = hand_made_study(folder)
     study.questions.add(
         [
@@ -212,7 +239,7 @@ def test_curves_from_official_sets_and_from_mentions(tmp_path):
         name: [p.bucket for p in each["buckets"]] for name, each in official.series.items()
     } == {"common-random-buckets": [0, 7], "nq-seen-buckets": [1]}
     cut = frequency_curves(panel(study, "alpha"), 5, cut="mass")
-    assert cut.cut == "mass" and set(cut.series) == {RANDOM, TRAINED} and "1 training questions" in cut.training
+    assert cut.cut == "mass" and set(cut.series) == {RANDOM, TRAINED} and "1 imported training question" in cut.training
     points = [point for each in cut.series.values() for point in each["alpha"]]
     assert sum(point.n for point in points) == 6, "question 5's frequency is unknown"
     assert [point.n for point in cut.series[TRAINED]["alpha"]] == [1] and cut.source == "the question files"
@@ -250,7 +277,9 @@ def test_published_figures_stand_with_their_relations(real_data):
     } == published.TOP_20
     assert tuple(content["Average"].values()) == published.AVERAGE
     assert np.mean([each[2] for each in published.TOP_20.values()]) == pytest.approx(published.AVERAGE[2], abs=0.06)
-    assert "Not comparable" in published.not_comparable(10, 5) and "10 passages" in published.not_comparable(10, 5)
+    assert "Not directly comparable" in published.not_comparable(10, 5) and "10 passages" in published.not_comparable(
+        10, 5
+    )
 
 
 def test_the_html_report_needs_nothing_else_and_says_what_the_commands_say(study):
@@ -261,7 +290,7 @@ def test_the_html_report_needs_nothing_else_and_says_what_the_commands_say(study
     for table in made.tables():
         for row in table[2]:
             assert all(f"<td>{cell}</td>" in shown for cell in row), row
-    assert made.conclusion in shown and "What must not be concluded" in shown
+    assert made.conclusion in shown and "Limits: a figure may differ" in shown
     assert text.count("Plotly.newPlot") == text.count('<button type="button" onclick="save(this, \'svg\')"') >= 2
 
 
@@ -309,6 +338,6 @@ def test_the_command_prints_the_same_figures(study):
     assert run("alpha", "beta", "--by", "relation", "--csv") == made.as_csv()
     assert run("alpha", "beta", "--by", "relation", "--latex").strip() == made.as_latex().strip()
     shown = " ".join(run("alpha", "beta", "--slice", "relation:P19").split())
-    assert "Over these 3 questions" in shown and "slice relation:P19" in shown
+    assert "over these 3 questions" in shown and "slice relation:P19" in shown
     assert json.loads(run("alpha", "beta", "--find-slices", "--json"))["tried"] == 0
     assert CliRunner().invoke(app, ["alpha", "beta", "--csv", "--json", "--study", str(study.folder)]).exit_code == 2

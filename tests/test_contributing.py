@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: its table leads to what it names."""
+"""CONTRIBUTING.md: the paths and names in its table exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""corpus.db: what is written comes back, by row or by id; nothing half made is left."""
+"""corpus.db: passages read back as written, by row or by id; an interrupted import leaves nothing."""
 
 from __future__ import annotations
 

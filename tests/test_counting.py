@@ -38,7 +38,7 @@ def test_a_verb_fits_its_number():
 
 
 def test_commands_and_imports_count_through_the_helper():
-    """No fixed plural after a formatted number in what a command prints or an importer says."""
+    """No command or importer prints a fixed plural after a formatted number."""
     plurals = "passages|questions|rows|lines|pairs|subjects|titles|vectors|label events|people"
     fixed = re.compile(rf"\{{[^{{}}]+:,\}} (?:bad |other )?(?:{plurals})\b")
     files = [
@@ -46,7 +46,7 @@ def test_commands_and_imports_count_through_the_helper():
         ROOT / "app" / "tables.py",
         *(ROOT / "backend" / "data").rglob("*.py"),
     ]
-    # A limit is never 1.
+    # Limits are never 1.
     found = [
         (file.name, line.strip())
         for file in files

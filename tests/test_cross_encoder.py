@@ -1,4 +1,4 @@
-"""The cross-encoder: it learns, says how sure it is, goes on exactly, and what it was told by is one line where it cannot."""
+"""The cross-encoder: it learns, it is calibrated, it resumes exactly, and bad input gets one line."""
 
 import json
 from pathlib import Path
@@ -132,7 +132,7 @@ def test_peoples_labels_calibrate_where_there_are_enough(quick, tmp_path):
 
 
 def test_what_is_held_out_was_retrieved(quick, tmp_path):
-    """Random passages train; what probabilities are fitted to, and checkpoints compared by, is what a retriever found."""
+    """Random passages are used for training; calibration and the choice of checkpoints use retrieved passages."""
     asked = []
 
     def retrieved(one):
@@ -265,7 +265,7 @@ def test_held_out_pairs_are_of_every_question_and_a_positive_is_no_negative():
     assert [sum(pair.question_id == f"q{i}" for pair in pairs) for i in range(5)] == [4] * 5
     assert all(pair.positive == (pair.passage.id == "p0") for pair in pairs)
     assert len({pair.passage.id for pair in pairs}) > 4 and pairs == held_out_pairs(many, 20)
-    assert len(held_out_pairs(many, 1)) == 10  # one of each kind at least
+    assert len(held_out_pairs(many, 1)) == 10  # at least one of each kind
 
 
 def sample(n=2000, seed=0):
@@ -302,12 +302,12 @@ def test_few_pairs_are_fitted_by_platt():
     assert fit(scores, positive).method == "platt"
     apart = fit(
         np.array([-1.0, -2, 3, 4]), np.array([False, False, True, True])
-    )  # the classes lie apart: the slope stays finite
+    )  # the classes are separable, but the slope stays finite
     assert np.isfinite(apart.slope) and apart(np.array([-1e6, 1e6])) == pytest.approx([0, 1])
 
 
 def test_what_is_reported_was_not_fitted():
-    """Scores without meaning: isotonic regression looks good on its own pairs, and not on others."""
+    """Random scores: isotonic regression looks good on its own pairs, but not on others."""
     generator = np.random.default_rng(0)
     scores, positive, questions = (
         generator.normal(size=600),

@@ -1,4 +1,6 @@
-"""Denoising policies: what they keep, drop and propose, at their very thresholds; people have the last word over each of them."""
+"""Denoising policies: the pairs they keep, drop and propose, exactly at their thresholds; people's labels override
+every policy.
+"""
 
 import pytest
 
@@ -82,7 +84,7 @@ def test_answer_match_drops_what_holds_an_answer_and_says_nothing_of_questions_w
     ],
 )
 def test_the_cross_encoder_at_its_thresholds(probability, role, reason):
-    """RocketQA 4.1.3: less than 0.1 negative, higher than 0.9 positive; nothing is known of what was not scored."""
+    """RocketQA 4.1.3: below 0.1 negative, above 0.9 positive; a pair without a score stays unknown."""
     assert machine_role("cross_encoder", PassageEvidence(probability=probability), DEFAULT) == (role, reason)
 
 
@@ -137,7 +139,7 @@ def test_a_drawn_passage_without_a_score_stays_a_negative_for_the_judge():
 
 
 def test_a_margin_is_the_same_wherever_the_scores_lie():
-    """Dot products may be moved by any amount: a share of them changes its mind, a margin does not."""
+    """Dot products may be shifted by a constant: a relative threshold changes, a margin does not."""
     thresholds = Thresholds(margin=2.0)
     for moved in (0.0, -100.0, 80.0):
         bar = score_ceiling([moved + 5.0], thresholds)
@@ -206,7 +208,7 @@ def test_what_people_say_becomes_of_a_passage(label, related, role):
 @pytest.mark.parametrize("probability", [0.01, 0.5, 0.99])
 @pytest.mark.parametrize("answer", [True, False])
 def test_people_overrule_every_machine(base, probability, answer):
-    """Whatever the policy makes of a passage, with labels over it the label decides, of mined passages and of gold."""
+    """With +labels a person's label overrides the policy, for mined passages and for gold."""
     labels = {1: "positive", 2: "negative", 3: "related", 4: "unsure", 5: "open", 9: "positive", 8: "negative"}
     found = evidence(
         mined(1, 2, 3, 4, 5, answer=answer),
@@ -273,7 +275,9 @@ def test_a_denied_gold_sets_no_bar():
 
 
 def test_with_a_margin_a_positive_that_was_not_found_scores_no_higher_than_the_last():
-    """The run's list ends at 3: a passage at 4 may stand above the positive, so it is no sure negative at any margin."""
+    """The run's list ends at 3: a passage at 4 may score above the positive, so it is not a certain negative at any
+    margin.
+    """
     found = evidence(mined(1, score=4.0), listed={"r": {}}, floors={"r": 3.0})
     assert roles(found, "positive_aware", Thresholds(margin=0.0)) == {0: "positive", 1: "dropped"}
     found = evidence(mined(1, score=4.0), listed={"r": {0: 9.0}}, floors={"r": 3.0})

@@ -1,4 +1,4 @@
-"""Building dense indexes: resuming, taking vectors made elsewhere, refusing what does not fit."""
+"""Building dense indexes: resuming, importing vectors, refusing vectors that do not fit."""
 
 import numpy as np
 import pytest
@@ -97,8 +97,11 @@ def test_vectors_made_elsewhere(study, tmp_path):
         (lambda v: v[:-1], "need"),
         (lambda v: v[:, :8], "need"),
         (lambda v: v.astype(np.float64), "need"),
-        (lambda v: v[::-1], "is not what the encoder gives"),
-        (lambda v: np.random.default_rng(0).normal(size=v.shape).astype(np.float32), "is not what the encoder gives"),
+        (lambda v: v[::-1], "differs from the encoder's vector"),
+        (
+            lambda v: np.random.default_rng(0).normal(size=v.shape).astype(np.float32),
+            "differs from the encoder's vector",
+        ),
     ],
 )
 def test_vectors_that_do_not_fit_are_refused_and_nothing_is_made(study, tmp_path, change, says):

@@ -1,4 +1,4 @@
-"""Who says that a passage answers, by rank: by hand-made cases, and from a study."""
+"""Disagreements of judges by rank, in hand-made cases and in a study."""
 
 from collections import Counter
 
@@ -77,18 +77,18 @@ def test_nothing_and_nonsense():
     assert empty.counts.shape == (4, 8) and not empty.counts.any() and not empty.silent.any()
     with pytest.raises(ValueError, match="do not fit"):
         tabulate(np.ones(3, int), np.ones((2, 4), int))
-    with pytest.raises(ValueError, match="a verdict is 1"):
+    with pytest.raises(ValueError, match="a verdict must be 1"):
         tabulate(np.ones(1, int), np.array([[2]]))
 
 
 @pytest.fixture
 def study(tmp_path):
-    """Of q0 the run found p1, p0, p2, p3, p4, p8; answers stand in p0, p1 and p2."""
+    """The run's hits for q0 are p1, p0, p2, p3, p4, p8; p0, p1 and p2 contain answers."""
     return training_study(tmp_path / "study")
 
 
 def told(found, threshold=0.5):
-    """(question, passage, rank) to what the judges say."""
+    """Return the judges' verdicts by (question, passage, rank)."""
     said = found.votes(threshold).T.tolist()
     return {
         (found.questions[row], f"p{ordinal}", rank): tuple(each)
@@ -115,7 +115,7 @@ def test_two_judges_where_one_is_missing(study):
     score(study, {("q0", "p1"): 0.4, ("free", "p19"): 0.9})
     found = judge_agreement(study, "r", "judge")
     assert found.judges == ("cross-encoder", "answer match") and "Judge page" in found.missing["people"]
-    assert told(found) == {("q0", "p1", 1): (NO, YES)}  # nobody knows the answers of "free"
+    assert told(found) == {("q0", "p1", 1): (NO, YES)}  # "free" has no answers
     say(study, "ann", "q0", {"p1": "positive", "p3": "negative"})
     found = judge_agreement(study, "r", None)
     assert found.judges == ("people", "answer match") and "train score NAME --run r" in found.missing["cross-encoder"]

@@ -1,4 +1,6 @@
-"""A dual encoder that learns from a cross-encoder's scores: which pairs are scored, whose word counts, and going on where it stood."""
+"""Distillation: a dual encoder learns from a cross-encoder's scores. Which pairs are scored, which labels count, and
+resuming.
+"""
 
 import shutil
 from dataclasses import replace
@@ -109,7 +111,7 @@ def test_exactly_what_is_drawn_is_scored_first(study):
 
 
 def test_broken_off_it_ends_with_the_same_bytes(study):
-    """Once while pairs are scored, once between two checkpoints."""
+    """Killed once while pairs are scored, and once between two checkpoints."""
 
     class Stopped(Exception):
         pass
@@ -133,7 +135,7 @@ def test_broken_off_it_ends_with_the_same_bytes(study):
 
 
 class Townsman:
-    """A teacher who holds every passage about a town for the answer. No positive is one."""
+    """A teacher that scores every passage about a town as the answer. No positive is about a town."""
 
     model_hash = "townsman"
 

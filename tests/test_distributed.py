@@ -1,4 +1,5 @@
-"""Several processes train as one: two over gloo give the gradient, and the weights, of one with the whole batch.
+"""Training with several processes: two over gloo give the gradient, and the weights, of one process with the whole
+batch.
 
 `python -m tests.test_distributed FOLDER` is one of the two processes.
 """
@@ -32,7 +33,9 @@ def whole_batch():
 
 
 def gradient(rows, kind, mini_batch):
-    """The loss of some questions, and its gradient by their vectors; of `weight`, too, which all vectors share."""
+    """Return the loss of some questions and its gradients with respect to their vectors and to `weight`, which all
+    vectors share.
+    """
     vectors, ids, positives = whole_batch()
     weight = torch.eye(WIDTH).requires_grad_()
     leaves = [v[rows].clone().requires_grad_() for v in vectors]
@@ -45,7 +48,7 @@ def gradient(rows, kind, mini_batch):
 
 
 def by_passage(columns):
-    """Gradients by id: which copy of a passage that stands twice is the one that counts is left to the order."""
+    """Sum gradients by id, because the order decides which copy of a repeated passage counts."""
     return torch.zeros(QUESTIONS * COLUMNS, WIDTH).index_add(0, whole_batch()[1].flatten(), torch.cat(columns))
 
 
@@ -53,7 +56,7 @@ CASES = [("softmax", None), ("softmax", 2), ("triplet", None)]
 
 
 def one_of_two(folder: Path):
-    """What each process does."""
+    """Run one of the two processes."""
     from backend.training.distributed import rank
 
     torch.set_num_threads(1)
@@ -119,7 +122,7 @@ def test_two_processes_train_the_model_of_one(two, tmp_path, name, settings):
     ):
         one, both, began = encode(loaded[0]), encode(loaded[1]), encode(before)
         moved = abs(one - began).max()
-        assert abs(one - both).max() <= 0.02 * moved  # Adam enlarges what rounding makes of gradients near zero
+        assert abs(one - both).max() <= 0.02 * moved  # Adam amplifies rounding errors of gradients near zero
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The docs: every command has help and its place, what they show is what the program prints, links lead somewhere.
+"""The docs: every command has help and a place, quoted output matches the program, links lead somewhere.
 
 `python -m tests.test_docs` writes docs/commands.md anew.
 """

@@ -1,4 +1,4 @@
-"""Downloads, against a server on this machine that breaks off, lies about sizes, redirects and changes its mind."""
+"""Downloads from a local server that breaks off, sends wrong sizes, redirects and changes the file."""
 
 import hashlib
 import http.server
@@ -42,19 +42,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._send(BODY, self._start())
 
     def send_breaks(self):
-        """Breaks off twice; goes on when asked to."""
+        """A server that breaks off twice and supports resuming."""
         start = self._start()
         self._send(BODY, start, until=None if len(self.server.asked) >= 2 else start + 400_000)
 
     def send_forgets(self):
-        """Breaks off once, and sends everything again from the start, changed."""
+        """A server that breaks off once, and then sends a changed file from the start."""
         if not self.server.asked:
             self._send(BODY, until=400_000)
         else:
             self._send(BODY[::-1], self._start('"two"'), etag='"two"')
 
     def send_promises(self):
-        """Announces more than there is, every time."""
+        """A server that always announces too large a size."""
         self._send(BODY, self._start(), length=len(BODY) + 1000)
 
     def send_redirect(self):

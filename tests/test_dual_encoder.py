@@ -1,4 +1,4 @@
-"""Training a dual encoder: it learns, keeps the best, goes on exactly where it was broken off, and refuses what cannot learn."""
+"""Training a dual encoder: it learns, keeps the best checkpoint, resumes exactly, and refuses invalid input."""
 
 import signal
 import subprocess
@@ -45,7 +45,7 @@ def stop_at(step):
 
 
 def test_it_learns_and_is_an_ordinary_folder(tmp_path):
-    """So small a model learns its few questions by heart, which is all that is asked here."""
+    """Such a small model memorises its few questions, which is enough for this test."""
     from sentence_transformers import SentenceTransformer
 
     made = quick(
@@ -121,7 +121,7 @@ def test_broken_off_after_its_last_step_it_only_keeps_the_best(bert, tmp_path, m
     with pytest.raises(Stopped):
         quick(bert, tmp_path / "again")
     monkeypatch.undo()
-    quick(bert, tmp_path / "again", progress=stop_at(6))  # no step is done again
+    quick(bert, tmp_path / "again", progress=stop_at(6))  # no step is repeated
     assert weights(tmp_path / "again") == weights(tmp_path / "whole")
 
 
@@ -134,7 +134,7 @@ def test_the_seed_decides(bert, tmp_path):
 
 
 def test_the_best_checkpoint_is_kept(bert, tmp_path, monkeypatch):
-    """Ranks by script: the second of three is best; its weights are those at that moment."""
+    """Scripted ranks: the second of three checkpoints is best, and its weights are kept."""
     script, seen = iter([9.0, 5.0, 2.0, 4.0]), []
 
     def measure(model, *_):
@@ -166,7 +166,7 @@ def test_one_tower_alone(bert, tmp_path, only, fixed, trained):
 
 
 def test_gradient_caching_gives_the_same_gradient(tmp_path):
-    """With dropout: the second encoding draws what the first drew. The pieces of 3 do not divide the batch of 8."""
+    """With dropout, both encodings use the same random numbers. Mini-batches of 3 do not divide the batch of 8."""
     from backend.training.initial_model import Shape, start_model
     from backend.training.losses import InBatchLoss
 
@@ -227,7 +227,9 @@ def test_the_other_losses_run(bert, tmp_path, settings):
 
 
 def test_in_bfloat16_the_weights_stay_in_32_bits(bert, tmp_path, monkeypatch):
-    """As on a GPU: the encoders run in 16 bits, in both passes of gradient caching; the scores and what is kept do not."""
+    """As on a GPU: the encoders run in 16 bits in both passes of gradient caching; scores and stored values are in 32
+    bits.
+    """
     seen, linear = set(), torch.nn.Linear.forward
 
     def forward(self, values):
@@ -293,7 +295,7 @@ def test_a_full_disk_is_one_line(bert, tmp_path, monkeypatch):
 
 def test_few_questions_make_small_batches(bert, tmp_path):
     made = quick(bert, tmp_path / "model", data=examples()[:4], batch=32, epochs=2, steps=None, held_out=8)
-    assert (made.steps, made.average_rank) == (2, None)  # nothing to hold out of four
+    assert (made.steps, made.average_rank) == (2, None)  # four questions are too few to hold any out
 
 
 def test_an_estimate_comes_from_steps_that_were_tried(bert, tmp_path):
@@ -312,7 +314,8 @@ def test_an_estimate_comes_from_steps_that_were_tried(bert, tmp_path):
 
 
 def test_comparing_does_not_take_longer_than_training():
-    """1,000 passages and 200 questions are 1,200 texts; a step of 16 questions trains on 48, which cost as much as 144."""
+    """1,000 passages and 200 questions are 1,200 texts; a step of 16 questions trains on 48, which cost as much as
+    144."""
     from types import SimpleNamespace
 
     from backend.training.checkpoints import set_schedule
@@ -353,7 +356,7 @@ def test_every_positive_has_its_turn():
     assert Counter(d.positive.id for d in drawn) == dict.fromkeys(("p0", "p1", "p2"), 4)
     assert Counter(n.id for d in drawn for n in d.negatives) == dict.fromkeys(
         ("n0", "n1", "n2", "n3"), 6
-    )  # a positive is no negative
+    )  # a positive is not a negative
     assert drawn == [sample_passages(example, 2, epoch, seed=1) for epoch in range(12)]
 
 
@@ -367,7 +370,7 @@ def test_the_order_of_training(processes):
     together = [sum(order[step * processes : (step + 1) * processes], []) for step in range(6)]
     assert together == list(
         BatchSampler(examples=21, batch=10, steps=6, seed=3)
-    )  # the same batches, whoever shares them
+    )  # the same batches for any number of processes
 
 
 def test_the_pool_is_fixed_and_apart():

@@ -1,4 +1,4 @@
-"""Encoders against transformers' own classes on the same weights."""
+"""Encoders, compared with transformers' own classes on the same weights."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The generated encyclopedia: its promises, checked on what it wrote rather than on how it was planned."""
+"""The generated encyclopedia: its guarantees, checked on its output."""
 
 from __future__ import annotations
 
@@ -230,7 +230,9 @@ def patterns(relation: str, subject: str, answer: str):
 
 
 def test_no_statement_is_missing_from_the_truth(made):
-    """Every passage that names a question's subject and holds its answer is either true, or no form states the fact in it."""
+    """Every passage that names a question's subject and contains its answer is either relevant, or no form states the
+    fact in it.
+    """
     passages, questions, truth = made
     named = defaultdict(set)
     for i, passage in passages.items():
@@ -250,7 +252,7 @@ def test_no_statement_is_missing_from_the_truth(made):
 
 
 def test_a_true_passage_elsewhere_states_the_fact_in_a_known_form(made):
-    """The other way round, for passages of other articles that speak of their subject in full throughout."""
+    """The converse, for passages of other articles that always use the full name of their subject."""
     passages, questions, truth = made
     told = found = 0
     for question in questions:
@@ -261,7 +263,7 @@ def test_a_true_passage_elsewhere_states_the_fact_in_a_known_form(made):
                     found += any(
                         statements(passages[i].text, question.relation, question.subject, a) for a in question.answers
                     )
-    assert told > 200 and found / told > 0.7  # the rest go on with a pronoun or a short name
+    assert told > 200 and found / told > 0.7  # the others continue with a pronoun or a short name
 
 
 def test_names_are_unique_and_there_are_near_namesakes(made):
@@ -316,7 +318,8 @@ def test_memory_does_not_grow_with_size():
 
 
 def test_describe_on_a_worked_case():
-    """Three facts, relevant passages by hand. Dense top 5: gold 1 with one planted of two others; only gold; nothing."""
+    """Three facts, relevant passages by hand. Dense top 5: gold 1 with one planted of two others; only gold;
+    nothing."""
 
     def question(i: int, dataset: str = DATASET) -> Question:
         return Question(f"q{i}{dataset}", "?", ("a",), "P19", f"s{i}", dataset=dataset, split="dev", gold=(str(i + 1),))

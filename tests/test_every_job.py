@@ -1,4 +1,6 @@
-"""Every kind of job runs once through `submit` on a tiny study: recorded, its function found again, its result kept."""
+"""Every kind of job runs once through `submit` on a tiny study: it is recorded, its function is found again, its result
+is stored.
+"""
 
 import dataclasses
 import json
@@ -95,7 +97,7 @@ def registered():
 
 @pytest.fixture(params=["in this process", pytest.param("in processes of their own", marks=pytest.mark.slow)])
 def where(request, monkeypatch):
-    """Loading torch 26 times takes minutes. What a job's process does is done here instead, on the same way from the record."""
+    """Loading torch 26 times takes minutes. The test therefore runs the jobs in this process, from the same record."""
 
     def start_here(study, id, lock):
         before = signal.getsignal(signal.SIGTERM)

@@ -1,4 +1,6 @@
-"""How experiments are run: parts are made once and shared, a killed one goes on, claims are judged by a rule, tables hold what was found."""
+"""Running experiments: parts are made once and shared, a killed experiment resumes, a rule judges claims, tables show
+the results.
+"""
 
 import csv
 import dataclasses
@@ -72,11 +74,13 @@ def small_experiment(monkeypatch):
 
 
 class Stopped(BaseException):
-    """As a kill: nothing may catch it."""
+    """Simulates a kill: nothing may catch it."""
 
 
 def test_parts_are_made_once_and_shared(study, tmp_path, monkeypatch, small_experiment):
-    """A second experiment, of other cells, trains only what the first did not; the same one is read."""
+    """A second experiment with other cells trains only the missing parts; the same experiment is read from its
+    result.
+    """
     study, trained = copied(study, tmp_path / "s"), []
     made = DualEncoder.make
     monkeypatch.setattr(DualEncoder, "make", lambda self, *rest: (trained.append(self), made(self, *rest)))
@@ -86,11 +90,14 @@ def test_parts_are_made_once_and_shared(study, tmp_path, monkeypatch, small_expe
     run_experiment(study, "negatives", {**TINY, "seeds": [0, 1]}, "cpu")
     assert len(trained) == 4 and {model.settings.seed for model in trained[2:]} == {1}
     assert [each["setting"]["seeds"] for each in results(study)] == [[0, 1], [0]]
-    assert study.runs() == [] and set(study.parts("indexes")) == {"bm25", "tiny"}  # people's lists stay theirs
+    assert study.runs() == [] and set(study.parts("indexes")) == {
+        "bm25",
+        "tiny",
+    }  # the study's own lists stay unchanged
 
 
 def test_a_killed_experiment_goes_on(study, tmp_path, small_experiment):
-    """Stopped at every sixth report, it ends with the table of one that was left alone."""
+    """Stopped at every sixth report, it ends with the same table as an undisturbed experiment."""
     left_alone = run_experiment(copied(study, tmp_path / "a"), "negatives", TINY, "cpu")
     stopped, kills = copied(study, tmp_path / "b"), 0
 
@@ -142,7 +149,7 @@ def test_macro_weights_by_hand():
 
 
 def values(ahead, behind, seeds=3, questions=200):
-    """Every seed finds the first so many."""
+    """Every seed answers the first so many questions."""
     return [np.tile((np.arange(questions) < count).astype(float), (seeds, 1)) for count in (ahead, behind)]
 
 
@@ -163,11 +170,22 @@ def test_claims_are_judged_by_their_interval(claim, found, word):
 
 def test_without_training_one_seed_will_do():
     assert CLAIM.judge(*values(150, 100, seeds=1), trained=False, level=0.95)["word"] == "supported"
-    assert "1 seeds of at least 3" in CLAIM.judge(*values(150, 100, seeds=1), trained=True, level=0.95)["because"]
+    assert (
+        "only 1 seed (at least 3 needed)"
+        in CLAIM.judge(*values(150, 100, seeds=1), trained=True, level=0.95)["because"]
+    )
 
 
-@pytest.mark.parametrize(("words", "all"), [(["supported", "supported"], "supported"), (["supported", "inconclusive"], "inconclusive"),
-                                            (["inconclusive", "not supported"], "not supported"), ([], "inconclusive")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "all"),
+    [
+        (["supported", "supported"], "supported"),
+        (["supported", "inconclusive"], "inconclusive"),
+        # fmt: skip
+        (["inconclusive", "not supported"], "not supported"),
+        ([], "inconclusive"),
+    ],
+)
 def test_the_word_of_several_claims(words, all):
     assert word_of(words) == all
 
@@ -245,7 +263,7 @@ def test_small_is_small_whatever_the_experiment_does_by_itself(name):
 
 
 def test_what_is_judged_is_what_trains(study, tmp_path):
-    """A limit draws the same questions for a run as for the training set that is cleaned with it; leaks and bad ones are in neither."""
+    """A limit draws the same questions for a run and for its training set; leaks and bad questions are in neither."""
     study = copied(study, tmp_path / "s")
     train, dev = study.questions.all(split="train"), study.questions.all(split="dev")
     study.questions.add([dataclasses.replace(dev[0], id="train.leak", split="train")])
@@ -270,7 +288,7 @@ def test_the_interval_of_a_share_of_questions_is_wilsons(study, tmp_path, small_
 
 
 def test_the_interval_of_a_share_does_not_pass_100(study):
-    """19 of 20 in one relation and all in the other: linearised, the average of both would reach beyond."""
+    """19 of 20 in one relation and all in the other: the linearised interval of the average would exceed 1."""
     found = np.array([1.0] * 19 + [0.0] + [1.0] * 20)
     values = macro_values(found, np.array(["P19"] * 20 + ["P20"] * 20))
     cell = Cell("row", "column", (Success(Bm25Hits(QuestionSelection("dev"), 10), 5, macro=True),))
@@ -288,8 +306,8 @@ def test_the_cost_reckons_every_kind_of_model(study, name):
 
 
 @pytest.mark.parametrize(("name", "given", "error", "says"), [
-    ("nothing", {}, Missing, "there is no experiment 'nothing'"), ("negatives", {"wrong": 1}, BadInput, "no setting 'wrong'"),
-    ("negatives", {"relations": ["P19"]}, BadInput, "negatives takes no relations"), ("negatives", {"seeds": []}, BadInput, "one seed"),
+    ("nothing", {}, Missing, "unknown experiment 'nothing'"), ("negatives", {"wrong": 1}, BadInput, "no setting 'wrong'"),
+    ("negatives", {"relations": ["P19"]}, BadInput, "negatives has no setting relations"), ("negatives", {"seeds": []}, BadInput, "one seed"),
     ("negatives", {"start": "tiny", "training": {"speed": 1}}, BadInput, "speed"), ("negatives", {"start": "none"}, Missing, "none"),
     ("negatives", {**TINY, "on": "nowhere"}, Missing, "nowhere"),
 ])  # fmt: skip
@@ -315,7 +333,10 @@ def test_words_of_older_results_read_as_the_present_ones(tmp_path):
     )
     result = running.read_result(path)
     assert [claim["word"] for claim in result["claims"]] == ["supported", "inconclusive"]
-    assert result["verdict"] == "inconclusive" and "inconclusive: there are 2 seeds of at least 3" in result["sentence"]
+    assert (
+        result["verdict"] == "inconclusive"
+        and "inconclusive here: there are 2 seeds of at least 3" in result["sentence"]
+    )
 
 
 def test_parts_made_under_former_class_names_are_found(study):
@@ -344,7 +365,7 @@ def test_an_installed_package_adds_an_experiment(monkeypatch):
     assert list(papers.experiments())[-1] == "foreign" and running.named("foreign") is foreign
     with pytest.raises(Missing, match="known: negatives, .*foreign"):
         running.named("nothing")
-    with pytest.raises(ValueError, match="has an experiment 'negatives' already"):
+    with pytest.raises(ValueError, match="already has an experiment 'negatives'"):
         registry._add(dataclasses.replace(foreign, name="negatives"))
     with pytest.raises(TypeError, match="str is not an Experiment"):
         registry._add("negatives")

@@ -1,4 +1,6 @@
-"""EntityQuestions' experiments on a tiny study: tables whole, figures as the runs say, parts made once, refusals in one line."""
+"""EntityQuestions' experiments on a tiny study: complete tables, figures equal to the runs', parts made once, refusals
+in one line.
+"""
 
 import dataclasses
 
@@ -32,7 +34,7 @@ SETTING = {key: TINY[key] for key in ("start", "seeds", "ks", "depth", "training
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """Beside the usual questions the sets that EntityQuestions has for its experiments, made of the same facts."""
+    """A study with EntityQuestions' special sets, made from the same facts."""
     made = experiment_study(tmp_path_factory.mktemp("studies") / "s")
     train, dev = made.questions.all(split="train"), made.questions.all(split="dev")
 
@@ -74,7 +76,9 @@ def rows(result):
 
 
 def test_relations_counted_by_hand(study):
-    """BM25's figures from the run's answers; the paper's stand beside k = 20 alone; an encoder without an index gets one."""
+    """BM25's figures come from the run's answers; the paper's figures are shown only at k = 20; an encoder without an
+    index gets one.
+    """
     result = found(study, "relations", ks=[2, 20], encoders=["tiny", "other"])
     bench = Workbench(study)
     hits = Bm25Hits(QuestionSelection("dev", limit=100), 20)
@@ -130,7 +134,8 @@ CUT = [
 
 
 def test_blocks_cut_by_hand():
-    """Four tokens a block: passage 3 of A is missing, so none goes from e to f; a word that is longer than a block stands alone."""
+    """Four tokens a block: passage 3 of A is missing, so none goes from e to f; a word that is longer than a block
+    stands alone."""
     made = dict.fromkeys(("passages", "articles", "gaps", "blocks", "words"), 0)
     cut = list(blocks(CUT, 4, lambda word: len(word) if word == "longword" else 1, made))
     assert [(each.id, each.title, each.text) for each in cut] == [
@@ -153,7 +158,7 @@ def test_blocks_without_numbers_follow_one_another_by_title():
 
 
 def test_blocks_are_indexed_and_searched(study):
-    """The run over blocks holds what the blocks' texts hold; as much text takes as many passages as the blocks have words."""
+    """Blocks are relevant by their texts; the column of equal text uses as many passages as the blocks have words."""
     result = found(study, "blocks", encoders=["tiny"])
     assert [cell["column"] for cell in result["cells"][:4]] == [
         "BM25, passages",
@@ -196,7 +201,8 @@ def test_official_buckets_by_hand(study):
 
 
 def test_buckets_by_frequency_where_a_split_is_named(study):
-    """Frequencies 1, 10 and 19 of 2 questions each: cut at an eighth of 60, from the frequent end, by the middle of their mass."""
+    """Frequencies 1, 10 and 19 of 2 questions each: cut at an eighth of 60, from the frequent end, by the middle of
+    their mass."""
     questions = [Question(str(n), "q", frequency=1 + 9 * (n % 3), relation="P19") for n in range(6)]
     assert bucket_numbers(questions, False).tolist() == [7, 6, 2] * 2  # middles 59, 48 and 19 of 60, in eighths
     assert any("bucket 7" in row for row in rows(found(study, "buckets", on="dev")))
@@ -253,7 +259,9 @@ def given(**more):
 
 
 def test_finetune_keeps_words_apart_where_there_are_no_official_sets(tmp_path):
-    """Every name and town is a word of its own but those of two training questions; the wording is the encyclopedia's or the paper's."""
+    """Every name and town is unique, except in two training questions; the wording is the encyclopedia's or the
+    paper's.
+    """
     towns = [f"Town{chr(97 + n)}" for n in range(26)]
     passages = [Passage(str(n), f"Name{n}", f"Name{n} was born in {towns[n % 26]}.") for n in range(40)]
     asked = [
@@ -272,7 +280,7 @@ def test_finetune_keeps_words_apart_where_there_are_no_official_sets(tmp_path):
     study = Workbench(make_study(tmp_path / "s", passages, asked))
     plan = named("finetune").plan(named("finetune").setting(given(small=True)), study)
     assert (
-        "P19: of 24 training questions 20 share no word of their subject and answers with the 6 that are measured on, 24 no word of"
+        "P19: of 24 training questions, 20 share no word of subject and answers with the 6 measured questions, and 24 share no word of"
         in plan.notes[1]
     )
     tuned = next(
@@ -286,7 +294,7 @@ def test_finetune_keeps_words_apart_where_there_are_no_official_sets(tmp_path):
 
 
 def test_the_same_model_is_trained_once_for_two_experiments(study, tmp_path, monkeypatch):
-    """What `interference` fine-tunes on a relation, `embedding-spread` looks at."""
+    """`embedding-spread` reuses the model that `interference` fine-tuned on a relation."""
     study, trained = copied(study, tmp_path / "s"), []
     made = DualEncoder.make
     monkeypatch.setattr(DualEncoder, "make", lambda self, *rest: (trained.append(self), made(self, *rest)))
@@ -344,14 +352,14 @@ def test_spread_is_the_mean_cosine_of_two_positives(study):
 
 
 @pytest.mark.parametrize(("name", "more", "error", "says"), [
-    ("relations", {"relations": ["P17"]}, Refused, "P17 country has 0 questions in dev, and at least 10 are needed"),
-    ("relations", {"on": "births/dev"}, Refused, "no relation has 10 questions in births/dev; P19 place of birth has the most, 3"),
+    ("relations", {"relations": ["P17"]}, Refused, "P17 country has 0 questions in dev, but at least 10 are needed"),
+    ("relations", {"on": "births/dev"}, Refused, "no relation has 10 questions in births/dev; the largest, P19 place of birth, has 3"),
     ("relations", {"small": True, "encoders": ["none"]}, Missing, "no encoder 'none'"),
-    ("finetune", {"train": ["train"], "on": "dev"}, Refused, "training questions that share no word with those measured on"),
-    ("finetune", {"small": True, "training": {"only": "question"}}, BadInput, "leave it out"),
+    ("finetune", {"train": ["train"], "on": "dev"}, Refused, "training questions without words of the measured questions"),
+    ("finetune", {"small": True, "training": {"only": "question"}}, BadInput, "remove this setting"),
     ("interference", {"small": True, "sets": ["nowhere"]}, BadInput, "the set 'nowhere' needs training questions"),
     ("interference", {"small": True, "on": "test"}, BadInput, "no second question set"),
-    ("interference", {"small": True, "sets": ["births", "deaths"]}, BadInput, "one general set at a time"),
+    ("interference", {"small": True, "sets": ["births", "deaths"]}, BadInput, "give one general set"),
     ("specialised", {"small": True, "training": {"layers": 1}}, BadInput, "layers cannot be chosen here"),
     ("buckets", {"small": True, "relations": ["P17"]}, Refused, "P17 country has 0 questions in common-random-buckets"),
     ("embedding-spread", {"relations": ["P20"], "on": "births/dev"}, Refused, "P20 place of death has 3 questions in train and births/dev"),

@@ -1,4 +1,4 @@
-"""The experiments of the papers run to their tables on a tiny study: nothing is learned, everything is there."""
+"""The papers' experiments run to their complete tables on a tiny study."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from tests.training_studies import copied
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """One for all of them: what one trained, the next finds."""
+    """A study shared by all tests: a later test reuses the models of an earlier one."""
     return experiment_study(tmp_path_factory.mktemp("studies") / "s")
 
 
@@ -44,7 +44,7 @@ def test_negatives(study):
         "2 gold + 6 BM25, IB",
         "3 gold + 4 BM25, IB",
     ]
-    assert result["verdict"] == "inconclusive" and "1 seeds of at least 3" in result["sentence"]
+    assert result["verdict"] == "inconclusive" and "only 1 seed (at least 3 needed)" in result["sentence"]
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_sample_efficiency_trains_on_more_and_more(study):
 
 
 def test_bm25_is_tuned_on_one_half_and_measured_on_the_other(study):
-    """The grid's best, by plain loops over the first half."""
+    """The best pair of the grid, found by plain loops over the first half."""
     result = found(study, "tune-bm25")
     bench = Workbench(study)
     plan = named("tune-bm25").plan(named("tune-bm25").setting({"on": "dev", "ks": (5,)}), bench)
@@ -119,7 +119,9 @@ def test_several_question_sets(study):
 
 @pytest.mark.parametrize("name", [name for name, about in EXPERIMENTS.items() if about.paper != "EntityQuestions"])
 def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study, name):
-    """What is not trained here is at least planned: claims and plots are of cells, each row has a model for each seed."""
+    """Experiments that are not run here are at least planned: claims and plots refer to cells, each row has a model for
+    each seed.
+    """
     chosen, bench = named(name), Workbench(study)
     given = {
         "start": "tiny",
@@ -156,11 +158,12 @@ def test_rocketqas_strategies_share_their_steps(study):
     assert rows(ranks) == ["rank 1", "ranks 2 to 5", "ranks 6 to 10"]
     assert (
         len(list((study.folder / "experiments" / "parts" / "models").glob("part-*"))) == models
-    )  # all that it takes was there
+    )  # every part that it needs existed
 
 
 def test_better_retrieval_and_better_answers(study):
-    """Two of the readings by hand: the answers that the reader gives, compared as SQuAD does, here plain enough for lower case alone."""
+    """Two of the readings by hand: the answers that the reader gives, compared as SQuAD does, here plain enough for
+    lower case alone."""
     from backend.reader.reading import Reading
 
     result = found(study, "end-to-end", ks=[1, 5])

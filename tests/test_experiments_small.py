@@ -1,4 +1,4 @@
-"""Every experiment with --small on a generated encyclopedia, MiniLM and all: it runs to its table, and says that it found nothing."""
+"""Every experiment with --small on a generated encyclopedia with MiniLM: it runs to its table and reports no finding."""
 
 import dataclasses
 

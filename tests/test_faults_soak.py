@@ -1,4 +1,5 @@
-"""Long-lived faults on a whole study: kill -9 in each kind of job, full disks, damaged stores, strange paths, jumping clocks.
+"""Long fault tests on a whole study: kill -9 in each kind of job, full disks, damaged stores, strange paths, jumping
+clocks.
 
 `make soak` runs them. Each prints how often it did what its name says (`pytest -s` shows it).
 """
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.slow
 
 
 def start(study, *words, mark="", **options):
-    """Start a command in a process of its own, which its children inherit `mark` from."""
+    """Start a command in a separate process whose children inherit `mark`."""
     return subprocess.Popen(
         [sys.executable, "-m", "app.cli", *map(str, words), "--study", str(study)],
         cwd=ROOT,
@@ -60,7 +61,7 @@ def run(study, *words, code=0):
 
 
 def marked(mark):
-    """The processes that a command left."""
+    """Return the processes that a command left behind."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -73,7 +74,7 @@ def marked(mark):
 
 
 def whole(folder):
-    """Open all that a study shows; fail if something is half made."""
+    """Open every part of a study; fail if a part is incomplete."""
     study = Study.open(folder)
     assert backups.check(study.labels_path).problems == ()
     for name in study.runs():
@@ -100,7 +101,7 @@ def whole(folder):
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    """A study at the beginning of each kind of job; made once."""
+    """A study in the state before each kind of job; made once."""
     folder = tmp_path_factory.mktemp("base")
     passages = people(2000)
     questions = [
@@ -152,7 +153,7 @@ JOBS = {
 
 
 def result_of(kind, study):
-    """What a job made, to compare with that of an undisturbed one."""
+    """Return the output of a job, to compare it with that of an undisturbed job."""
     if kind == "import":
         return (len(study.corpus), study.corpus.digest)
     if kind == "index bm25":
@@ -220,7 +221,8 @@ def test_kill_9_in_the_middle_of_a_job(kind, base, tmp_path, kills=8):
     if process.returncode != 0:
         last = start(folder, *words)
         said = last.communicate(timeout=900)[0]
-        # The kill may have come between the last rename and the end of the process: then all is there, and the command says so.
+        # If the kill came between the last rename and the end of the process, the output is complete, and the command
+        # says so.
         assert last.returncode == 0 or "there is already a" in said, said
     assert result_of(kind, whole(folder)) == expected
     assert orphans == 0 and killed >= kills // 2
@@ -398,7 +400,9 @@ def test_the_loop_in_a_path_with_quotes_spaces_and_other_scripts(base, tmp_path)
 
 
 def test_a_clock_that_is_set_back_and_forth(tmp_path, steps=6000):
-    """Every write has another time, up to three days off. Nothing is ordered by time, no question is crowded, nobody is stuck."""
+    """Every write has a random clock error of up to three days. Nothing depends on time order, no question has too many
+    people, nobody is stuck.
+    """
     passages, chance, now = people(12), random.Random(2), [1.7e9]
     study = make_study(tmp_path / "s", passages, births(passages))
     questions = [question.id for question in study.questions.all()]

@@ -1,4 +1,4 @@
-"""The feature judge: what it looks at, what it learns from, what it is worth, and what it may be asked."""
+"""The feature judge: its features, its training data, its quality, and invalid requests."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ def test_every_feature_says_what_it_is_and_why():
 
 
 class Passages:
-    """A study that is nothing but passages."""
+    """A study with passages only."""
 
     def __init__(self, *passages):
         self.made = [Passage(str(i), *each) for i, each in enumerate(passages)]
@@ -127,7 +127,7 @@ def test_few_questions_take_the_linear_model_and_many_take_trees():
 
 
 def test_a_judge_never_judges_what_it_saw():
-    """Labels that have nothing to do with the features can be learned by heart. Out of fold, nothing of that may show."""
+    """Labels that are independent of the features can be memorised. Out of fold, the judge must be at chance."""
     from sklearn.metrics import roc_auc_score
 
     examples = random_examples(300, informative=False)
@@ -139,7 +139,7 @@ def test_a_judge_never_judges_what_it_saw():
 
 
 def test_unknown_pairs_do_not_teach():
-    """Pairs whose truth is unknown are turned round: what the judge learns stays the same."""
+    """Flipping pairs with unknown truth does not change the learned judge."""
     examples = random_examples(60)
     truth = examples.truth.copy()
     truth[3::10] = UNKNOWN
@@ -228,7 +228,7 @@ def test_the_interval_of_a_share_knows_that_pairs_of_a_question_are_alike():
 
 
 def test_thresholds_keep_their_aims_on_fresh_questions():
-    """Of 200 studies whose probabilities are right, at most a few miss the aim on questions that chose nothing."""
+    """In 200 studies with correct probabilities, at most a few miss the target on fresh questions."""
     rng = np.random.default_rng(0)
     missed = {"drop": 0, "add": 0}
     for _ in range(200):
@@ -240,7 +240,7 @@ def test_thresholds_keep_their_aims_on_fresh_questions():
         assert drop.value is not None
         missed["drop"] += fresh[fresh < drop.value].mean() > 0.01
         missed["add"] += add.value is not None and fresh[fresh >= add.value].mean() < 0.9
-    assert missed["drop"] <= 15 and missed["add"] <= 15  # 7.5%: the aim is kept by the end of a 95% interval
+    assert missed["drop"] <= 15 and missed["add"] <= 15  # 7.5%: the end of a 95% interval keeps the target
 
 
 def test_an_aim_out_of_reach_gives_no_threshold():
@@ -297,7 +297,7 @@ def test_training_questions_are_judged_out_of_fold_and_others_by_the_judge(study
     train = study.run("bm25-train").question_ids
     assert store.questions() == set(train)
     said = judge_run(study, "judge", "bm25-train")
-    assert said["questions"] == 0  # kept already: nobody asks the judge about what it saw
+    assert said["questions"] == 0  # already stored: the judge is not asked about pairs of its training
     made = judge_run(study, "judge", "bm25-dev")
     dev = study.run("bm25-dev").question_ids
     assert made["questions"] == len(dev) and made["pairs"] == 10 * len(dev)
@@ -399,7 +399,7 @@ def test_reranking_is_a_retriever_like_the_others(study, judge):
 
 @pytest.mark.slow
 def test_on_real_data_the_judge_tells_gold_from_the_rest(real_data, tmp_path):
-    """The figures that the docs state: gold among BM25's first 20, dev questions, nothing of dev learned."""
+    """The figures in the docs: gold in BM25's top 20 on dev questions, none of which was used for learning."""
     from sklearn.metrics import roc_auc_score
 
     from backend.core.gold import gold_matrix

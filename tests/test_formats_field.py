@@ -1,4 +1,4 @@
-"""Every format of the field: recognised, read, written and read back, its faults named by file and line."""
+"""Every standard format: recognised, read, written and read back; faults are named by file and line."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_paq_is_sampled_as_the_paper_does(tmp_path):
     assert [sum(q.split == split for q in drawn) for split in ("train", "dev", "test")] == [42, 9, 9]
     assert questions_of(sample, tmp_path, data, settings={"sample": 60, "seed": 1}) == drawn
     assert questions_of(sample, tmp_path, data, settings={"sample": 60, "seed": 2}) != drawn
-    assert len(questions_of(sample, tmp_path, data)) == 100  # fewer than 100,000: all that qualify
+    assert len(questions_of(sample, tmp_path, data)) == 100  # fewer than 100,000: all qualifying rows
     assert len({q.text.split(".")[1] for q in drawn}) > 1
     assert len(questions_of(sample, tmp_path)) == 2 and len(PAQ) == 9
 

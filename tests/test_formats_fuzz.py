@@ -1,4 +1,6 @@
-"""Broken files: every reader gives a message or a good result, never another error, and an import is whole or did not happen."""
+"""Broken files: every reader returns a message or a valid result, never another error, and an import is complete or
+absent.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ PIECES = [
 
 @st.composite
 def broken(draw, good: bytes) -> bytes:
-    """A good file after a few accidents: bytes changed, cut out, doubled, put elsewhere, others put in, cut short."""
+    """A valid file after random damage: bytes changed, removed, duplicated, moved, inserted, or truncated."""
     data = bytearray(good)
     for _ in range(draw(st.integers(1, 4))):
         at, end = sorted((draw(st.integers(0, len(data))), draw(st.integers(0, len(data)))))
@@ -79,7 +81,7 @@ def broken(draw, good: bytes) -> bytes:
         elif kind == "insert":
             data[at:at] = draw(st.sampled_from(PIECES))
         elif kind == "value":
-            # A value of JSON, or a field, exchanged for another: what stays well-formed gets furthest.
+            # A JSON value or a field replaced by another: well-formed input gets furthest.
             found = list(re.finditer(rb'"[^"\n]*"|-?\d+(\.\d+)?|true|\[\]', bytes(data)))
             if found:
                 match = draw(st.sampled_from(found))
@@ -124,7 +126,7 @@ def check_reader(sample: Sample, path, data: bytes) -> None:
 
 
 def check_telling(path) -> None:
-    """Telling the format by content."""
+    """Recognising the format by content."""
     for kind in ("passages", "questions", "frequencies", "runs", "qrels"):
         try:
             find_format(path, kind)
@@ -177,7 +179,7 @@ test_imports_thousands = pytest.mark.slow(fuzzed(600, check_import))
 
 
 def check_new(folder, one: bytes, two: bytes, skip_bad: bool) -> None:
-    """A study out of two results files: all of it, or an empty folder as before."""
+    """A study from two results files: complete, or an empty folder as before."""
     files = [folder / "one.json", folder / "two.json"]
     for file, data in zip(files, (one, two), strict=True):
         file.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Every format that is written: what goes out comes back the same, and other people's tools read it and measure the same."""
+"""Every output format: it reads back the same, and other tools read it and compute the same measures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.studies import make_study
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
-    """A study with a run, gold with grades, and texts that are hard to write down."""
+    """A study with a run, graded gold, and texts that are hard to serialise."""
     hard = [
         Passage("7", 'A "title"\twith a tab', 'Quotes " and\ttabs and\nline ends\r\nand ’ and \\ and ""'),
         Passage("8", "T", '"all of it quoted"'),
@@ -52,7 +52,7 @@ def full(tmp_path_factory):
 
 
 def load_pyserini(name):
-    """A script of pyserini's evaluation, by its file: importing the package takes many seconds and is not needed."""
+    """Load a script of Pyserini's evaluation from its file, without importing the slow package."""
     package = Path(importlib.util.find_spec("pyserini").origin).parent
     spec = importlib.util.spec_from_file_location(f"pyserini_{name}", package / "eval" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
@@ -81,7 +81,7 @@ def test_pyserini_measures_the_run_as_we_do(full, tmp_path):
     assert [line.split("accuracy: ")[1] for line in said.getvalue().splitlines()] == [
         f"{ours[k].value:.4f}" for k in (1, 2, 4)
     ]
-    # And without our flags, by its own matching, from the texts that were written.
+    # Without our flags, the script matches the exported texts itself.
     bare = json.loads((tmp_path / "run.json").read_text())
     for entry in bare.values():
         for context in entry["contexts"]:
@@ -123,7 +123,7 @@ def test_ms_marcos_own_measure_over_run_and_qrels(full, tmp_path):
     ]
     qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "qrels.tsv")))
     scored = [ir_measures.ScoredDoc(q, p, -int(rank)) for q, p, rank in run]
-    # ir_measures carries MS MARCO's own script.
+    # ir_measures includes MS MARCO's official script.
     mrr = ir_measures.msmarco.calc_aggregate([ir_measures.RR @ 10], qrels, scored)[ir_measures.RR @ 10]
     assert mrr == pytest.approx((1 / 2 + 1 / 3 + 1) / 3)
     assert report(full, ["mine"], relevance="gold", ks=[1]).runs[0].mrr is None  # the run keeps 4 hits

@@ -1,4 +1,4 @@
-"""Passage files: what the csv module reads, quickly, and one message for whatever is wrong."""
+"""Passage files: the same result as the csv module, but faster, and one message for every fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A study out of retriever output: what it holds, that it is whole or not there, what it says it cannot do."""
+"""A study from retriever output: its contents, that it is complete or absent, and the limits that it states."""
 
 from __future__ import annotations
 

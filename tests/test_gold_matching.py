@@ -1,4 +1,4 @@
-"""Gold paragraphs found in the collection: by the same text, by what they share, with the reason where none fits."""
+"""Matching gold paragraphs to the collection: by equal text, by shared words, or with the reason for no match."""
 
 from __future__ import annotations
 

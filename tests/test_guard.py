@@ -47,7 +47,7 @@ def study(tmp_path_factory):
 
 @contextmanager
 def running(app, ws="none"):
-    """A real server in a thread; gives its port."""
+    """Run a real server in a thread and yield its port."""
     with guard.listen("127.0.0.1", 0) as listening:
         config = uvicorn.Config(
             app, http=PatientProtocol, ws=ws, log_level="critical", limit_concurrency=200, lifespan="off"
@@ -166,7 +166,7 @@ def test_answers_bring_security_headers():
     ids=["header", "body", "silence"],
 )
 def test_unfinished_requests_lock_nobody_out(part):
-    """300 of them, more than the server has places for."""
+    """300 connections, more than the server accepts."""
     with running(application()) as port:
         slow = []
         try:
@@ -189,7 +189,7 @@ def test_an_unfinished_request_ends_in_time(monkeypatch):
     with running(application()) as port, socket.create_connection(("127.0.0.1", port), timeout=5) as slow:
         began = time.monotonic()
         try:
-            while time.monotonic() < began + 5:  # a byte now and then does not help
+            while time.monotonic() < began + 5:  # sending a byte now and then does not help
                 slow.sendall(b"G")
                 slow.settimeout(0.05)
                 try:
@@ -279,6 +279,7 @@ def handshake(port, **headers):
         "Connection": "Upgrade",
         "Upgrade": "websocket",
         "Sec-WebSocket-Version": "13",
+        # fmt: skip
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
         "Sec-WebSocket-Protocol": "streamlit",
         **headers,

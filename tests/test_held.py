@@ -1,4 +1,4 @@
-"""Figures that several people ask for: made once, whoever asks."""
+"""The cache of figures: several threads ask for a figure, and it is computed once."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_a_report_of_a_relation_with_a_long_name(study, tmp_path):
 
 @pytest.mark.parametrize("name", ["labels.jsonl", "labels.csv", "labels.qrels", "passages.tsv", "questions.jsonl"])
 def test_a_line_of_two_gigabytes_is_refused_in_bounded_memory(study, tmp_path, name):
-    """The file is sparse: it takes no disk. In a process of its own, whose memory is measured."""
+    """The file is sparse, so it uses no disk space. A separate process reads it, so that its memory can be measured."""
     path = tmp_path / name
     with open(path, "wb") as file:
         file.write({"passages.tsv": b"id\ttext\ttitle\n", "questions.jsonl": b'{"id": "'}.get(name, b""))

@@ -1,4 +1,4 @@
-"""The house itself: imports run one way, nothing heavy loads early, names and pins agree."""
+"""The structure of the code: imports run one way, nothing heavy loads early, names and pins agree."""
 
 import ast
 import re
@@ -31,7 +31,8 @@ HEAVY = (
 )
 
 
-# The packages of backend/ and the module progress, lowest first: each may import those before it. CONTRIBUTING.md explains what each is for.
+# The packages of backend/ and the module progress, lowest first: each may import those before it. CONTRIBUTING.md
+# explains what each is for.
 LAYERS = (
     "progress", "text", "core", "data", "retrieval", "evaluation", "judging", "judges", "training_sets", "training",
     "reader", "maps", "recipes", "experiments", "service",
@@ -84,7 +85,7 @@ def backend_imports(source):
 
 
 def layer_faults(sources):
-    """Imports that go up, sideways, or to a package without a layer, one line each."""
+    """Return the imports that go up, sideways, or to a package without a layer, one line each."""
     faults = []
     for module, source in sources.items():
         if module == "backend":
@@ -160,7 +161,7 @@ def test_the_gpu_requirements_differ_in_faiss_alone():
 
 
 def test_every_third_party_import_is_required():
-    """What the rooms import is pinned, so that no package is there by the grace of another."""
+    """Every imported package is pinned, so that none is installed only as another's dependency."""
     names = {
         "sentence_transformers": "sentence-transformers", "faiss": "faiss-cpu", "huggingface_hub": "huggingface-hub", "jnius": "pyjnius",
         "jnius_config": "pyjnius", "sqlite_utils": "sqlite-utils", "sklearn": "scikit-learn", "umap": "umap-learn",

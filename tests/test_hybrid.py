@@ -1,4 +1,4 @@
-"""Fusion of two lists: published cases, hand-worked ones, and brute force over all passages."""
+"""Fusion of two lists: published cases, cases worked by hand, and brute force over all passages."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The worked example of docs/ideas.md: every number on the page is what comes out."""
+"""The worked example of docs/ideas.md: the program computes every number on the page."""
 
 import math
 import re

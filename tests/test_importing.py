@@ -1,4 +1,4 @@
-"""Imports are whole or not at all, say what is wrong in one line, and change nothing the second time."""
+"""Imports are complete or absent, report faults in one line, and change nothing when repeated."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def jsonl(*records):
 
 
 def contents(study: Study) -> dict:
-    """All a study holds, file by file; labels.db by its rows."""
+    """Return the contents of a study, file by file; labels.db by its rows."""
     labels = [
         study.questions.connection.execute(f"SELECT * FROM {t} ORDER BY 1").fetchall()
         for t in ("question", "import_record")
@@ -57,7 +57,7 @@ def contents(study: Study) -> dict:
     files = {
         p.relative_to(study.folder): p.read_bytes()
         for p in study.folder.rglob("*")
-        if p.is_file() and "labels.db" not in p.name and p.suffix != ".lock"  # a lock file stays, empty
+        if p.is_file() and "labels.db" not in p.name and p.suffix != ".lock"  # an empty lock file remains
     }
     return {"labels": labels, **files}
 
@@ -273,7 +273,7 @@ WORDS = st.lists(
 @given(st.lists(WORDS, max_size=6, unique=True), st.lists(st.tuples(WORDS, WORDS), max_size=6))
 @settings(deadline=None)
 def test_counting_is_the_same_as_looking_at_every_place(entities, passages):
-    """Against DPR's rule written out plainly: NFD, its tokens, lower case, one after the other in title or text."""
+    """Compare with a plain version of DPR's rule: NFD, its tokens, lower case, consecutive in title or text."""
 
     def tokens(text):
         found = regex.findall(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]", unicodedata.normalize("NFD", text))
@@ -320,7 +320,7 @@ def test_the_real_files(tmp_path, real_data):
 
 
 def test_the_real_entityquestions(tmp_path, real_data):
-    """All that the paper counts: 220,703 questions of 24 relations; every subject comes out of its wording."""
+    """The paper's counts: 220,703 questions of 24 relations; every subject is recovered from its question."""
     from backend.data.formats import entityquestions
 
     items = list(entityquestions.read(real_data / "entityquestions_dataset.tar.xz"))

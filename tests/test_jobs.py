@@ -42,7 +42,7 @@ class Part:
 
 @job("test count")
 def count_up(study, steps=10**9, file=None, progress=None):
-    """Go on until all steps are done, and write each to a file."""
+    """Run until all steps are done, and write each step to a file."""
     for step in range(steps):
         progress(step, None, "counting")
         if file is not None:
@@ -240,7 +240,7 @@ def test_killed_before_its_process_began_is_found_dead(study, monkeypatch):
     assert job.state == "waiting"
     job = jobs.status(study, job.id)
     assert (job.state, job.error) == ("failed", jobs.NEVER_STARTED)
-    monkeypatch.setattr(jobs, "_start_process", lambda *_: None)  # the lock is let go, as when the child dies at once
+    monkeypatch.setattr(jobs, "_start_process", lambda *_: None)  # the lock is free, as when the child dies immediately
     id = jobs.submit(count_up, study)
     jobs.cancel(study, id)
     assert jobs.status(study, id).state == "failed"
@@ -293,7 +293,7 @@ def test_a_lock_that_a_worker_inherited_does_not_keep_a_dead_job_alive(study):
 
 
 def test_a_job_of_the_version_before_is_found_dead(study):
-    """Its record names no boot and no process, and its lock is let go."""
+    """Its record has no boot and no process, and its lock is free."""
     records = Jobs(study.labels_path)
     records.create("old", "index bm25", {})
     with sqlite3.connect(study.labels_path) as connection:

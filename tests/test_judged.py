@@ -1,4 +1,4 @@
-"""Judged@k and accuracy on corrected labels, by hand and against ir_measures."""
+"""Judged@k and accuracy with corrected labels, by hand and compared with ir_measures."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,8 @@ N, P, X = NONE, POSITIVE, OTHER
 
 
 def run_with_labels(seed: int, questions: int = 40, depth: int = 12):
-    """relevant, gold, labels, present of a run whose rows are of different lengths; half of the gold is not relevant by answers."""
+    """relevant, gold, labels, present of a run whose rows are of different lengths; half of the gold is not relevant by
+    answers."""
     rng = np.random.default_rng(seed)
     present = np.arange(depth) < rng.integers(1, depth + 1, questions)[:, None]
     gold = (rng.random((questions, depth)) < 0.08) & present
@@ -32,7 +33,7 @@ def test_judged_at_k_is_that_of_ir_measures():
 
 
 def test_success_on_corrected_labels_is_that_of_ir_measures():
-    """Success on qrels made of gold and labels, a settled label overruling the gold."""
+    """Success with qrels from gold and labels; a settled label overrides the gold."""
     ir_measures = pytest.importorskip("ir_measures")
     _, gold, labels, present = run_with_labels(1)
     run = [ir_measures.ScoredDoc(f"q{i}", f"d{j}", float(-j)) for i, j in np.argwhere(present)]
@@ -57,7 +58,7 @@ def test_by_hand():
     assert [made[k].judged.value for k in (1, 3, 4)] == pytest.approx([2 / 3, (2 / 3 + 0 + 1) / 3, (3 / 4 + 0 + 1) / 3])
     assert [made[k].original.value for k in (1, 3, 4)] == pytest.approx([2 * third, 1, 1])
     assert [made[k].corrected.value for k in (1, 3, 4)] == pytest.approx([third, 2 * third, 1])
-    # The answer of the second question at rank 3 is nobody's judgement: it may be chance.
+    # Nobody judged the second question's answer at rank 3; the match may be chance.
     assert [made[k].lower_bound.value for k in (1, 3, 4)] == pytest.approx([third, third, 2 * third])
     # Unjudged: rank 3 of the first question, all of the second.
     assert [made[k].upper_bound.value for k in (1, 3, 4)] == pytest.approx([2 * third, 1, 1])

@@ -1,4 +1,6 @@
-"""What labels buy: the figures by hand, an interval that covers, and the whole experiment on a tiny study, killed and gone on with."""
+"""The label-budget experiment: figures by hand, the coverage of the interval, and a whole experiment on a tiny study,
+killed and resumed.
+"""
 
 import dataclasses
 import json
@@ -32,7 +34,9 @@ def test_one_seed_has_the_interval_of_the_questions():
 
 
 def test_the_interval_lets_seeds_vary():
-    """If all questions of a seed are alike, they say as little as one: the interval is Student's over the five seeds."""
+    """If all questions of a seed have the same value, they count as one: the interval is Student's over the five
+    seeds.
+    """
     values = np.repeat(np.array([[0.2], [0.3], [0.4], [0.5], [0.6]]), 500, axis=1)
     ours, exact = crossed_mean(values), scipy.stats.ttest_1samp(values[:, 0], 0).confidence_interval()
     assert (ours.low, ours.high) == (pytest.approx(exact.low), pytest.approx(exact.high))
@@ -41,7 +45,9 @@ def test_the_interval_lets_seeds_vary():
 
 
 def coverage(rounds, seeds, questions, of_seeds, seed=0, binary=False):
-    """The share of intervals that hold the true mean 0 of crossed effects; `of_seeds`: standard deviation between seeds."""
+    """Return the share of intervals that contain the true mean 0 of crossed effects; `of_seeds`: standard deviation
+    between seeds.
+    """
     rng, covered = np.random.default_rng(seed), 0
     for _ in range(rounds):
         shape = (seeds, questions)
@@ -58,7 +64,9 @@ def coverage(rounds, seeds, questions, of_seeds, seed=0, binary=False):
 
 
 def test_the_interval_covers():
-    """19 in 20 intervals hold the truth, also where three seeds vary more than the questions (a bootstrap covered 0.82 there)."""
+    """19 in 20 intervals contain the truth, even if three seeds vary more than the questions (a bootstrap covered 0.82
+    there).
+    """
     assert coverage(300, 8, 60, 0.02) >= 0.91
     assert coverage(300, 3, 400, 0.1) >= 0.91
 
@@ -69,25 +77,25 @@ def test_the_interval_covers():
 def test_the_interval_covers_in_many_rounds(seeds, of_seeds):
     for questions in (60, 400, 1348):
         assert coverage(2000, seeds, questions, of_seeds, seed=questions) >= 0.935
-    # Differences of success on questions that do not differ: the interval is careful there.
+    # Differences of success on identical questions: the interval is conservative.
     assert coverage(2000, seeds, 400, min(of_seeds, 0.03), seed=1, binary=True) >= 0.935
 
 
 def gain(before, after, seeds=3, questions=400, found=(40, 80)):
-    """Every seed finds the first so many questions."""
+    """Every seed answers the first so many questions."""
     rows = [np.tile(np.arange(questions) < count, (seeds, 1)) for count in found]
     return Gain.of(before, after, *rows)
 
 
 def test_the_verdicts():
-    """10 points more for 200 labels are 5 for a hundred."""
+    """10 points more for 200 labels are 5 points per hundred labels."""
     better = gain(100, 300)
     assert better.difference.value == 0.1 and better.per_hundred(0.1) == pytest.approx(5.0)
     verdict, sentence = better.verdict(1.0)
     assert (
         verdict == "worth it"
-        and "the last 200 labels changed it by +10.0 points" in sentence
-        and "+5.00 for a hundred" in sentence
+        and "the last 200 labels changed Success@k by +10.0 points" in sentence
+        and "+5.00 points per hundred labels" in sentence
     )
     assert better.verdict(20.0)[0] == "not worth it" and better.verdict(5.0)[0] == "inconclusive"
     assert gain(100, 300, found=(80, 40)).verdict(0.1)[0] == "not worth it"
@@ -97,10 +105,10 @@ def test_the_verdicts():
 def test_too_little_to_tell():
     assert gain(100, 300, seeds=2).verdict(0.1) == (
         "inconclusive",
-        "Whether the next hundred labels are worth it is inconclusive: there are 2 seeds of at least 3.",
+        "Inconclusive: only 2 seeds (at least 3 needed).",
     )
     assert gain(100, 300, questions=29, found=(1, 20)).verdict(0.1)[0] == "inconclusive"
-    assert gain(7, 7).verdict(0.1) == ("inconclusive", "Inconclusive: the last two budgets hold the same labels.")
+    assert gain(7, 7).verdict(0.1) == ("inconclusive", "Inconclusive: the last two budgets have the same labels.")
     with pytest.raises(ValueError, match="same seeds and questions"):
         Gain.of(1, 2, np.ones((3, 5)), np.ones((2, 5)))
 
@@ -128,7 +136,9 @@ ASKED = {
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
-    """A run, a start model, four labels of training questions, then one of a dev question. Not to be written to."""
+    """A run, a start model, four labels of training questions, then one of a dev question. Tests must not write to
+    it.
+    """
     passages = people()
     asked = births(passages, "train")
     dev = [
@@ -155,13 +165,13 @@ def bare(tmp_path_factory):
         ]
         say(study, "ann", question.id, {others[0]: "positive"})
         if number == 1:
-            say(study, "ann", dev[0].id, {"p2": "positive"})  # it trains nobody, and counts towards no budget
+            say(study, "ann", dev[0].id, {"p2": "positive"})  # it trains nothing, and counts towards no budget
     return study
 
 
 @pytest.fixture(scope="module")
 def whole(bare, tmp_path_factory):
-    """A study in which the experiment was killed in its third training, and gone on with; what it said; the steps that it did."""
+    """A study in which the experiment was killed in its third training and resumed, with its output and its steps."""
     pytest.importorskip("accelerate", reason="training needs accelerate")
     study, seen, folder = copied(bare, tmp_path_factory.mktemp("whole") / "s"), [], []
 
@@ -218,7 +228,7 @@ def test_results_stay_as_they_are(whole):
     ]
     assert not list(study.folder.glob("experiments/.budget*"))
     assert label_budget.label_budget(study, "budget", **ASKED) == read_json(folder / "result.json")
-    with pytest.raises(Refused, match="already an experiment 'budget', which asked for something else"):
+    with pytest.raises(Refused, match="an experiment 'budget' with other settings already exists"):
         label_budget.label_budget(study, "budget", **{**ASKED, "k": 4})
     sets = read_json(folder / "manifest.json")["sets"]
     assert set(sets) == {"budget-000", "budget-050", "budget-100"} and all(each["sha256"] for each in sets.values())
@@ -248,7 +258,7 @@ def test_figures_are_of_the_hits_that_are_kept(whole):
         }
     assert (
         result["verdict"] == "inconclusive"
-        and "2 seeds of at least 3 and 20 questions of at least 30" in result["sentence"]
+        and "only 2 seeds (at least 3 needed) and 20 questions (at least 30 needed)" in result["sentence"]
     )
     lines = budget_results.as_lines(result)
     assert lines[0].startswith("Success@5, %") and lines[-1] == result["sentence"] and len(lines) == 1 + 3 * 3 + 2
@@ -289,8 +299,8 @@ def test_the_command(whole, monkeypatch):
 
 
 @pytest.mark.parametrize("asked, error, said", [
-    ({"split": "train"}, Refused, "questions that train"), ({"shares": [50]}, BadInput, "two shares"), ({"shares": [0, 101]}, BadInput, "0 to 100"),
-    ({"policy": "answer_match"}, BadInput, "takes no labels"), ({"seeds": []}, BadInput, "one seed at least"), ({"k": 0}, BadInput, "k is 1 to 60"),
+    ({"split": "train"}, Refused, "training questions"), ({"shares": [50]}, BadInput, "two shares"), ({"shares": [0, 101]}, BadInput, "0 to 100"),
+    ({"policy": "answer_match"}, BadInput, "does not use labels"), ({"seeds": []}, BadInput, "at least one seed"), ({"k": 0}, BadInput, "k must be from 1 to 60"),
     ({"settings": {"bach": 1}}, BadInput, "bach")])  # fmt: skip
 def test_what_cannot_be_asked(bare, asked, error, said):
     with pytest.raises(error, match=said):

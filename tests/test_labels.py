@@ -1,4 +1,6 @@
-"""The label store: nothing is lost, doubled, changed or taken back by another; what is held of a pair follows from the events."""
+"""The label store: nothing is lost, doubled, changed or undone by somebody else; a pair's state follows from the
+events.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def test_the_same_gesture_sent_again_is_stored_once(desk):
     rest = LabelEvent("g", "label", "q0", tuple(Choice(p, "negative") for p in PASSAGES[1:4]), milliseconds=900)
     assert desk.labels.add("ann", rest).state == "stored"
     assert desk.labels.add("ann", rest).state == "known"
-    # The order of the passages and the time it took are not what it says.
+    # The order of the passages and the time are not part of an event's content.
     assert desk.labels.add("ann", replace(rest, choices=rest.choices[::-1], milliseconds=1)).state == "known"
     assert events(desk) == 3 and desk.labels.stored_ids(["g", "h"]) == {"g"}
 
@@ -51,9 +53,9 @@ def test_the_same_gesture_sent_again_is_stored_once(desk):
 def test_the_same_id_with_another_content_is_refused_aloud(desk, other):
     first = LabelEvent("g", "label", "q0", (Choice("p1", "negative"),))
     desk.labels.add("ann", first)
-    with pytest.raises(Refused, match="'g' was used before for something else"):
+    with pytest.raises(Refused, match="'g' was already used for another event"):
         desk.labels.add("ann", replace(first, **other))
-    with pytest.raises(Refused, match="used before"):
+    with pytest.raises(Refused, match="already used"):
         desk.labels.add("ben", first)
     assert events(desk) == 1 and desk.standing() == {("q0", "p1"): ("negative", "agreed")}
 
@@ -121,7 +123,7 @@ def test_an_undo_takes_back_one_whole_gesture(desk):
     assert desk.labels.labels_by("ann", ["q0"]) == {"q0": {"p1": "negative", "p2": "negative", "p3": "negative"}}
     desk.undo("ann", "q0", rest)
     assert desk.labels.labels_by("ann", ["q0"]) == {"q0": {"p1": "related"}}
-    assert events(desk) == 7  # nothing is taken out of the store
+    assert events(desk) == 7  # nothing is removed from the store
 
 
 def test_an_undo_is_ones_own_done_once_and_cannot_be_undone(desk):
@@ -136,7 +138,7 @@ def test_an_undo_is_ones_own_done_once_and_cannot_be_undone(desk):
             desk.undo(who, question, gesture)
     undo = LabelEvent("u", "undo", "q0", undoes=mine)
     assert [desk.labels.add("ann", undo).state for _ in range(2)] == ["stored", "known"]
-    with pytest.raises(Refused, match="used before"):
+    with pytest.raises(Refused, match="already used"):
         desk.labels.add("ann", replace(undo, undoes="other"))
     with pytest.raises(Refused, match="undo cannot be undone"):
         desk.undo("ann", "q0", "u")
@@ -261,7 +263,7 @@ def test_roles_are_asked_by_the_store(desk):
     with pytest.raises(Refused, match="ann is an annotator and may not adjudicate"):
         desk.label("ann", "q0", {"p1": "positive"}, kind="adjudicate")
     desk.label("lea", "q0", {"p1": "positive"}, kind="adjudicate")
-    with pytest.raises(Missing, match="nobody named 'zoe'"):
+    with pytest.raises(Missing, match="nobody is named 'zoe'"):
         desk.label("zoe", "q0", {"p1": "positive"})
     for act in (
         lambda by: desk.people.add("new", by=by),
@@ -345,7 +347,7 @@ def test_the_schema_itself_keeps_the_events(desk):
             raw(connection, **wrong)
     assert connection.execute(COPY).fetchall() == before
     raw(connection, gesture="u", kind="undo", label=None, undoes=1)
-    for wrong in ({"undoes": 1}, {"undoes": 2}):  # undone before; an undo
+    for wrong in ({"undoes": 1}, {"undoes": 2}):  # already undone; an undo
         with pytest.raises(sqlite3.IntegrityError):
             raw(connection, gesture="v", kind="undo", label=None, **wrong)
 
@@ -404,7 +406,7 @@ for when in ("read-only", "writable"):
 
 
 def test_a_file_without_the_right_to_write_is_one_clear_line_until_it_has_it(desk):
-    """The system's own rights, in a process of a user who is not root."""
+    """File permissions, in a process of a user who is not root."""
     import shutil
     import tempfile
 
@@ -461,7 +463,7 @@ print("after", flush=True)
 
 
 def test_files_that_may_not_grow_lose_nothing_acknowledged(desk):
-    """The system's own refusal to write, in another process: a limit on the size of its files."""
+    """A refusal of the system, in another process: a limit on the size of its files."""
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(desk.path)], capture_output=True, text=True, cwd=os.getcwd()
     )
@@ -544,7 +546,7 @@ def test_a_newer_schema_is_refused_in_one_line_and_not_touched(desk):
 
 
 class Judging(RuleBasedStateMachine):
-    """The store beside a plain model: a list of gestures, each struck out or not."""
+    """The store compared with a plain model: a list of events, each undone or not."""
 
     names, pairs = ("ann", "ben", "ada"), [(q, p) for q in ("q0", "q1") for p in ("p0", "p1", "p2")]
 

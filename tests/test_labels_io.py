@@ -1,4 +1,4 @@
-"""Labels out and in: byte for byte the same, safe in a spreadsheet, and what does not fit is said by line."""
+"""Exporting and importing labels: byte for byte the same, safe in a spreadsheet, with faults reported by line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def empty(tmp_path_factory):
 
 @pytest.fixture
 def copy(empty, tmp_path):
-    """Make a study of that kind that is one's own."""
+    """Return a separate study of this kind."""
 
     def make(name):
         shutil.copytree(empty, tmp_path / name)
@@ -198,7 +198,7 @@ def test_qrels_hold_what_is_settled(judged, copy, tmp_path):
         "P19.dev.0 0 p2 0",
         "P19.dev.3 0 p5 0",
         "",
-    ]  # p3 is unsure; practice and what was taken back are none
+    ]  # p3 is unsure; practice and undone labels do not count
     assert any("1 pair in dispute or unsure has no line" in note for note in written.notes) and any(
         "1 related" in note for note in written.notes
     )
@@ -370,7 +370,7 @@ def test_export_and_import_from_the_command_line(command, judged, copy, tmp_path
     monkeypatch.chdir(tmp_path)
     last = Labels(judged.labels_path).last_event
     assert (
-        f"Wrote labels-{last}.csv: {10 + len(NOTES)} rows, up to event {last} (--until {last} makes it again)"
+        f"Wrote labels-{last}.csv: {10 + len(NOTES)} rows, up to event {last} (--until {last} reproduces this file)"
         in command(judged, "export", "--format", "csv")
     )
     other = copy("other")
@@ -393,7 +393,7 @@ def test_backup_restore_and_check(command, judged, tmp_path):
     assert "1 label events are in the study and not in" in command(judged, "restore", kept, code=1)
     assert Labels(judged.labels_path).last_event == 23
     told = command(judged, "restore", kept, "--drop-newer")
-    assert "22 label events" in told and "What was there before is in" in told
+    assert "22 label events" in told and "The former file is" in told
     assert (
         Labels(judged.labels_path).last_event == 22
         and labels.add("ann", LabelEvent("new", "note", "P19.dev.0", note="on")).safe
@@ -409,7 +409,7 @@ def test_a_damaged_file_is_found_and_can_be_restored(command, judged, tmp_path):
     for name in judged.folder.glob("labels.db-*"):
         name.unlink()
     judged.labels_path.write_bytes(pages)
-    assert "not sound; restore a backup" in command(judged, "check", code=1)
+    assert "is damaged; restore a backup" in command(judged, "check", code=1)
     assert "Restored" in command(judged, "restore", kept)
     assert "sound. 22 label events" in command(judged, "check") and list((judged.folder / "backups").glob("*damaged*"))
     (tmp_path / "no.db").write_text("nothing of the kind" * 100)
@@ -421,4 +421,4 @@ def test_a_guard_that_is_gone_is_found(command, judged):
     connection.execute("DROP TRIGGER label_event_no_update")
     assert "the trigger label_event_no_update is missing" in command(judged, "check", code=1)
     connection.execute("UPDATE label_event SET annotator = 'ada' WHERE gesture = 'a2'")
-    assert "undo what is not their annotator's" in command(judged, "check", code=1)
+    assert "undo another annotator's event" in command(judged, "check", code=1)

@@ -1,6 +1,7 @@
-"""Many people at once, and processes that are killed: no lock error, no crowded question, nothing acknowledged is lost.
+"""Many people at once, and killed processes: no lock error, no question with too many people, no acknowledged label
+lost.
 
-The small forms take seconds; those marked slow (`make soak`) do what the claim says.
+The small versions take seconds; the versions marked slow (`make soak`) have the full size.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from db.queue import Queue
 
 
 def judged_by_all(folder, rounds, haste=1.0):
-    """16 annotators in 4 processes do so many rounds together; gives the counts of writes, after all that must hold was asked."""
+    """Let 16 annotators in 4 processes do this many rounds, check all invariants, and return the counts of writes."""
     path = folder / "labels.db"
     names = prepare(path, 16, rounds // NEEDED + 32)
     processes = start(path, names, 4, rounds // 16, haste=haste)
@@ -44,7 +45,8 @@ def test_sixteen_at_once(tmp_path):
 
 
 def test_sixteen_at_once_while_leases_lapse(tmp_path):
-    """With a clock 9,000 times as fast a lease lasts a tenth of a second, and many lapse while their holders wait to write."""
+    """With a clock 9,000 times as fast a lease lasts a tenth of a second, and many lapse while their holders wait to
+    write."""
     judged_by_all(tmp_path, 320, haste=9000.0)
     lapsed = (
         Queue(tmp_path / "labels.db")
@@ -61,7 +63,7 @@ def test_sixteen_do_twenty_thousand_rounds(tmp_path):
 
 
 def killed(folder, times, seed=0):
-    """kill -9 all processes in the middle of their work, again and again, on one store; what was acknowledged is asked each time."""
+    """kill -9 all processes during their work, repeatedly, on one store; each time, check every acknowledged label."""
     path, chance, before = folder / "labels.db", random.Random(seed), 0
     names = prepare(path, 16, 400 * times)
     for number in range(times):

@@ -1,4 +1,6 @@
-"""live.search: here or behind a backend, the same function; a backend that is down or is another is one line."""
+"""Live questions, in this process or behind a backend: the same function; a backend that is down or wrong gives one
+line.
+"""
 
 import http.server
 import json
@@ -34,7 +36,7 @@ def client(indexed_study):
 
 @pytest.fixture
 def through(client, monkeypatch):
-    """The environment names a backend; what is asked of it goes to the application in this process."""
+    """The environment names a backend; requests go to the application in this process."""
 
     def ask(self, method, path, body, seconds):
         answer = client.request(method, path, json=body)
@@ -46,7 +48,7 @@ def through(client, monkeypatch):
 
 @pytest.fixture
 def says(monkeypatch):
-    """A server on loopback that answers every request with what the test gives it."""
+    """A local server with a fixed answer to every request."""
     servers = []
 
     def start(status, text, seconds=0.0):
@@ -108,7 +110,7 @@ def test_no_question(indexed_study, question):
 
 
 def test_an_unknown_retriever(indexed_study, through):
-    with pytest.raises(Missing, match="no retriever 'other'"):
+    with pytest.raises(Missing, match="unknown retriever 'other'"):
         live.search(indexed_study, "other", [QUESTION], 5)
 
 
@@ -137,7 +139,7 @@ def test_a_backend_that_is_down_is_one_line_and_the_list_stays(indexed_study, mo
     monkeypatch.setenv(BACKEND, "http://127.0.0.1:9")
     assert live.available(indexed_study) == NAMES
     with pytest.raises(
-        Down, match=r"backend at http://127.0.0.1:9 does not answer \(Connection refused\).*judging go on"
+        Down, match=r"backend at http://127.0.0.1:9 does not answer \(Connection refused\).*judging work"
     ):
         live.search(indexed_study, "bm25", [QUESTION], 5)
 
@@ -154,12 +156,12 @@ def test_a_backend_that_never_answers_is_given_up(indexed_study, says, monkeypat
 
 
 @pytest.mark.parametrize("status, text, said", [
-    (200, "<html>a router's page</html>", "no retrieval backend"),
-    (200, "{}", "no retrieval backend of this version"),
-    (200, '{"ordinals": [[60]], "scores": [[1.0]], "indexes": {}}', "a passage that the collection does not hold"),
+    (200, "<html>a router's page</html>", "not a retrieval backend"),
+    (200, "{}", "not a retrieval backend of this version"),
+    (200, '{"ordinals": [[60]], "scores": [[1.0]], "indexes": {}}', "a passage that is not in the collection"),
     (200, '{"ordinals": [[1, 2]], "scores": [[1.0]], "indexes": {}}', "other lengths"),
-    (200, '{"ordinals": [], "scores": [], "indexes": {}}', "another number of questions"),
-    (200, '{"ordinals": [["x"]], "scores": [[1.0]], "indexes": {}}', "no retrieval backend of this version"),
+    (200, '{"ordinals": [], "scores": [], "indexes": {}}', "wrong number of questions"),
+    (200, '{"ordinals": [["x"]], "scores": [[1.0]], "indexes": {}}', "not a retrieval backend of this version"),
     (302, "{}", "status 302"),
     (401, '{"error": "token"}', "BLINDSPOT_BACKEND_TOKEN"),
     (429, '{"error": "64 requests wait"}', "is busy: 64 requests wait"),
@@ -178,7 +180,7 @@ def test_what_a_backend_may_say_wrongly_is_one_line(indexed_study, says, status,
 )
 def test_an_address_that_is_none(indexed_study, monkeypatch, url):
     monkeypatch.setenv(BACKEND, url)
-    with pytest.raises(Refused, match="must be an address like"):
+    with pytest.raises(Refused, match="must be an address such as"):
         live.search(indexed_study, "bm25", [QUESTION], 5)
 
 

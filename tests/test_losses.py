@@ -1,4 +1,4 @@
-"""The training loss against DPR's formula, written out, and against the library's."""
+"""The training loss, compared with DPR's formula and with the library's loss."""
 
 import math
 
@@ -66,8 +66,9 @@ def test_with_nothing_to_mask_it_is_the_librarys(similarity, function, scale):
 @pytest.mark.parametrize("mini_batch", [None, 2])
 @pytest.mark.parametrize("columns", [2, 4])
 def test_without_in_batch_negatives_it_is_one_of_n(columns, mini_batch):
-    """Equation 2 over a question's own passages: the library's cross-entropy for each question alone. A passage that others have
-    too stays this question's negative."""
+    """Equation 2 over a question's own passages: the library's cross-entropy for each question alone. A passage that is
+    also another question's stays this question's negative.
+    """
     vectors, given = batch(columns), labels(columns)
     given["passages"][QUESTIONS] = given["passages"][QUESTIONS + 1] = (
         99  # the first negative of questions 0 and 1 is the same passage
@@ -101,7 +102,8 @@ def test_what_is_masked_gets_no_gradient():
 
 
 def test_a_passage_twice_in_the_batch_counts_once():
-    """Passage 1 is the positive of question 1 and the hard negative of question 0: for question 2 it is one negative."""
+    """Passage 1 is the positive of question 1 and the hard negative of question 0: for question 2 it is one
+    negative."""
     vectors = batch()
     with torch.no_grad():
         vectors[2][0] = vectors[1][1]
@@ -278,7 +280,7 @@ def test_each_process_teaches_its_own_questions(monkeypatch):
 
 
 def test_a_loss_that_is_registered_is_offered_and_trains(monkeypatch):
-    """Another loss needs its entry alone: the plain hinge of the highest negative, worked out by hand."""
+    """A new loss needs only its entry: the hinge of the highest negative, worked out by hand."""
 
     def highest(batch):
         return (1 - batch.positive_scores + batch.scores.masked_fill(~batch.negatives, -math.inf).amax(1)).clamp(min=0)

@@ -1,4 +1,4 @@
-"""Maps of a small study: what is on one, what is kept, clusters and their edits, the way to judging."""
+"""Maps of a small study: their points, their storage, clusters and their edits, and the way to judging."""
 
 import json
 
@@ -59,7 +59,7 @@ def whole(study):
 
 @pytest.fixture
 def edited(study, whole):
-    """The map without anybody's edits, before and after."""
+    """The map without edits, before and after."""
     path = whole.folder / "edits.json"
     path.unlink(missing_ok=True)
     yield whole
@@ -134,7 +134,7 @@ def test_two_encoders_of_one_width_share_a_plane_and_a_copy_lies_on_its_original
 
 def test_two_encoders_of_different_widths_are_two_maps_and_say_so(study):
     both = make_map(study, MapRequest("widths", second="wide", **WHOLE))
-    assert both.manifest["together"] == "matched" and "differ in width" in both.together
+    assert both.manifest["together"] == "matched" and "have different dimensions" in both.together
     assert [each["dimension"] for each in both.manifest["encoders"]] == [32, 48]
 
 
@@ -160,14 +160,14 @@ def test_passages_come_from_gold_then_the_run_by_rank_then_at_random(study):
 @pytest.mark.parametrize(
     "change, said",
     [
-        ({"passages": ("top",)}, "which run"),
-        ({"passages": ()}, "needs passages"),
+        ({"passages": ("top",)}, "'top' needs a run"),
+        ({"passages": ()}, "choose at least one source"),
         ({"method": "pca"}, "umap, tsne"),
-        ({"second": "tiny"}, "another than the first"),
+        ({"second": "tiny"}, "differ from the first"),
         ({"clusters": "optics"}, "hdbscan, kmeans, none"),
         ({"most": 5}, "30 to"),
         ({"name": "../x"}, "map name"),
-        ({"neighbours": 1}, "2 or more"),
+        ({"neighbours": 1}, "at least 2"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused_in_one_line(change, said):
@@ -176,11 +176,11 @@ def test_a_request_that_makes_no_sense_is_refused_in_one_line(change, said):
 
 
 def test_what_is_not_there_is_said(study, whole):
-    with pytest.raises(Refused, match="already a map named 'whole'"):
+    with pytest.raises(Refused, match="a map named 'whole' already exists"):
         make_map(study, MapRequest("whole", **WHOLE))
-    with pytest.raises(Missing, match="no dense index 'absent'"):
+    with pytest.raises(Missing, match="no dense index for encoder 'absent'"):
         make_map(study, MapRequest("x", **{**WHOLE, "encoder": "absent"}))
-    with pytest.raises(Missing, match="there is no map 'x'; maps here: .*whole"):
+    with pytest.raises(Missing, match="no map 'x'; maps of this study: .*whole"):
         Map.open(study, "x")
     with pytest.raises(Refused, match="only 1 passages"):
         make_map(study, MapRequest("x", **{**WHOLE, "questions": None, "slice": ("P19.dev.0",), "passages": ("gold",)}))
@@ -361,9 +361,9 @@ def test_a_selection_is_kept_by_name_and_found_again(study, whole):
     assert found.questions == ("P19.dev.0",) and found.points == ("p:p0", "q:P19.dev.3") and found.map == "whole"
     with pytest.raises(Refused, match="already"):
         save_selection(study, "skiers of Oslo", ["P19.dev.1"], [], "whole")
-    with pytest.raises(Refused, match="no question belongs"):
+    with pytest.raises(Refused, match="has no questions"):
         save_selection(study, "empty", [], ["p:p2"], "whole")
-    with pytest.raises(Missing, match="there are: skiers of Oslo"):
+    with pytest.raises(Missing, match="saved: skiers of Oslo"):
         saved_selection(study, "skiers")
     assert list(saved_selections(study)) == ["skiers of Oslo"]
 

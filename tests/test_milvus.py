@@ -1,4 +1,6 @@
-"""Dense retrieval through Milvus, against the embedded milvus-lite: the hits of exact search, resumed, counted, one line where it is dead."""
+"""Dense retrieval through the embedded milvus-lite: the hits of exact search, resuming, counting, one line if it is
+down.
+"""
 
 import shutil
 
@@ -68,7 +70,7 @@ def test_it_goes_on_where_it_stopped(study, uri, client, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         milvus.build(study, "tiny", uri, progress=stop)
-    with pytest.raises(Missing, match="in no Milvus yet"):
+    with pytest.raises(Missing, match="no Milvus collection for"):
         Milvus(study, "tiny", "cpu")
     seen = []
     record = milvus.build(study, "tiny", uri, progress=lambda done, *_: seen.append(done))
@@ -86,7 +88,7 @@ def test_rows_that_are_lost_are_noticed(study, uri, client, monkeypatch):
     record = milvus.build(study, "tiny", uri)
     client.load_collection(record["collection"])
     client.delete(record["collection"], ids=[5, 6])
-    with pytest.raises(Refused, match="holds 58 vectors, not 60"):
+    with pytest.raises(Refused, match="has 58 vectors, not 60"):
         Milvus(study, "tiny", "cpu").search(QUESTIONS, 5)
     with pytest.raises(BlindspotError, match="58 of 60"):
         milvus.build(study, "tiny", uri)
@@ -95,7 +97,7 @@ def test_rows_that_are_lost_are_noticed(study, uri, client, monkeypatch):
 
 def test_a_collection_of_something_else_is_not_touched(study, uri, client):
     client.create_collection("mine", dimension=4)
-    with pytest.raises(Refused, match="holds something else"):
+    with pytest.raises(Refused, match="with other data"):
         milvus.build(study, "tiny", uri, collection="mine")
     assert client.has_collection("mine")
 
@@ -107,7 +109,7 @@ def test_new_vectors_need_a_new_collection(study, uri):
     write_manifest(folder, {**manifest, "model_hash": "other"})
     with pytest.raises(Refused, match="other vectors.*--replace"):
         Milvus(study, "tiny", "cpu")
-    with pytest.raises(Refused, match="holds something else"):
+    with pytest.raises(Refused, match="with other data"):
         milvus.build(study, "tiny", uri)
 
 

@@ -1,4 +1,4 @@
-"""Mining: ranks of runs, drawn negatives, distant supervision, and who may not train at all."""
+"""Mining: ranks of runs, sampled negatives, distant supervision, and questions that must not train."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_of_several_runs_the_better_rank_counts_and_padding_is_nothing(study, tm
         (0, "r", 2),
         (2, "r", 3),
     ]
-    assert [each.ordinal for each in found[1]] == [6, 5, 4]  # the other run did not search it
+    assert [each.ordinal for each in found[1]] == [6, 5, 4]  # the other run lacks the question
 
 
 def test_a_question_without_answers_is_not_called_without_an_answer(study):
@@ -118,7 +118,7 @@ def test_drawn_passages_are_looked_at_for_answers(study):
 
 
 class Fixed:
-    """A retriever that finds passages in a fixed order, and keeps what it was asked."""
+    """A retriever with a fixed order of passages, which records its questions."""
 
     def __init__(self, *ordinals):
         self.row, self.asked = ordinals, []

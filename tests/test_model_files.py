@@ -1,4 +1,4 @@
-"""Model folders of strangers: nothing of them runs without --trust, and what is broken is one line."""
+"""Model folders of other people: their code never runs without --trust, and a broken folder gives one line."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def edit(path, **changes):
 
 
 def source(marker):
-    """Python that leaves a trace when it is imported."""
+    """Python code that leaves a trace when imported."""
     return f"import os\nos.makedirs({str(marker)!r}, exist_ok=True)\n"
 
 
@@ -153,7 +153,7 @@ def test_with_trust_it_runs_until_a_file_changes(model, tmp_path):
     own_module(model, marker)
     assert trust(model) == ["modules.json: module type 'mine.Mine'"]
     assert open_model(model).trusted
-    with pytest.raises(Missing):  # the class is no module; its file was imported all the same
+    with pytest.raises(Missing):  # the class is not a module, but its file was imported
         load_encoder(EncoderSettings(model=str(model)), "cpu")
     assert marker.exists()
     (model / "mine.py").write_text("class Mine: pass\n")
@@ -169,7 +169,7 @@ def test_trusted_pickled_weights_are_the_same_encoder(model):
     settings = EncoderSettings(model=str(model), pooling="mean")
     before = load_encoder(settings, "cpu").encode_questions(["Where is Oslo?"])
     torch.save(load_file(model / "model.safetensors"), model / "pytorch_model.bin")
-    assert code_in(model) == []  # beside safetensors a pickle is never read
+    assert code_in(model) == []  # a pickle next to safetensors is never read
     (model / "model.safetensors").unlink()
     with pytest.raises(Refused, match="pickled"):
         load_encoder(settings, "cpu")

@@ -24,7 +24,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 @settings_class
 class WithMomentum(DualEncoderSettings):
-    """The exercise: one more hyper-parameter, and nothing else that names it."""
+    """The exercise: a new hyper-parameter that is named only in its declaration."""
 
     momentum: float = Field(0.5, title="Momentum", description="Share of the last step that goes on", ge=0, le=1)
     schedule: Literal["linear", "cosine"] = Field("linear", description="Form of the decay")
@@ -119,7 +119,7 @@ def test_a_form_field_comes_from_the_declaration():
     ],
 )
 def test_the_tables_of_the_docs_are_the_declarations(page, kind):
-    """`python -m tests.test_options` writes the tables anew."""
+    """`python -m tests.test_options` rewrites the tables."""
     assert table_of(page, kind) == markdown_table(kind), "run: python -m tests.test_options"
 
 

@@ -1,4 +1,4 @@
-"""Rank-biased overlap against a plain implementation and values worked by hand."""
+"""Rank-biased overlap, compared with a plain implementation and values worked by hand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The package as others install it: its version, its dependencies, its extras, and a wheel that is whole."""
+"""The package as others install it: its version, dependencies, extras, and a complete wheel."""
 
 import re
 import subprocess
@@ -44,7 +44,7 @@ def test_the_extra_all_names_every_extra_but_gpu():
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The wheel of a copy of what git tracks: nothing that only lies about in this checkout can get into it."""
+    """The wheel of a copy of the tracked files: untracked files of this checkout cannot get into it."""
     pytest.importorskip("setuptools", minversion="77", reason="no wheel can be built: setuptools is too old")
     source = tmp_path_factory.mktemp("source")
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)

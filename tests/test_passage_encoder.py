@@ -1,4 +1,4 @@
-"""Encoding by the thousand gives what SentenceTransformer.encode_document gives."""
+"""Bulk encoding gives the same vectors as SentenceTransformer.encode_document."""
 
 import threading
 
@@ -116,7 +116,7 @@ def test_vectors_in_a_narrow_cone_are_judged_by_their_distances():
     seeded = np.random.default_rng(0)
     cone = 100 + seeded.normal(size=(16, 8))
     assert bulk._same(cone * (1 + 1e-5), cone)
-    assert not bulk._same(cone + 0.3 * seeded.normal(size=cone.shape), cone)  # cosines above 0.9999 all the same
+    assert not bulk._same(cone + 0.3 * seeded.normal(size=cone.shape), cone)  # cosines above 0.9999 nevertheless
     cone[3, 2] = np.nan
     assert not bulk._same(cone, cone)
 

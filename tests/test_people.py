@@ -1,4 +1,4 @@
-"""Who works on a study: names, roles, links, and the command line for them."""
+"""People of a study: names, roles, links, and the commands for them."""
 
 from __future__ import annotations
 
@@ -83,19 +83,19 @@ def test_a_link_of_nobody_is_nobodys(desk):
 
 
 def test_add_list_pause_role_from_the_command_line(command, study):
-    assert "Nobody yet" in command("list")
+    assert "No people yet" in command("list")
     assert command("add", "[bold]ann", "--email", "ann@example.org") == "Added [bold]ann, an annotator.\n"
     assert "a lead" in command("add", "lea", "--role", "lead")
     assert "is paused" in command("pause", "lea") and "paused" in command("list")
     assert "questions again" in command("resume", "lea") and "paused" not in command("list")
-    assert "is an adjudicator now" in command("role", "lea", "adjudicator")
+    assert "is now an adjudicator" in command("role", "lea", "adjudicator")
     listed = command("list")
     assert "[bold]ann" in listed and "ann@example.org" in listed and "adjudicator" in listed
     for arguments, says in (
         (("add", "lea"), "already"),
-        (("pause", "zoe"), "nobody named 'zoe'"),
+        (("pause", "zoe"), "nobody is named 'zoe'"),
         (("add", " x"), "begins or ends with a space"),
-        (("revoke", "zoe"), "nobody named"),
+        (("revoke", "zoe"), "nobody is named"),
     ):
         assert says in command(*arguments, code=1)
     output = command("role", "lea", "boss", code=2)
@@ -107,14 +107,14 @@ def test_invite_prints_a_link_that_works_until_it_is_replaced_or_revoked(command
 
     def link(*arguments):
         told = command("invite", "dot", *arguments)
-        assert "shown this once" in told
+        assert "shown only once" in told
         return re.search(r"^(\S+)/\?invite=(\S+)$", told, re.M).groups()
 
     address, first = link("--role", "adjudicator")
     assert address == "http://localhost:8501" and store.invited(first).role == "adjudicator"
     address, second = link("--address", "https://judge.example.org/app/")
     assert address == "https://judge.example.org/app" and store.invited(first) is None
-    assert store.invited(second).role == "adjudicator", "somebody who is known keeps their role"
+    assert store.invited(second).role == "adjudicator", "a person who is already listed keeps their role"
     assert "valid" in command("list") and second not in command("list")
     command("revoke", "dot")
     assert store.invited(second) is None and "valid" not in command("list")

@@ -1,4 +1,4 @@
-"""The bound on a product's error: it holds, and it is not so wide that it says nothing."""
+"""The bound on a product's error: it holds, and it is tight enough to be useful."""
 
 import numpy as np
 import pytest
@@ -83,5 +83,5 @@ def test_a_row_that_is_not_finite_is_named():
     parts = [
         (*extent_of(torch.from_numpy(rows))[:2], extent_of(torch.from_numpy(rows))[2].numpy()) for rows in (good, bad)
     ]
-    with pytest.raises(Refused, match="row 13 holds NaN or infinity"):
+    with pytest.raises(Refused, match="row 13 contains NaN or infinity"):
         joined(parts, False, 4)

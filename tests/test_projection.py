@@ -1,4 +1,4 @@
-"""Maps, their quality, alignment, neighbours and spread, against scikit-learn and scipy and against figures made by hand."""
+"""Maps, their quality, alignment, neighbours and spread, compared with scikit-learn, scipy and figures worked by hand."""
 
 import numpy as np
 import pytest
@@ -105,7 +105,7 @@ def test_a_joint_space_of_a_vector_set_and_its_rotation_puts_each_pair_on_one_sp
 
 
 def test_different_widths_cannot_be_aligned():
-    with pytest.raises(ValueError, match="widths differ"):
+    with pytest.raises(ValueError, match="shapes differ"):
         rotation_onto(np.zeros((5, 3)), np.zeros((5, 4)))
 
 

@@ -1,4 +1,4 @@
-"""What the Quality page and Compare are told of the labels, by hand and against a truth that is known."""
+"""The label figures on the Quality page and on Compare, by hand and compared with known truth."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def desk(tmp_path) -> tuple[Desk, Study]:
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory):
-    """An encyclopedia with one batch of 60 questions, 40 of them audit, labelled without a mistake."""
+    """An encyclopedia with one batch of 60 questions, 40 of them audit, labelled without errors."""
     study, truth = encyclopedia_study(tmp_path_factory.mktemp("quality") / "study")
     make_batch(study, "first", [RUN], size=60, depth=10, candidates=6, mix=Mix(audit=2 / 3, second=0, repeat=0), seed=5)
     annotate(study, truth, {"ann": 1.0, "ben": 1.0})
@@ -171,7 +171,7 @@ def test_the_audit_is_the_rate_of_the_truth_in_its_arm_alone(audited):
 
 
 def test_audits_that_were_drawn_alike_are_one_sample(tmp_path):
-    """40 questions, then 8 of the rest: as 48 drawn at once, and the interval gets narrower, not wider."""
+    """40 questions, then 8 of the rest, equal 48 drawn at once, and the interval gets narrower, not wider."""
     study, truth = encyclopedia_study(tmp_path / "study")
     alone = {}
     for name, size in (("first", 40), ("second", 8)):
@@ -195,7 +195,7 @@ def test_audits_that_were_drawn_alike_are_one_sample(tmp_path):
     expected = rate(hits, np.ones(len(hits), bool), probabilities, questions)
     assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high))
     assert found.questions == 48 and found.width < alone["first"].width < alone["second"].width
-    # Pools of another depth are another population: there, what was drawn weighs by its own probability.
+    # Pools of another depth are another population, with their own inclusion probabilities.
     make_batch(study, "shallow", [RUN], size=5, depth=3, mix=Mix(audit=1, second=0, repeat=0), seed=1)
     annotate(study, truth, {"ann": 1.0}, seed=1)
     assert audit(study).drawn == 53 and audit(study, "first").overall.positive == alone["first"]

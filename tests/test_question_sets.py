@@ -1,4 +1,4 @@
-"""Question sets made of triples: which facts are kept, their answers and counts by hand, bad rows in one line."""
+"""Question sets made from triples: the facts they keep, answers and counts by hand, bad rows in one line."""
 
 import json
 
@@ -48,7 +48,9 @@ def file_of(tmp_path, text=TRIPLES, name="facts.tsv"):
 
 
 def test_answers_gold_and_frequency_by_hand(study, tmp_path):
-    """Cid's birth in Narvik is told nowhere; Ben's article tells of Molde with his name in the title alone; P999 has no question."""
+    """No passage states Cid's birth in Narvik; Ben's article mentions Molde, with his name only in the title; P999 has
+    no question.
+    """
     made = import_triples(study, file_of(tmp_path), split="test", least=1, least_answers=1)
     asked = {question.text: question for question in study.questions.all()}
     assert made.rows == len(asked) == 3
@@ -136,7 +138,7 @@ def test_a_smaller_draw_is_part_of_a_larger_and_the_seed_decides():
 
 
 def test_relations_are_left_out_and_named():
-    """One with too few facts, one with too few answers; a fact that no passage tells does not count."""
+    """A relation with too few facts, one with too few answers; a fact without a passage does not count."""
     untold = [Fact(f"Nobody {number}", "P20", {f"Town {number}": None}, 1) for number in range(100)]
     made = [
         *facts(MIN_FACTS),

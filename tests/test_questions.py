@@ -1,4 +1,4 @@
-"""labels.db: its questions, its migrations, its transactions."""
+"""The questions of labels.db, and its migrations and transactions."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_migration_that_fails_leaves_the_schema_as_it_was(path, monkeypatch):
 
 
 def test_import_records_outlive_the_table_being_made_again(tmp_path, monkeypatch):
-    """m004 makes the table anew: what stood in it, its numbers too, must be there afterwards."""
+    """m004 rebuilds the table: its rows and their numbers must be preserved."""
     path, before = tmp_path / "labels.db", migrations.Migrations("blindspot")
     before._migrations = [each for each in migrations.MIGRATIONS._migrations if each.name < "m004"]
     with monkeypatch.context() as patch:
@@ -200,5 +200,5 @@ def test_import_records_outlive_the_table_being_made_again(tmp_path, monkeypatch
 
 def test_a_file_that_is_no_database_is_one_line(tmp_path):
     (tmp_path / "labels.db").write_text("these are not the bytes of a database " * 50)
-    with pytest.raises(BadInput, match="no SQLite database"):
+    with pytest.raises(BadInput, match="not an SQLite database"):
         migrate(tmp_path / "labels.db")

@@ -1,4 +1,4 @@
-"""The queue: whole questions under a lease, never more people than are needed, nothing late is lost."""
+"""The queue: whole questions under a lease, never more people than needed, late labels are never lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def states(receipts):
 
 
 def places(desk, question="q0", batch="b1"):
-    """Those who have a place at a question now: finished in time, or holding it."""
+    """Return the people with a place at a question: finished in time, or holding it."""
     sql = (
         "SELECT l.annotator FROM lease l JOIN batch b ON b.number = l.batch WHERE b.name = ? AND l.question = ? AND "
         "((l.state = 'finished' AND l.surplus = 0) OR (l.state = 'held' AND l.expires > ?)) ORDER BY 1"
@@ -322,7 +322,7 @@ def test_the_id_of_an_act_is_its_own(desk, other):
     desk.labels.add_all("ann", [label, finish])
     wrong = [{**finish, **other}, {**finish, "id": label["id"]}, {**label, "id": finish["id"]}]
     receipts = desk.labels.add_all("ann", wrong) + desk.labels.add_all("ben", [finish])
-    assert states(receipts) == ["refused"] * 4 and all("used before" in receipt.message for receipt in receipts)
+    assert states(receipts) == ["refused"] * 4 and all("already used" in receipt.message for receipt in receipts)
     assert desk.queue.batches()[0].done == 1
 
 
@@ -351,7 +351,7 @@ def test_an_act_that_makes_no_sense_is_refused_and_stops_no_other(desk, wrong, s
 
 def test_acts_of_strangers_are_refused(desk):
     desk.batch(questions=1)
-    for who, says in (("zoe", "nobody named"), ("ben", "does not hold")):
+    for who, says in (("zoe", "nobody is named"), ("ben", "does not hold")):
         (receipt,) = desk.labels.add_all(who, [QueueEvent("a", "skip", "q0", "b1")])
         assert receipt.state == "refused" and says in receipt.message
 
@@ -382,7 +382,9 @@ def test_one_can_go_back_to_a_question_that_one_finished_or_skipped(desk):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_happens_in_whatever_order_no_question_has_too_many_people(tmp_path, seed):
-    """Random people do random things while the clock jumps both ways; after each, who has a place at each question is counted."""
+    """Random people do random actions while the clock jumps both ways; after each action, the people at each question
+    are counted.
+    """
     import random
 
     desk, chance, needed = (

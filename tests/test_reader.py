@@ -1,4 +1,5 @@
-"""The reader's parts against what others wrote: the paper's formulas, transformers' DPRReader, an independent SQuAD scorer."""
+"""The parts of the reader, compared with the paper's formulas, transformers' DPRReader and an independent SQuAD
+scorer."""
 
 from __future__ import annotations
 
@@ -132,7 +133,8 @@ QUESTIONS = [
 def test_the_predicted_span_is_that_of_transformers(folder, question):
     """`DPRReader` and its tokenizer's `decode_best_spans` on the same weights, 30 passages in one batch.
 
-    That function begins after the question's [SEP], so it also finds spans in the title. DPR's own code does not: the title's start logits
+    That function begins after the question's [SEP], so it also finds spans in the title. DPR's own code does not: the
+    title's start logits
     are taken away before it is asked.
     """
     tokenizer = transformers.DPRReaderTokenizerFast(vocab=json_vocab(folder))
@@ -204,7 +206,7 @@ def test_tokens_and_characters_lead_to_each_other(folder):
         for span in answer_positions(encoded, passage, ["oslo", "Mo i Rana", "Bergen"])
     }
     assert found == {"Oslo", "Mo i Rana", "mo I  rana"}
-    assert len(answer_positions(encoded, passage, ["oslo"])) == 2  # the title's is none
+    assert len(answer_positions(encoded, passage, ["oslo"])) == 2  # a span in the title is none
     nested = answer_positions(encoded, passage, ["Oslo", "Oslo of the north"])
     assert [text[slice(*encoded.characters(*span))] for span in nested] == ["Oslo", "Oslo", "Oslo of the north"]
     held = []
@@ -270,7 +272,7 @@ def test_a_start_is_any_bert(folder, tmp_path):
     assert all(
         torch.equal(inside[name], weight) for name, weight in bert.state_dict().items() if not name.startswith("pooler")
     )
-    assert made.inputs.limit == 256  # what the network has positions for
+    assert made.inputs.limit == 256  # the network's number of positions
     again, other = (
         start_reader(str(tmp_path / "bert"), seed=seed).network.span_predictor.qa_outputs.weight for seed in (0, 1)
     )
@@ -290,7 +292,7 @@ def test_a_start_is_any_bert(folder, tmp_path):
 
 def test_what_is_no_reader_is_one_line(folder, tmp_path):
     tiny_bert(tmp_path / "bert")
-    with pytest.raises(Missing, match="holds no reader; train one"):
+    with pytest.raises(Missing, match="is not a reader; train one"):
         load_reader(tmp_path / "bert")
     with pytest.raises(Missing, match="cannot load .*nothing"):
         load_reader(tmp_path / "nothing")
@@ -307,15 +309,15 @@ def test_a_reader_for_another_tokenizer_is_one_line(folder, tmp_path):
     shutil.copytree(folder, other)
     words = [*json_vocab(folder), *(f"word{i}" for i in range(50))]
     transformers.BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(other)
-    with pytest.raises(Refused, match="the tokenizer of .* is another model's: it has .* words, the network"):
+    with pytest.raises(Refused, match="the tokenizer of .* belongs to another model: it has .* words, the network"):
         load_reader(other)
     trained = tmp_path / "trained"
     shutil.copytree(folder, trained)
     (trained / "training.json").write_text(json.dumps({"kind": "reader", "model_hash": load_reader(folder).hash}))
     load_reader(trained)
-    words = [*words[:5], *reversed(list(json_vocab(folder))[5:])]  # as many words, in another order
+    words = [*words[:5], *reversed(list(json_vocab(folder))[5:])]  # the same number of words, in another order
     transformers.BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(trained)
-    with pytest.raises(Refused, match="the tokenizer of .* are not those that it was trained with"):
+    with pytest.raises(Refused, match="the tokenizer of .* have changed since its training"):
         load_reader(trained)
 
 

@@ -47,7 +47,7 @@ def joint(study, name, progress=None, **settings):
 
 
 def test_the_retrievers_loss_by_hand():
-    """-log of the share of what holds an answer; a question without any takes no part."""
+    """-log of the share of passages with an answer; a question without any is left out."""
     scores = torch.log(torch.tensor([[1.0, 2.0, 5.0], [1.0, 1.0, 2.0], [3.0, 3.0, 3.0]]))
     holds = torch.tensor([[True, True, False], [False, False, True], [False, False, False]])
     assert retriever_loss(scores, holds).item() == pytest.approx((-math.log(3 / 8) - math.log(2 / 4)) / 2)
@@ -93,9 +93,9 @@ def test_broken_off_it_ends_with_the_same_bytes(study):
 
 
 def test_what_cannot_be_trained_is_one_line(study):
-    with pytest.raises(Missing, match="there is no dense index 'nothing'"):
+    with pytest.raises(Missing, match="no dense index for encoder 'nothing'"):
         train_joint(study, "x", "nothing")
-    with pytest.raises(Missing, match="'tiny' is no joint training"):
+    with pytest.raises(Missing, match="'tiny' is not a joint training"):
         retrieve_joint(study, "tiny")
     with pytest.raises(BadInput, match="passages must be a whole number of at least 2, not 1"):
         joint(study, "x", passages=1)

@@ -1,4 +1,6 @@
-"""What a reader answered, on Compare and Question: figures, frames and scores where something was read, nothing where nothing was."""
+"""A reader's answers on Compare and Question: figures, frames and scores for runs that were read, nothing for other
+runs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ DEPTH = 5
 
 
 def keep_reading(study, run, reader, said):
-    """A reading by hand: `said` gives by row the column that is preferred and the text that is read there; the rest reads its first letter."""
+    """A hand-made reading: `said` gives by row the selected column and the text read there; other passages read their
+    first letter.
+    """
     opened = study.run(run)
     rows = len(opened.question_ids)
     passages = study.corpus.passages(opened.hits.ordinals[:, :DEPTH].ravel().tolist())
@@ -77,7 +81,7 @@ def test_compare_follows_the_filters_and_says_who_was_not_read(study):
         "B has no answers from this reader yet; run: blindspot read --run short --reader tiny" in alone
         and "3 questions." in alone
     )
-    assert "author" not in alone and "A @5" in alone  # as deep as was read
+    assert "author" not in alone and "A @5" in alone  # up to the depth of the reading
 
 
 def test_nothing_is_shown_where_nothing_was_read(tmp_path):

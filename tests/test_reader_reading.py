@@ -1,4 +1,6 @@
-"""Reading a run: answers, spans and scores are kept; it goes on where it was killed; k is tuned on dev; wrong input is one line."""
+"""Reading a run: answers, spans and scores are stored; a killed reading resumes; k is tuned on dev; bad input gets one
+line.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ def predictions(reading):
 
 
 def test_every_answer_at_every_k_is_kept(study, reader):
-    """Each prediction is the best span of the passage of the highest relevance among the first k, as the reader itself says."""
+    """Each prediction is the best span of the passage of the highest relevance among the first k, as the reader itself
+    says."""
     reading = read(study, "dev", reader, ks=[1, 2, 5], device="cpu")
     assert (reading.reader, reading.depth, reading.ks, list(readings_of(reading.run))) == (
         "tiny",
@@ -103,7 +106,7 @@ def test_what_was_read_is_not_read_again(study, reader, monkeypatch):
 
 
 def many(study, questions=PER_PART * 2 + 5):
-    """A run of many rows, the training questions over and over: enough for three parts."""
+    """A run of many rows, repeating the training questions: enough for three parts."""
     train = study.run("train")
     asked = study.questions.some(train.question_ids)
     copies = [
@@ -144,7 +147,7 @@ def test_killed_it_goes_on_and_ends_the_same(study, reader, tmp_path):
         again = read(study, "many", reader, ks=[1, 3], device="cpu")
     finally:
         Reader.read = real
-    assert len(asked) == len(whole.relevance) - PER_PART  # the first part was whole
+    assert len(asked) == len(whole.relevance) - PER_PART  # the first part was complete
     assert predictions(again) == predictions(whole) and not list(again.run.folder.glob(".reading*"))
 
 
@@ -202,8 +205,8 @@ def test_figures_by_hand():
 
 def test_k_is_tuned_on_dev_alone():
     mixed = hand_made({1: [0, 1, 1], 5: [1, 0, 0], 9: [1, 0, 0]}, splits=["dev", "test", "test"])
-    assert (tuned_k(mixed).k, tuned_k(mixed).exact.n) == (5, 1)  # of equals the smallest
-    with pytest.raises(Refused, match="run 'r' holds no dev question with answers to tune k on; give --tune-on"):
+    assert (tuned_k(mixed).k, tuned_k(mixed).exact.n) == (5, 1)  # the smallest of equal ones
+    with pytest.raises(Refused, match="run 'r' has no dev question with answers to tune k on; give --tune-on"):
         tuned_k(hand_made({1: [1, 1]}, splits=["test", "train"]))
 
 
@@ -212,7 +215,7 @@ def test_measuring_is_scoring_what_was_said(study, reader):
     made = answered(study, reading, [1, 6])
     for question, said, right in zip(made.questions, made.said[6], made.exact[6], strict=True):
         assert right == exact_match(said, question.answers)
-    assert (made.found[6]).all() and made.found[1].mean() < 1  # the answer stands at rank 1, 2 or 3
+    assert (made.found[6]).all() and made.found[1].mean() < 1  # the answer is at rank 1, 2 or 3
     with pytest.raises(BadInput, match="k is 1 to 6, not 1, 7"):
         answered(study, reading, [1, 7])
 
@@ -230,7 +233,7 @@ def test_what_cannot_be_read_is_one_line(study, reader, tmp_path):
                             ("dev", [0], "k is 1 to 6")):  # fmt: skip
         with pytest.raises(Refused, match=reason):
             read(study, run, reader, ks=ks, device="cpu")
-    with pytest.raises(Missing, match="there is no run 'nothing'"):
+    with pytest.raises(Missing, match="no run 'nothing'"):
         read(study, "nothing", reader, device="cpu")
     with pytest.raises(Missing, match="cannot load the model 'nobody'"):
         read(study, "dev", "nobody", device="cpu")
@@ -316,6 +319,6 @@ def test_the_commands(study, reader):
         told["k"]["1"]["f1"]["value"] == pytest.approx(made.f1[1].mean())
         and sum(each["n"] for each in told["groups"].values()) == told["n"]
     )
-    with pytest.raises(Refused, match="run 'train' holds no dev question"):
+    with pytest.raises(Refused, match="run 'train' has no dev question"):
         invoke(study, "read", "--run", "dev", "--reader", "own", "--tune-on", "train")
     assert invoke(study, "read", "--run", "dev", "--reader", "own", "--k", "many").exit_code == 2

@@ -1,4 +1,4 @@
-"""Training a reader: it learns to answer, goes on exactly where it was broken off, and says in one line what it cannot learn from."""
+"""Training a reader: it learns to answer, resumes exactly, and refuses invalid input in one line."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def stop_at(step):
 
 
 def test_it_learns_to_answer_and_is_an_ordinary_folder(study, tmp_path):
-    """So small a network learns its few questions by heart, which is all that is asked here."""
+    """Such a small network memorises its few questions, which is enough for this test."""
     config = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     tiny_bert(tmp_path / "bert", width=64)
     path = tmp_path / "bert" / "config.json"
@@ -142,7 +142,8 @@ def test_another_unfinished_training_is_not_overwritten(study, bert):
 
 
 def test_the_batch_is_loss_ready(study, bert):
-    """Each positive comes first and its spans are the answer; the loss of the batch is the mean of its questions' own."""
+    """Each positive comes first and its spans are the answer; the loss of the batch is the mean of its questions'
+    own."""
     examples, model = RunExamples(study, study.run("train")), start_reader(bert, tokens=80)
     drawn = [sample_passages(examples[number], 3 if number else 1, 0, 0) for number in range(5)]
     collator = ReaderCollator(model.inputs)
@@ -205,15 +206,24 @@ def test_nothing_to_train_on_is_one_line(study, bert):
         {"retriever": "x"},
     )
     with pytest.raises(
-        Refused, match="no question of run 'none' has a positive passage .*no passage of the first 100 holds an answer"
+        Refused, match="no question of run 'none' has a positive passage .*no passage in the top 100 contains an answer"
     ):
         quick(study, "r", bert, run="none")
     assert not study.path("models", "r").exists()
 
 
-@pytest.mark.parametrize(("settings", "reason"), [({"passages": 1}, "passages must be a whole number of at least 2, not 1"), ({"batch": 0}, "batch must be a whole number of at least 1, not 0"),
-                                                  ({"tokens": 3}, "tokens must be a whole number of at least 16, not 3"), ({"layers": 9}, "layers must be between 1 and 2"),
-                                                  ({"warmup": 2.0}, "warmup must be a number of at least 0 and below 1, not 2.0"), ({"precision": "half"}, "precision must be one of")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"passages": 1}, "passages must be a whole number of at least 2, not 1"),
+        ({"batch": 0}, "batch must be a whole number of at least 1, not 0"),
+        ({"tokens": 3}, "tokens must be a whole number of at least 16, not 3"),
+        ({"layers": 9}, "layers must be between 1 and 2"),
+        # fmt: skip
+        ({"warmup": 2.0}, "warmup must be a number of at least 0 and below 1, not 2.0"),
+        ({"precision": "half"}, "precision must be one of"),
+    ],
+)
 def test_what_cannot_learn_is_refused(study, bert, settings, reason):
     with pytest.raises((Refused, BadInput), match=reason):
         quick(study, "r", bert, **settings)

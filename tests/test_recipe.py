@@ -1,4 +1,4 @@
-"""RocketQA's four steps on a tiny study: they run to the end, go on after a kill, and say what they leave out."""
+"""RocketQA's four steps on a tiny study: they run to the end, resume after a kill, and report skipped steps."""
 
 import dataclasses
 import os
@@ -78,7 +78,9 @@ def questions():
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
-    """60 passages; 20 training, 10 unlabelled and 10 dev questions; a BM25 run to mine; a tiny start model. Not to be written to."""
+    """60 passages; 20 training, 10 unlabelled and 10 dev questions; a BM25 run to mine; a tiny start model. Tests must
+    not write to it.
+    """
     passages, asked = questions()
     study = make_study(tmp_path_factory.mktemp("studies") / "s", passages, asked)
     bm25.build_index(study, threads=2)
@@ -93,13 +95,15 @@ def bare(tmp_path_factory):
 
 
 def knows(judge, pairs, batch=32):
-    """A cross-encoder that is sure, and right: of the one article about the person who is asked for."""
+    """A confident and correct cross-encoder: only the article about the question's person scores high."""
     return np.array([0.95 if passage.title in question else 0.02 for question, passage in pairs])
 
 
 @pytest.fixture(scope="module")
 def whole(bare, tmp_path_factory):
-    """A study, and what a recipe made in it, with a judge that is sure. People found a false negative; the start model is indexed."""
+    """A study with the outputs of a recipe with a confident judge. People found a false negative; the initial model is
+    indexed.
+    """
     study = copied(bare, tmp_path_factory.mktemp("whole") / "s")
     dense.build_index(study, "tiny", device="cpu")
     People(study.labels_path).add("ann", "annotator")
@@ -134,7 +138,7 @@ def test_the_four_steps(whole):
 
 
 def test_what_each_step_takes(whole):
-    """Policies, questions, where negatives are mined, and how many each step's batches have (RocketQA, section 3.4)."""
+    """The policies, questions, mined ranks and numbers of negatives of each step (RocketQA, section 3.4)."""
     study, _, _, _ = whole
     sets = {step: TrainingSet.open(study, f"rocket-{step}").manifest["request"] for step in (1, 2, 3, 4)}
     assert [sets[step]["policy"] for step in sets] == [
@@ -163,7 +167,7 @@ def test_what_each_step_takes(whole):
 
 
 def test_pseudo_labels_are_what_the_judge_is_sure_of(whole):
-    """An unlabelled question trains where its article was found, and has it as its one positive."""
+    """An unlabelled question is used if its article was retrieved, which is then its only positive."""
     study, _, _, _ = whole
     run, made = study.run("rocket-3-unlabelled"), TrainingSet.open(study, "rocket-4")
     expected = {}
@@ -205,7 +209,7 @@ def test_an_unsure_judge_adds_nothing(bare, tmp_path):
     why = next(stage for stage in recipe.stages() if stage.key == "4 dual encoder").unless()
     assert (
         why
-        == "the cross-encoder gave no passage of the 10 unlabelled questions more than 0.9, so there is nothing to add"
+        == "the cross-encoder scored no passage of the 10 unlabelled questions above 0.9, so there is nothing to add"
     )
 
 
@@ -295,11 +299,11 @@ def test_the_command(whole, monkeypatch):
 
 
 class Killed(BaseException):
-    """Raised in the place of the end of a process: nothing handles it."""
+    """Simulates the end of a process: nothing handles it."""
 
 
 def cut(study, monkeypatch, after, name="rocket"):
-    """Run the recipe until `after` stages are made, and end it there: the last one is made, and nothing has noted it."""
+    """Run the recipe until `after` stages are made, and stop before the last one is recorded."""
     count, finish = [], recipes.State.finish
 
     def stop(self, key, *arguments, **named):
@@ -322,7 +326,7 @@ def test_it_goes_on_where_it_was_killed_and_says_that_nothing_is_unlabelled(bare
     assert first == ["1 training set", "1 dual encoder"]
     weights = (study.folder / "models" / "rocket-1" / "training.json").read_bytes()
     second = cut(study, monkeypatch, 4)
-    assert second[0] == "1 dual encoder"  # made, not noted: taken over, not trained again
+    assert second[0] == "1 dual encoder"  # made but not recorded: reused, not trained again
     assert (study.folder / "models" / "rocket-1" / "training.json").read_bytes() == weights
     seen = []
     monkeypatch.setattr(CrossEncoderScorer, "score", lambda self, pairs, **_: np.full(len(pairs), 0.5))  # never sure
@@ -333,7 +337,7 @@ def test_it_goes_on_where_it_was_killed_and_says_that_nothing_is_unlabelled(bare
     assert any(doing.startswith("step 4: left out: there are no unlabelled questions") for doing in seen)
     assert (
         len(made.notes) == 1
-        and "no passage of step 3 less than 0.1, so that step had no hard negatives" in made.notes[0]
+        and "no passage of step 3 below 0.1, so step 3 had only people's hard negatives" in made.notes[0]
     )
     assert made.runs == ["rocket-1-dev", "rocket-3-dev"] and "rocket-4" not in study.parts("training_sets")
     stages = read_json(study.folder / "recipes" / "rocket" / "state.json")["stages"]
@@ -350,7 +354,7 @@ def test_what_was_changed_meanwhile_is_refused(bare, tmp_path, monkeypatch):
 
 
 def one_of_two(folder: str) -> None:
-    """What each of two processes does."""
+    """Run one of the two processes."""
     import torch
 
     torch.set_num_threads(1)
@@ -359,7 +363,7 @@ def one_of_two(folder: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_and_one_of_them_killed(bare, tmp_path):
-    """Under a launcher the first leads and the other trains along; killed in the middle of it all, both go on."""
+    """Under a launcher the first process leads and the second takes part; both resume after a kill."""
     study = copied(bare, tmp_path / "s")
     models = study.folder / "models"
     running = launched(study.folder)

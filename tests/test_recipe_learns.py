@@ -1,4 +1,6 @@
-"""Why the small cross-encoder is as it is: with MiniLM and a generated encyclopedia, what it cannot and can learn from."""
+"""The small cross-encoder's settings, with MiniLM and a generated encyclopedia: the data that it can and cannot learn
+from.
+"""
 
 import json
 import random
@@ -22,7 +24,8 @@ def test_what_is_judged_for_training_holds_no_answer_and_is_read_whole():
 
 @pytest.mark.parametrize("layers, spread", [(2, False), (6, True)])
 def test_why_it_keeps_its_layers(layers, spread):
-    """MiniLM's [CLS], which a cross-encoder reads, is the same for every text in the first layers, and differs in the last."""
+    """MiniLM's [CLS], which a cross-encoder reads, is the same for every text in the first layers, and differs in the
+    last."""
     import torch
 
     from backend.training.cross_encoder import CrossEncoderSettings, _initial_model
@@ -42,7 +45,7 @@ def test_why_it_keeps_its_layers(layers, spread):
 
 @pytest.mark.slow
 def test_it_begins_to_learn_from_random_passages(tmp_path):
-    """Some hundred pairs teach it to tell a passage that answers from a random one, for questions that it has not seen."""
+    """A few hundred pairs teach it to distinguish an answering passage from a random one, on unseen questions."""
     from backend.training.cross_encoder import CrossEncoderSettings, train
 
     study = Study.create(tmp_path / "s")

@@ -1,4 +1,4 @@
-"""Registries: built-in entries, entry points of installed packages, and one line for each that fails."""
+"""Registries: built-in entries, entry points of installed packages, and one line for each entry that fails to load."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_entries_are_found_by_name_and_errors_list_what_is_known():
     things.register(Thing("two"))
     assert things.get("one") is one and things.names() == ["one", "two"] and "two" in things and "three" not in things
     assert things.register(one) is one and len(things) == 2
-    with pytest.raises(Refused, match="^there is no thing 'three'; known: one, two$"):
+    with pytest.raises(Refused, match="^unknown thing 'three'; known: one, two$"):
         things.get("three")
     with pytest.raises(Refused, match="two things named 'one'"):
         things.register(Thing("one"))
@@ -53,7 +53,7 @@ def test_modules_of_a_package_register_their_own_and_sorting_is_the_registrys(tm
     monkeypatch.syspath_prepend(tmp_path)
     from some_things import THINGS
 
-    assert "some_things.a" not in sys.modules  # nothing is imported before somebody asks
+    assert "some_things.a" not in sys.modules  # nothing is imported before it is needed
     assert THINGS.names() == ["c", "z"]
 
 

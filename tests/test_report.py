@@ -1,4 +1,4 @@
-"""The report: figures worked by hand on a small study, and every form it is written in."""
+"""The report: figures worked by hand on a small study, in every output format."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_by_answers_by_hand(with_run):
     assert {k: (e["value"], e["n"]) for k, e in made["recall"].items()} == {"1": (0.25, 4), "3": (0.625, 4)}
     assert all(e["low"] <= e["value"] <= e["high"] and "seed 0" in e["method"] for e in made["recall"].values())
     assert any("1 of 5 questions left out: no answers" in note for note in made["notes"])
-    assert any("keeps 3 hits, so k = 20" in note for note in made["notes"])
+    assert any("has 3 hits per question, so k = 20" in note for note in made["notes"])
 
 
 def test_by_gold_by_hand(with_run):
@@ -90,7 +90,7 @@ def test_by_gold_by_hand(with_run):
     made = report(with_run, relevance="gold", ks=(1, 2, 3)).as_dict()
     assert [figures["success"] for figures in made["runs"]["bm25"]["k"].values()] == [0.25, 0.5, 0.75]
     assert made["runs"]["bm25"]["relevance"] == "gold"
-    assert "gold names." in made["convention"] and "rule" not in made["convention"]
+    assert "gold for the question." in made["convention"] and "rule" not in made["convention"]
     assert made["runs"]["bm25"]["macro"]["k"]["1"]["n"] == 3
 
 
@@ -208,7 +208,7 @@ def test_the_terminal_shows_figures_intervals_and_the_convention(with_run):
     words = shown.split()
     assert "25.0" in words and f"[{low:.1f}–{high:.1f}]" in words, "the interval stands on the line below"
     assert "P20 place of death" in shown and "P19 place of birth" in shown
-    assert "the text is searched, not the title" in " ".join(shown.split())
+    assert "titles are not searched" in " ".join(shown.split())
 
 
 def test_csv_has_one_figure_a_line(with_run):
@@ -256,7 +256,7 @@ REAL = Path(os.environ.get("BLINDSPOT_REAL_DATA", Path(__file__).parents[2] / "s
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"real data not found at {REAL}; set BLINDSPOT_REAL_DATA")
 def test_the_gold_of_the_real_questions_holds_an_answer():
-    """The gold there was made by token match, so that every gold passage must match by the `dpr` rule."""
+    """The gold was made by token match, so every gold passage must match by the `dpr` rule."""
     import lzma
 
     from backend.text.answers import match_run

@@ -1,4 +1,4 @@
-"""Who may do what: the table of actions and roles, walked in the stores, in the jobs, in the app and over HTTP."""
+"""Rights: the table of actions and roles, checked in the stores, the jobs, the app and the service."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def study(untouched, tmp_path) -> Study:
 
 @pytest.fixture
 def started(monkeypatch) -> list:
-    """The processes that jobs would have started."""
+    """The recorded starts of job processes."""
     commands = []
     monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
     return commands
 
 
 class _Map:
-    """As much of a map as is asked before its clusters are read."""
+    """A minimal map for tests that stop before its clusters are read."""
 
     def __init__(self, study: Study):
         self.study = study
 
 
-# How to try each action, as somebody: each must refuse who may not do it before it does anything.
+# Attempts of each action: each must refuse a person without the right before it does anything.
 ATTEMPTS = {
     "judge": [lambda study, by: Labels(study.labels_path).add(by, LabelEvent(f"bad-{by}", "bad_question", "q0"))],
     "adjudicate": [
@@ -120,7 +120,7 @@ def attempts():
 
 
 def is_refused(attempt, study: Study, by: str) -> bool:
-    """Whether the rights refuse it; whatever else is wrong with it comes after them."""
+    """Return whether an attempt is refused for lack of rights; other errors come later."""
     try:
         attempt(study, by)
     except Refused as error:
@@ -131,7 +131,7 @@ def is_refused(attempt, study: Study, by: str) -> bool:
 
 
 def content(study: Study) -> tuple:
-    """Everything that an attempt could have changed."""
+    """Return everything that an attempt could have changed."""
     connection = study.questions.connection
     tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
     files = [(path, path.read_bytes()) for path in sorted(study.folder.glob("*.json"))]
@@ -219,7 +219,7 @@ def test_a_press_on_a_button_that_a_former_lead_still_sees_is_refused(study, sta
 
 
 def test_a_press_of_somebody_who_is_not_signed_in_any_more_is_refused(study, started, monkeypatch):
-    """Streamlit runs a button's function before the page: the page's own question comes too late."""
+    """Streamlit runs a button's function before the page, so the page's own check comes too late."""
     page = Page(study.folder, "", "lea")
     start = next(button for button in page.app.button if button.label == "Start")
     monkeypatch.setenv(

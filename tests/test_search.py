@@ -1,4 +1,4 @@
-"""Exact search against brute force in float64."""
+"""Exact search, compared with brute force in float64."""
 
 import threading
 
@@ -42,7 +42,9 @@ def test_equals_brute_force(similarity, scale, monkeypatch):
 @pytest.mark.parametrize("questions", [1, 2, 300])
 @pytest.mark.parametrize("length", [1.0, 12.0])  # cosines, and DPR's: vectors of length 10 to 13, scores near 80
 def test_real_vectors_in_every_precision(real_data, monkeypatch, sixteen_bits, questions, length):
-    """Against the float32 product: its own order is that of the true scores but where it cannot tell two apart."""
+    """Compare with the float32 product, whose order equals that of the true scores except where it cannot distinguish
+    two.
+    """
     monkeypatch.setattr(sieve, "multiplies_bfloat16", lambda: sixteen_bits)
     stored = np.load(real_data / "minilm_passages.npy", mmap_mode="r")
     vectors = (stored[:30_000].astype(np.float32) * length).astype(np.float16)
@@ -141,7 +143,7 @@ def test_negative_scores():
 
 
 def test_more_nearly_equal_rows_than_candidates(monkeypatch):
-    """600 rows closer together than bfloat16 can tell: settled by the search without a cut, with a small memory of pairs."""
+    """600 rows that bfloat16 cannot distinguish: the search without a cut settles them with little memory for pairs."""
     monkeypatch.setattr(exhaustive, "PAIRS_HELD", 50)
     rng = np.random.default_rng(9)
     middle = rng.normal(size=24)
@@ -163,7 +165,7 @@ def test_no_questions_and_no_hits():
 def test_equal_vectors_are_ordered_by_ordinal_even_beyond_the_margin():
     rng = np.random.default_rng(2)
     distinct = rng.normal(size=(7, 16)).astype(np.float16)
-    vectors = distinct[rng.integers(0, 7, size=3000)]  # every vector stands some 400 times
+    vectors = distinct[rng.integers(0, 7, size=3000)]  # every vector occurs about 400 times
     questions = rng.normal(size=(9, 16)).astype(np.float32)
     hits = ExactSearch(vectors, "dot", "cpu").search(questions, 50)
     np.testing.assert_array_equal(hits.ordinals, brute_force(vectors, questions, 50)[0])
@@ -208,7 +210,7 @@ def test_bad_vectors_are_refused():
         ExactSearch(np.eye(3, dtype=np.float32))
     vectors = np.ones((5000, 4), np.float16)
     vectors[4321, 2] = np.nan
-    with pytest.raises(Refused, match="row 4321 holds NaN or infinity; make the index again"):
+    with pytest.raises(Refused, match="row 4321 contains NaN or infinity; rebuild the index"):
         ExactSearch(vectors, "dot", "cpu").search(np.ones((1, 4), np.float32), 3)
 
 

@@ -77,8 +77,8 @@ def test_the_retrievers_and_their_hashes(client, indexed_study):
 
 
 @pytest.mark.parametrize("change, status, said", [
-    ({"retriever": "other"}, 404, "no retriever 'other' here; there is bm25, tiny, hybrid:tiny"),
-    ({"retriever": "../../etc"}, 404, "no retriever"),
+    ({"retriever": "other"}, 404, "unknown retriever 'other'; available: bm25, tiny, hybrid:tiny"),
+    ({"retriever": "../../etc"}, 404, "unknown retriever"),
     ({"questions": []}, 422, "questions: List should have at least 1"),
     ({"questions": ["   "]}, 422, "questions.0"),
     ({"questions": ["x" * 2001]}, 422, "questions.0: String should have at most 2000 characters"),
@@ -120,7 +120,7 @@ def test_more_than_there_are_gives_what_there_is(client):
 
 
 def test_a_page_under_another_name_is_refused(client):
-    """What a browser sends when a page elsewhere lets its own name point to this machine."""
+    """The requests of a browser after DNS rebinding: another site's name points to this machine."""
     assert client.get("/retrievers", headers={"Host": "evil.example"}).status_code == 400
 
 
@@ -183,7 +183,7 @@ def test_metrics_are_read_by_prometheus_own_parser(client):
 
 
 class Slow:
-    """A search that waits for `go`, and remembers what it was given."""
+    """A search that waits for `go` and records its arguments."""
 
     def __init__(self):
         self.go, self.asked = threading.Event(), []
@@ -235,7 +235,7 @@ def test_a_full_queue_refuses_and_room_comes_back():
     running = batcher.ask("t", "a", ["x"], 1)
     until(lambda: slow.asked)
     waiting = [batcher.ask("t", "a", ["x"], 1) for _ in range(2)]
-    with pytest.raises(Busy, match="2 requests wait"):
+    with pytest.raises(Busy, match="2 requests are already waiting"):
         batcher.ask("t", "a", ["x"], 1)
     assert batcher.waiting() == {"t": 2}
     waiting[0].cancel()
@@ -297,7 +297,7 @@ def test_an_index_made_again_is_opened_again(tmp_path, indexed_study):
         == Dense(study, "tiny", "cpu").search(QUESTIONS, 60).ordinals.tolist()
     )
     shutil.rmtree(folder)
-    with pytest.raises(Missing, match="no retriever 'tiny'"):
+    with pytest.raises(Missing, match="unknown retriever 'tiny'"):
         service.ask("tiny", QUESTIONS, 5)
     service.close()
 
@@ -335,7 +335,7 @@ def test_a_real_server_beside_the_app(indexed_study, monkeypatch):
         hits, ours = backend.search(indexed_study, "bm25", QUESTIONS, 100), BM25(indexed_study).search(QUESTIONS, 100)
         assert hits.ordinals.tolist() == ours.ordinals.tolist() and hits.scores.tolist() == ours.scores.tolist()
         assert list(backend.retrievers()) == ["bm25", "tiny", "hybrid:tiny"]
-        with pytest.raises(Refused, match="another token"):
+        with pytest.raises(Refused, match="refused the token"):
             Backend(url, "wrong").search(indexed_study, "bm25", QUESTIONS, 5)
     assert TOKEN not in os.environ
     with pytest.raises(BlindspotError, match="does not answer"):
@@ -358,13 +358,13 @@ def test_a_backend_that_dies_beside_the_app_is_started_again(indexed_study, monk
         until(lambda: len(processes) == 2)
         assert Backend(url, os.environ[TOKEN]).search(indexed_study, "bm25", QUESTIONS[:1], 5).ordinals[0, 0] == 0
     assert [process.poll() for process in processes] == [-signal.SIGKILL, 0]
-    assert "ended (exit -9); starting it again" in capfd.readouterr().err
+    assert "ended (exit -9); restarting it" in capfd.readouterr().err
 
 
 def test_a_backend_that_cannot_start_is_one_line(indexed_study, monkeypatch):
     monkeypatch.setattr("sys.executable", "/bin/false")
     monkeypatch.setattr("backend.retrieval.remote.SECONDS_TO_LIST", 0.1)
-    with pytest.raises(BlindspotError, match="ended at once"), running_service(indexed_study):
+    with pytest.raises(BlindspotError, match="ended immediately"), running_service(indexed_study):
         pass
 
 
@@ -388,4 +388,4 @@ def test_whom_the_app_asks(indexed_study, monkeypatch):
 
 
 def test_every_answer_is_json(client):
-    json.loads(ask(client, "tiny", ["Oslo"], 2000).text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    json.loads(ask(client, "tiny", ["Oslo"], 2000).text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

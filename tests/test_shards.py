@@ -1,4 +1,6 @@
-"""Encoding shared out in shards: together they are, bit for bit, what one process makes; what does not belong together is refused."""
+"""Encoding in shards: together they equal, bit for bit, the output of one process; shards that do not belong together
+are refused.
+"""
 
 import json
 import re
@@ -49,7 +51,7 @@ def test_shards_together_are_the_index_of_one_process(study, of):
     dense.build_index(study, "tiny", device="cpu")
     whole = vectors(study)
     encode(study, *(f"{number}/{of}" for number in range(of, 0, -1)))
-    assert read_manifest(place(study, "").parent) is not None  # until the merge, what there was stays
+    assert read_manifest(place(study, "").parent) is not None  # the old index stays until the merge
     manifest = dense.build_index(study, "tiny", merge=True)
     assert vectors(study) == whole
     assert (manifest["made_by"], manifest["shards"], manifest["passages"]) == ("encoding in shards", of, 30)
@@ -82,13 +84,14 @@ def test_each_shard_goes_on_where_it_was_interrupted(study):
     encode(study, "1/2", "2/2")
     assert all(place(study, "2-of-2").joinpath(name).stat().st_mtime_ns == at for name, at in kept.items())
     sealed = (place(study, "1-of-2") / "manifest.json").read_text()
-    encode(study, "1/2")  # finished: left as it is
+    encode(study, "1/2")  # finished: not changed
     assert (place(study, "1-of-2") / "manifest.json").read_text() == sealed
     assert dense.build_index(study, "tiny", merge=True)["shards"] == 2
 
 
 def test_shards_of_copies_come_together(study, tiny, tmp_path):
-    """Each machine has the passages and study.toml, no labels.db, and its own copy of the encoder's folder is the same."""
+    """Each machine has the passages and study.toml, no labels.db, and its own copy of the encoder's folder is the
+    same."""
     other = tmp_path / "other"
     other.mkdir()
     for name in ("study.toml", "corpus.db"):
@@ -114,7 +117,7 @@ def change(path, **values):
     [
         (lambda at: shutil.rmtree(at("2-of-3")), Missing, r"1 of 3 shards of 'tiny' are missing or unfinished: 2"),
         (lambda at: (at("2-of-3") / "manifest.json").unlink(), Missing, "unfinished: 2"),
-        (lambda at: [shutil.rmtree(at(f"{i}-of-3")) for i in (1, 2, 3)], Missing, "there are no shards of 'tiny'"),
+        (lambda at: [shutil.rmtree(at(f"{i}-of-3")) for i in (1, 2, 3)], Missing, "no shards of 'tiny'"),
         (
             lambda at: change(at("3-of-3") / "recipe.json", corpus="0" * 64),
             Refused,
@@ -123,11 +126,11 @@ def change(path, **values):
         (
             lambda at: change(at("3-of-3") / "recipe.json", model_hash="another"),
             Refused,
-            r"3-of-3 does not belong to .*1-of-3 \(model_hash: 'another'",
+            r"3-of-3 does not match .*1-of-3 \(model_hash: 'another'",
         ),
         (lambda at: change(at("2-of-3") / "recipe.json", precision="float16"), Refused, r"precision: 'float16'"),
         (lambda at: change(at("2-of-3") / "recipe.json", max_tokens=128), Refused, r"max_tokens: 128"),
-        (lambda at: shutil.copytree(at("1-of-3"), at("1-of-2")), Refused, "holds shards of 2 and of 3"),
+        (lambda at: shutil.copytree(at("1-of-3"), at("1-of-2")), Refused, "has shards of 2 and of 3"),
         (lambda at: (at("1-of-3") / "0000000004.npy").unlink(), BadInput, "0000000004.npy: is missing or damaged"),
         (lambda at: (at("1-of-3") / "0000000004.npy").write_bytes(b"no array"), BadInput, "is missing or damaged"),
         (
@@ -140,12 +143,12 @@ def change(path, **values):
         (
             lambda at: np.save(at("3-of-3") / "0000000028.npy", np.zeros((3, 32), np.float16)),
             BadInput,
-            r"holds \(3, 32\) and not \(2, 32\)",
+            r"has shape \(3, 32\) instead of \(2, 32\)",
         ),
         (
             lambda at: np.save(at("3-of-3") / "0000000028.npy", np.full((2, 32), np.nan, np.float16)),
             Refused,
-            "passage row 28 holds NaN",
+            "passage row 28 contains NaN",
         ),
     ],
 )
@@ -172,15 +175,15 @@ def test_a_shard_of_other_settings_is_encoded_again(study):
 @pytest.mark.parametrize(
     "options, says",
     [
-        (["--shard", "0/2"], "--shard 0/2: say which of how many"),
-        (["--shard", "3/2"], "say which of how many"),
-        (["--shard", "two"], "say which of how many"),
-        (["--shard", "1/9"], "30 passages make 8 blocks of 4: too few for 9 shards"),
-        (["--shard", "1/2", "--merge"], "--shard makes one part"),
-        (["--vectors", "v.npy", "--merge"], "exclude each other"),
-        (["--shard", "1/2", "--precision", "float8"], "no precision 'float8'"),
-        (["--shard", "1/2", "--encoder", "other"], "names no encoder 'other'"),
-        (["--shard", "1/2", "--study", "nowhere"], "holds no study"),
+        (["--shard", "0/2"], "--shard 0/2: give the number of the shard"),
+        (["--shard", "3/2"], "give the number of the shard"),
+        (["--shard", "two"], "give the number of the shard"),
+        (["--shard", "1/9"], "30 passages make 8 blocks of 4, too few for 9 shards"),
+        (["--shard", "1/2", "--merge"], "--shard encodes one shard"),
+        (["--vectors", "v.npy", "--merge"], "give either --vectors"),
+        (["--shard", "1/2", "--precision", "float8"], "unknown precision 'float8'"),
+        (["--shard", "1/2", "--encoder", "other"], "has no encoder 'other'"),
+        (["--shard", "1/2", "--study", "nowhere"], "is not a study"),
     ],
 )
 def test_bad_options_get_one_line(study, options, says):

@@ -1,4 +1,4 @@
-"""Paired tests, against scipy's own and by simulation."""
+"""Paired tests, compared with scipy's and with simulations."""
 
 import numpy as np
 import pytest
@@ -120,11 +120,13 @@ def test_a_family_is_adjusted_together():
 
 
 def simulated(rounds: int, seed: int) -> tuple[float, float]:
-    """Share of rejections where there is no difference, and of 95% macro intervals that hold the true difference."""
+    """Return the share of rejections without a difference, and of 95% macro intervals that contain the true
+    difference.
+    """
     rng, rejected, covered = np.random.default_rng(seed), 0, 0
     groups = np.repeat(["w", "x", "y", "z"], (40, 60, 80, 120))
     for each in range(rounds):
-        hard = rng.random(300)  # questions differ in difficulty, so the two runs' successes hang together
+        hard = rng.random(300)  # questions differ in difficulty, so the two runs' successes are correlated
         a, b = rng.random(300) < hard, rng.random(300) < hard
         rejected += sign_flip_macro(a.astype(float) - b, groups, 1000, each) <= 0.05
         better = rng.random(300) < 0.1 + 0.8 * hard + 0.1 * (

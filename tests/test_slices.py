@@ -1,4 +1,4 @@
-"""The slice language, what its conditions mean, the finder against scipy and by simulation, and slices saved by name."""
+"""The slice language and its conditions, the finder compared with scipy and simulations, and saved slices."""
 
 from __future__ import annotations
 

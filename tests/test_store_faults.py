@@ -1,4 +1,6 @@
-"""Faults around the label store, each with one clear line: locks, full disks, missing rights, lost files, torn copies, names."""
+"""Faults of the label store, each with one clear line: locks, full disks, missing permissions, lost files, torn copies,
+names.
+"""
 
 import gc
 import json
@@ -44,7 +46,7 @@ def study(tmp_path):
         store.add("ann", LabelEvent(f"e{number}", "label", question.id, (Choice("p0", "negative"),)))
     store.close()
     made.questions.close()
-    gc.collect()  # a connection that nobody holds is closed by the collector only
+    gc.collect()  # only the garbage collector closes an unreferenced connection
     return made
 
 
@@ -65,7 +67,7 @@ def count(study):
     return backups.check(study.labels_path).events
 
 
-# A lock, a full disk and missing rights are no damage
+# A lock, a full disk and missing permissions are not damage
 
 
 def test_a_locked_file_is_not_called_damaged_and_loses_nothing(study, command, monkeypatch, tmp_path):
@@ -98,7 +100,7 @@ def test_a_damaged_file_whose_newer_labels_can_be_read_keeps_them(study, tmp_pat
     store = Labels(study.labels_path, passages=study.corpus.ordinals)
     store.add("ann", LabelEvent("newer", "note", study.questions.all()[0].id, note="x"))
     store.connection.execute("PRAGMA writable_schema=ON")
-    store.connection.execute("DROP TRIGGER label_event_no_update")  # not sound, yet readable
+    store.connection.execute("DROP TRIGGER label_event_no_update")  # damaged, yet readable
     store.close()
     before = study.labels_path.read_bytes()
     with pytest.raises(Refused, match="1 label events can still be read in the damaged file"):
@@ -252,7 +254,7 @@ def test_a_damaged_page_is_one_line_for_every_reader(study, command):
         assert "Traceback" not in said and "malformed" not in said
 
 
-# What is lost is not replaced in silence
+# Lost files are not replaced silently
 
 
 @pytest.mark.parametrize("empty", [False, True])
@@ -279,10 +281,10 @@ def test_without_any_backup_one_can_start_anew(study, command):
         path.unlink()
     with pytest.raises(Refused, match="there are no backups.*--empty"):
         Study.open(study.folder)
-    assert "name a backup" in command(study, "labels", "restore", code=1)
+    assert "give either a backup" in command(study, "labels", "restore", code=1)
     command(study, "labels", "restore", "--empty")
     assert len(Study.open(study.folder).questions) == 0
-    assert "holds data" in command(study, "labels", "restore", "--empty", code=1)
+    assert "contains data" in command(study, "labels", "restore", "--empty", code=1)
 
 
 LIMITED = """
@@ -328,7 +330,7 @@ def test_a_restore_that_fails_leaves_no_empty_file(study, tmp_path):
     assert "the disk" in said and list(tmp_path.glob("**/*.partial*")) == []
 
 
-# A guideline version is whole
+# A guideline version is complete
 
 
 def test_a_guideline_version_cut_short_is_written_again(study, monkeypatch):
@@ -393,7 +395,7 @@ def test_a_huge_event_number_is_refused_and_labelling_goes_on(study, tmp_path, f
     assert store.add("ann", LabelEvent("on", "note", "P19.dev.0", note="x")).state == "stored"
 
 
-# One rule for names
+# One rule for all names
 
 BAD_NAMES = ["", " x", "x ", "a\nb", "a\0", "\ud800", "\u202eann", "x" * 65, "x" * 129]
 
@@ -430,7 +432,7 @@ def test_a_component_takes_every_name(name):
 
 
 def test_the_outbox_of_one_person_is_not_found_by_another(tmp_path, monkeypatch):
-    """`outbox.js` in Node, with the sessions that the pages give it."""
+    """Run `outbox.js` in Node with the sessions of the pages."""
     if shutil.which("node") is None:
         pytest.skip("needs node")
     from app.components import judging
@@ -486,7 +488,7 @@ console.log(JSON.stringify({ found, said }));
     assert result["said"] == ["✓ all saved", "2 unsaved", "1 not saved (refused)", "1 not saved (refused)"]
 
 
-# The name of a part is claimed before the work
+# The name of a part is reserved before the work
 
 
 def test_a_run_is_claimed_before_the_search(study, monkeypatch):
@@ -563,7 +565,7 @@ def test_two_parts_whose_names_begin_alike_are_built_side_by_side(tmp_path):
 
 
 def test_a_copy_of_a_study_in_use_is_whole(study, tmp_path, command):
-    """Labels are given and a run is made again and again while copies are taken."""
+    """Labels are stored and a run is made repeatedly while copies are made."""
     for name, manifest in (("runs/old", True), ("runs/unfinished", False), ("models/m", True)):
         part = study.folder / name
         part.mkdir(parents=True)
@@ -633,7 +635,7 @@ def test_a_full_disk_leaves_no_half_copy(study, tmp_path, monkeypatch):
 
 
 def test_nothing_is_saved_is_raised_for_the_whole_outbox(study):
-    """A disk that is full in the middle of an outbox is no refusal of one event: the browser must keep it."""
+    """A disk that fills up during an outbox does not refuse an event: the browser must keep the event."""
     store = Labels(study.labels_path, passages=study.corpus.ordinals)
     pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
     store.connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -664,7 +666,8 @@ for what in ("mapped", "saved"):
 
 
 def test_arrays_on_a_full_disk_are_one_line(study, tmp_path):
-    """A mapped array would end the process with SIGBUS, and NumPy's own words are "8000000 requested and 4096 written"."""
+    """A mapped array would end the process with SIGBUS, and NumPy's own words are "8000000 requested and 4096
+    written"."""
     disk = tmp_path / "disk"
     disk.mkdir()
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The study folder, its settings, and runs in it."""
+"""The study folder, its settings and its runs."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_a_folder_in_use_is_not_taken(tmp_path):
     with pytest.raises(Refused, match="not empty"):
         Study.create(tmp_path / "used")
     Study.create(tmp_path / "s")
-    with pytest.raises(Refused, match="already holds a study"):
+    with pytest.raises(Refused, match="is already a study"):
         Study.create(tmp_path / "s")
     (tmp_path / "file").write_text("x")
     with pytest.raises(Refused, match="is a file"):
@@ -263,7 +263,7 @@ def test_a_run_over_other_passages_is_refused(study, tmp_path):
     write_run(study, "mine", ids, hits, {})
     other = make_study(tmp_path / "other", people(13))
     (other.folder / "runs").symlink_to(study.folder / "runs")
-    with pytest.raises(Refused, match="other passages"):
+    with pytest.raises(Refused, match="differ from this study's"):
         other.run("mine")
 
 
@@ -273,7 +273,7 @@ def test_a_damaged_run_is_one_line(study):
     (study.folder / "runs" / "mine" / "ordinals.npy").write_bytes(b"\x93NUMPY garbage")
     with pytest.raises(BadInput, match="damaged"):
         _ = study.run("mine").hits
-    with pytest.raises(Missing, match="there is no run 'other'; runs here: mine"):
+    with pytest.raises(Missing, match="no run 'other'; runs of this study: mine"):
         study.run("other")
 
 

@@ -1,4 +1,4 @@
-"""What others wrote reaches neither the terminal as a command nor a spreadsheet as a formula."""
+"""Text from files reaches neither the terminal as a command nor a spreadsheet as a formula."""
 
 import csv
 import io
@@ -45,7 +45,7 @@ def test_a_stream_and_richs_tables_are_cleaned_and_colours_stay():
 
 @pytest.fixture(scope="module")
 def hostile_study(tmp_path_factory):
-    """Two runs over questions whose relations are commands to a terminal or to a spreadsheet."""
+    """Two runs over questions whose relations are terminal commands or spreadsheet formulas."""
     import numpy as np
 
     from backend.core.runs import write_run
@@ -71,8 +71,17 @@ def hostile_study(tmp_path_factory):
     return study.folder
 
 
-COMMANDS = ["status", "report --by relation", "compare a b --by relation", "compare a b --by relation --csv",
-            "report --by relation --csv", "status --json", "compare a b --by relation --json", "report --run gone"]  # fmt: skip
+COMMANDS = [
+    "status",
+    "report --by relation",
+    "compare a b --by relation",
+    "compare a b --by relation --csv",
+    # fmt: skip
+    "report --by relation --csv",
+    "status --json",
+    "compare a b --by relation --json",
+    "report --run gone",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

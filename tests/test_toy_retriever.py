@@ -100,7 +100,7 @@ def toy_rows(text: str, k: int, stride: int = 1, passages: int = 60) -> list[int
 
 
 def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
-    """In processes of their own, as a person has them: only PYTHONPATH knows the package."""
+    """In separate processes, as for a user: only PYTHONPATH contains the package."""
     environment = os.environ | {"PYTHONPATH": f"{toy}{os.pathsep}{ROOT}", "COLUMNS": "200"}
 
     def blindspot(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -128,7 +128,7 @@ def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
     assert np.asarray(run.hits.ordinals)[0].tolist() == toy_rows(first, 5, 2)
     assert (run.manifest["retriever"], run.manifest["stride"]) == ("toy", 2)
     wrong = blindspot("retrieve", "--with", "bm25", "--stride", "2", "--study", str(study.folder))
-    assert wrong.returncode == 1 and "--stride is for --with toy, not for --with bm25" in wrong.stderr
+    assert wrong.returncode == 1 and "--stride works with --with toy, not with --with bm25" in wrong.stderr
 
 
 def test_it_is_on_home_in_compare_and_in_a_live_question(toy, study, monkeypatch):
@@ -170,9 +170,9 @@ def test_the_service_offers_it(toy, study):
 def test_its_options_are_checked_and_an_unknown_retriever_is_one_line(toy, study):
     with pytest.raises(BadInput, match="^stride must be a whole number from 1 to 5, not 9$"):
         retrieve(study, "toy", stride=9)
-    with pytest.raises(Refused, match="^there is no retriever 'tou'; known: bm25, dense, hybrid, milvus, .*toy$"):
+    with pytest.raises(Refused, match="^unknown retriever 'tou'; known: bm25, dense, hybrid, milvus, .*toy$"):
         retrieve(study, "tou")
-    with pytest.raises(BadInput, match="no retriever has an option 'strode'; toy has: stride"):
+    with pytest.raises(BadInput, match="unknown retriever option 'strode'; options of toy: stride"):
         retrieve(study, "toy", strode=9)
     ours = [line for line in RETRIEVERS.failures if "outside_toy" in line]
     assert names(study) == ["toy"] and len(ours) == 2
@@ -194,7 +194,10 @@ def test_an_entry_point_that_is_no_retriever_or_takes_our_options_is_told(tmp_pa
         monkeypatch.setattr(RETRIEVERS, name, value)
     assert {"bm25", "dense", "hybrid", "milvus"} <= set(RETRIEVERS.names()) and "bad" not in RETRIEVERS
     said = capsys.readouterr().err
-    assert "its option 'split' is one of 'blindspot retrieve' itself" in said and "str is not a RetrieverKind" in said
+    assert (
+        "its option 'split' is already an option of 'blindspot retrieve'" in said
+        and "str is not a RetrieverKind" in said
+    )
     sys.modules.pop("outside_bad", None)
 
 
@@ -209,7 +212,7 @@ def retrievers_table() -> str:
 
 
 def test_the_docs_list_every_retriever_and_their_example_works(study, monkeypatch):
-    """`python -m tests.test_toy_retriever` writes the table anew."""
+    """`python -m tests.test_toy_retriever` rewrites the table."""
     page = DOCS.read_text(encoding="utf-8")
     assert f"<!-- retrievers -->\n{retrievers_table()}\n<!-- end -->" in page, "run: python -m tests.test_toy_retriever"
     example = re.search(r"```python\n(import numpy.*?)```", page, re.S)[1]

@@ -1,4 +1,4 @@
-"""Exports of training sets, each read back: by our readers, by `datasets`, by sentence-transformers where it is its form."""
+"""Exports of training sets, each read back by our readers, by `datasets`, or by sentence-transformers."""
 
 import csv
 import json
@@ -40,7 +40,7 @@ def pairs(study):
 
 @pytest.fixture
 def written(study, tmp_path):
-    """Export the set; gives the folder."""
+    """Export the set and return the folder."""
 
     def write(form, **more):
         return export(study, "made", form, tmp_path / "out", ExportOptions(**more)).path
@@ -198,7 +198,10 @@ def test_sentence_transformers_files_are_read_by_datasets(study, pairs, written,
     assert read["tuples.jsonl"].column_names == ["anchor", "positive", "negative_1", "negative_2", "negative_3"]
     scored = read["tuples-scores.jsonl"]
     assert scored.column_names == [*read["tuples.jsonl"].column_names, "scores"]
-    assert scored["scores"][:] == [[0.95, 0.01, 0.02, 0.03], [0.9, 0.01, 0.02, 0.03]]  # q0 alone is scored whole
+    assert scored["scores"][:] == [
+        [0.95, 0.01, 0.02, 0.03],
+        [0.9, 0.01, 0.02, 0.03],
+    ]  # only q0 has scores for all pairs
     assert read["pairs.jsonl"][0]["positive"] == " [SEP] Oslo is where Ann came into the world."
 
 
@@ -230,7 +233,7 @@ def test_two_rows_of_a_question_cover_two_positives(study, pairs, written):
     ],
 )
 def test_sentence_transformers_trains_a_step_on_its_files(written, tmp_path, name, loss):
-    """Some optimiser steps lower the loss on the rows that they were taken on."""
+    """A few optimiser steps lower the loss on their rows."""
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import losses
@@ -316,7 +319,7 @@ def test_what_cannot_be_written_is_one_line(study, tmp_path, wrong, error, messa
 
 
 def judged(study, truth):
-    """Somebody who is always right works the queue until it is empty."""
+    """Let an annotator who is always right work the queue until it is empty."""
     People(study.labels_path).add("cat")
     queue, labels = Queue(study.labels_path), Labels(study.labels_path)
     while held := queue.claim("cat", 1):
@@ -330,7 +333,7 @@ def judged(study, truth):
 
 
 def test_the_card_tells_agreement_and_what_is_left_from_the_audits(study, tmp_path):
-    """Everybody right: of the audited negatives that answer match keeps none answers; without cleaning some do."""
+    """With correct labels: no audited negative kept by answer match answers the question; without denoising some do."""
     from backend.judging.batches import Mix, make_batch
 
     study = copied(study, tmp_path / "study")

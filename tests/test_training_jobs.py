@@ -1,4 +1,5 @@
-"""Training from a study: a training set in, an encoder or a cross-encoder out, and question encoders by relation over one index."""
+"""Training jobs: from a training set to an encoder, a cross-encoder, or question encoders by relation over one
+index."""
 
 import dataclasses
 
@@ -81,7 +82,7 @@ def test_killed_before_study_toml_named_it(study, trained, monkeypatch):
         train_dual_encoder(study, "third", "clean", "tiny", QUICK, device="cpu")
     monkeypatch.undo()
     made = models_of(study)["third"]["made"]
-    with pytest.raises(Refused, match="already a model named 'third'"):  # another training is not that one
+    with pytest.raises(Refused, match="already a model named 'third'"):  # another training does not match
         train_dual_encoder(study, "third", "clean", "tiny", QUICK | {"seed": 5}, device="cpu")
     assert train_dual_encoder(study, "third", "clean", "tiny", QUICK, device="cpu").steps == 4
     assert models_of(study)["third"]["made"] == made and "third" in study.settings.encoders
@@ -117,7 +118,7 @@ def test_question_encoders_by_relation_over_one_index(study, trained):
     vectors = routed.encode(asked)
     own = routed.index.encode([question.text for question in asked])
     same = [np.allclose(a, b, atol=1e-6) for a, b in zip(vectors, own, strict=True)]
-    assert same == [False] * 6 + [True, True]  # a relation without an encoder goes to the model's own
+    assert same == [False] * 6 + [True, True]  # a relation without an encoder uses the model's own
     one_by_one = np.concatenate([routed.encode([question]) for question in asked])
     np.testing.assert_allclose(vectors, one_by_one, atol=1e-5)
     run = retrieve_per_relation(study, "by-relation", "train", k=5, device="cpu")
@@ -171,3 +172,70 @@ def test_models_of_any_kind_are_listed(study, trained, tmp_path):
     assert list(models_of(study))[0] == "undated" and trained.name in models_of(study)
     (folder / "training.json").unlink()
     folder.rmdir()
+
+
+ONLY = {**QUICK, "only": "question", "hard_negatives": 2, "precision": "float32", "steps": 6, "held_out": 0}
+
+
+def test_questions_alone_are_trained_on_the_vectors_of_the_index(study, trained, monkeypatch):
+    """The index holds 16 bits, so the losses and the questions' vectors are equal within that; no passage is encoded again."""
+    from backend.core.manifest import read_json
+    from backend.retrieval.encoder import load_encoder
+    from backend.training.stored_vectors import StoredVectors
+    from backend.training.trainer import Collator
+
+    if "first" not in study.parts("indexes"):
+        dense.build_index(study, "first", device="cpu")
+    tokens, columns = Collator._tokens, []
+    monkeypatch.setattr(
+        Collator, "_tokens", lambda self, name, *rest: columns.append(name) or tokens(self, name, *rest)
+    )
+    looked_up = train_dual_encoder(study, "looked-up", "clean", "first", ONLY, device="cpu")
+    assert set(columns) == {"question"} and looked_up.passages_from_index
+    monkeypatch.setattr(StoredVectors, "open", lambda *_: None)
+    encoded = train_dual_encoder(study, "encoded", "clean", "first", ONLY, device="cpu")
+    assert {"question", "passage0", "passage2"} <= set(columns) and not encoded.passages_from_index
+    losses = [[line["loss"] for line in read_log(study, name) if "loss" in line] for name in ("looked-up", "encoded")]
+    np.testing.assert_allclose(*losses, rtol=2e-3)
+    questions = [question.text for question in study.questions.all(split="train")[:5]]
+    both = [
+        load_encoder(study.settings.encoders[name], "cpu").encode_questions(questions)
+        for name in ("looked-up", "encoded")
+    ]
+    assert not np.allclose(
+        both[0], load_encoder(study.settings.encoders["first"], "cpu").encode_questions(questions), atol=1e-3
+    )
+    np.testing.assert_allclose(*both, atol=0.05 * np.abs(both[0]).max())
+    # The new encoder is searched over the same file of vectors.
+    paths = [study.path("indexes", name, "embeddings.npy") for name in ("first", "looked-up")]
+    assert paths[0].samefile(paths[1]) and not study.path("indexes", "encoded").exists()
+    run = retrieve(study, "dense", encoder="looked-up", k=5, split="train", device="cpu")
+    assert len(run.question_ids) == 40
+    assert read_json(study.path("models", "looked-up", "training.json"))["passages_from_index"] is True
+
+
+def test_gradient_caching_over_stored_vectors_gives_the_same_model(study, trained):
+    from tests.training import weights
+
+    if "first" not in study.parts("indexes"):
+        dense.build_index(study, "first", device="cpu")
+    for name, more in (("at-once", {}), ("cached", {"mini_batch": 3})):
+        train_dual_encoder(study, name, "clean", "first", {**ONLY, **more}, device="cpu")
+    losses = [[line["loss"] for line in read_log(study, name) if "loss" in line] for name in ("at-once", "cached")]
+    assert len(weights(study.path("models", "cached"))) > 0
+    np.testing.assert_allclose(*losses, rtol=0.05)  # dropout draws per mini-batch
+
+
+def test_vectors_of_another_length_or_model_are_not_taken(study, trained):
+    from backend.retrieval.encoder import load_encoder
+    from backend.training.stored_vectors import StoredVectors
+
+    if "first" not in study.parts("indexes"):
+        dense.build_index(study, "first", device="cpu")
+    stored = StoredVectors.open(study, "first", 48)
+    assert stored is not None and StoredVectors.open(study, "first", 32) is None
+    assert StoredVectors.open(study, "nothing", 48) is None
+    model = load_encoder(study.settings.encoders["first"], "cpu").model
+    template = study.settings.encoders["first"].passage_template
+    assert stored.agree(model, template) and not stored.agree(model, "{text}")
+    assert not stored.agree(load_encoder(study.settings.encoders["tiny"], "cpu").model, template)

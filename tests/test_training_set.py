@@ -1,4 +1,6 @@
-"""Training sets: what is in one and why, that it never changes, that a killed build leaves nothing half, what two sets differ in."""
+"""Training sets: their contents and reasons, that they never change, that a killed build leaves nothing, and the
+difference of two sets.
+"""
 
 import json
 import os
@@ -136,7 +138,8 @@ def test_the_judge_decides_by_the_thresholds_of_its_report(study):
 
 
 def test_a_judge_keeps_no_passage_with_an_answer_as_a_negative_unless_labels_of_such_passages_allow_it(study):
-    """The threshold was chosen without the unlabelled passages that contain an answer. p2 is below it and contains one."""
+    """The threshold was chosen without the unlabelled passages that contain an answer. p2 is below it and contains
+    one."""
     score(study, JUDGED)
     judge_report(study, drop=0.2, drop_with_answer=None)
     assert told(build(study, "judge", model="judge"), "q0")["p2"] == ("dropped", denoising.HOLDS_ANSWER)
@@ -277,7 +280,7 @@ def test_labels_relabel_keep_and_drop(study):
     assert told(build(study, "answer_match+labels"), "q0")["p2"] == (
         "negative",
         denoising.PEOPLE_NEGATIVE,
-    )  # though it holds the answer
+    )  # although it contains the answer
     say(study, "ada", "q0", {"p8": "positive"}, kind="adjudicate")
     assert told(build(study, "labels"), "q0")["p8"] == ("positive", denoising.RELABELLED)
 
@@ -382,7 +385,7 @@ def test_a_set_is_never_changed(study):
 @pytest.mark.parametrize(
     "wrong, error, message",
     [
-        ({"runs": ("nothing",)}, Missing, "there is no run 'nothing'; runs here: r"),
+        ({"runs": ("nothing",)}, Missing, "no run 'nothing'; runs of this study: r"),
         ({"runs": ()}, BadInput, "at least one run"),
         ({"model": "nobody", "policy": "cross_encoder"}, Missing, "no scores of a model 'nobody'"),
         ({"policy": "cross_encoder"}, BadInput, "no model is named"),
@@ -488,7 +491,9 @@ def test_kill_9_leaves_nothing_half_and_the_rest_ends_with_the_same_bytes(study,
 
 
 def test_a_full_disk_leaves_nothing_half(study, monkeypatch):
-    """The disk fills up as a part is written, and as the whole is put together; with room again the same command ends well."""
+    """The disk fills up while a shard is written, and while the shards are joined; with free space the same command
+    succeeds.
+    """
     import errno
 
     import pyarrow.parquet as parquet
@@ -545,7 +550,7 @@ def test_counts_are_those_of_the_pairs(study):
         "removed": 1,
         "relabelled": 1,
         "removed_by_people": 0,
-    }  # q1's p6 holds Molde; q2's is gold
+    }  # p6 of q1 contains Molde; p6 of q2 is gold
     assert counts["by_rank"]["3"]["removed_by_people"] == 1
     mined = sum(sum(row.values()) for row in counts["by_rank"].values())
     assert mined == sum(pair.mined for pair in pairs) == 15
@@ -770,7 +775,7 @@ def test_wrong_usage(study, words, message):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_questions(tmp_path):
-    """Peak of a process that builds a set over 1,000 and over 8,000 questions, each with 50 mined passages."""
+    """Measure the peak memory of building a set over 1,000 and over 8,000 questions, each with 50 mined passages."""
     peaks = []
     for count in (1000, 8000):
         code = f"from tests.test_training_set import many; many({str(tmp_path / str(count))!r}, {count})"
@@ -780,7 +785,9 @@ def test_memory_does_not_grow_with_the_questions(tmp_path):
 
 
 def many(folder, count, depth=50, passages=2000):
-    """Make a study of `count` training questions and a set of it; prints seconds and the peak in MiB that the build adds up to."""
+    """Make a study of `count` training questions and a set; print the seconds and the peak in MiB that the build
+    adds.
+    """
     import resource
     from pathlib import Path
 
@@ -803,7 +810,7 @@ def many(folder, count, depth=50, passages=2000):
         for i in range(count)
     )
     held = (Passage(f"p{i}", f"t{i}", " ".join(f"w{n}" for n in rng.integers(500, size=60))) for i in range(passages))
-    if os.fork() == 0:  # what is needed to make the study is another process's memory
+    if os.fork() == 0:  # another process makes the study, so its memory does not count
         study = make_study(Path(folder), held, asked)
         rows = np.stack([rng.permutation(passages)[:depth] for _ in range(count)]).astype(np.int32)
         scores = np.tile(np.linspace(9, 1, depth, dtype=np.float32), (count, 1))

@@ -1,4 +1,4 @@
-"""Why did a run miss this? Facts by hand, and neighbours against a plain product."""
+"""Why a run missed a question: facts worked by hand, and neighbours compared with a plain product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MS MARCO-style data: questions without answers, relevance from qrels, through every command that data with answers goes through."""
+"""MS MARCO-style data: questions without answers and relevance from qrels, in every command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def blindspot(capsys, monkeypatch):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """collection.tsv, queries.dev.tsv and qrels.dev.tsv of a small world: 1,100 passages, 30 questions, up to two relevant each."""
+    """collection.tsv, queries.dev.tsv and qrels.dev.tsv of a small world: 1,100 passages, 30 questions, up to two
+    relevant each."""
     folder, passages = tmp_path_factory.mktemp("msmarco"), people(1100)
     (folder / "collection.tsv").write_text("".join(f"{i}\t{p.text}\n" for i, p in enumerate(passages)))
     asked = [i for i, p in enumerate(passages) if " born in " in p.text][:30]
@@ -92,8 +93,8 @@ def test_every_command(blindspot, files, tmp_path, monkeypatch):
         "report", "--csv", "--k", "50"
     )
     assert "R@50" in blindspot("report", "--latex", "--k", "50,1000").replace("{", "").replace("}", "")
-    assert "--k takes whole numbers" in blindspot("report", "--k", "10,x", code=2)
-    assert "k must be 1 or more" in blindspot("report", "--k", "0", code=1)
+    assert "--k needs whole numbers" in blindspot("report", "--k", "10,x", code=2)
+    assert "k must be at least 1" in blindspot("report", "--k", "0", code=1)
 
     for form in ("dpr", "pyserini", "msmarco", "trec"):
         assert "Wrote" in blindspot("export", "run", "bm25-dev", "--format", form, "--out", f"out.{form}")

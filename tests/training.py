@@ -1,4 +1,4 @@
-"""What tests of training share: questions with passages from `tests.studies`, a tiny start model, quick settings."""
+"""Helpers for tests of training: questions with passages from `tests.studies`, a tiny initial model, quick settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ QUICK = {
 
 
 def examples(count: int = 60, negatives: int = 3) -> list[Example]:
-    """A question for each person; its hard negatives are other passages, some of them other questions' positives."""
+    """A question for each person; its hard negatives are other passages, some of which are other questions'
+    positives.
+    """
     passages = people(count)
     by_id = {passage.id: passage for passage in passages}
     return [
@@ -49,7 +51,7 @@ def start(folder: Path, dropout: float = 0.1) -> EncoderSettings:
 
 
 def quick(begin: EncoderSettings, target: Path, data=None, progress=None, restart=False, dev=None, **settings):
-    """A short training on the CPU; its working folder lies beside the target."""
+    """A short training on the CPU; its working folder is next to the target."""
     return train(
         begin,
         examples() if data is None else data,

@@ -1,4 +1,4 @@
-"""A study whose every training pair can be checked by hand: who was born where, a run, labels, scores."""
+"""A study in which every training pair can be checked by hand: births, a run, labels, scores."""
 
 from __future__ import annotations
 
@@ -22,8 +22,17 @@ from db.people import People
 from db.records import Hits, Passage, Question
 from tests.studies import make_study
 
-TEXTS = ("Ann was born in Oslo.", "Oslo is where Ann came into the world.", "Oslo is the capital of Norway.", "Ann painted boats.",
-         "Ben sold fish.", "Ben was born in Molde.", "Molde is a town with roses.", "Cid was born in Bodo.")  # fmt: skip
+TEXTS = (
+    "Ann was born in Oslo.",
+    "Oslo is where Ann came into the world.",
+    "Oslo is the capital of Norway.",
+    "Ann painted boats.",
+    # fmt: skip
+    "Ben sold fish.",
+    "Ben was born in Molde.",
+    "Molde is a town with roses.",
+    "Cid was born in Bodo.",
+)
 PASSAGES = 40
 RUN = {  # question: passages by rank
     "q0": (1, 0, 2, 3, 4, 8), "q1": (6, 5, 4, 8, 9, 10), "q2": (7, 9, 10, 11, 12, 13), "q3": (7, 14, 15, 16, 17, 18),
@@ -50,7 +59,8 @@ def born(id: str, name: str, town: str, split: str = "train", gold: tuple[str, .
 QUESTIONS = (
     born("q0", "Ann", "Oslo", gold=("p0",)), born("q1", "Ben", "Molde", gold=("p5",)), born("q2", "Cid", "Bodo", gold=("p7",)),
     born("q3", "Dag", "Bodo"),
-    Question("leak", "where was EVA born", ("Oslo",), dataset="births", split="train", gold=("p1",)),  # the text of "dev"
+    # the text of "dev"
+    Question("leak", "where was EVA born", ("Oslo",), dataset="births", split="train", gold=("p1",)),
     Question("fact", "In which town did Finn first see light?", ("Oslo",), "P19", "finn", dataset="births", split="train", gold=("p1",)),
     born("bucket", "Gro", "Oslo", gold=("p1",), bucket=3),
     Question("free", "Who sells fish?", dataset="asked", split="unlabelled"),
@@ -72,7 +82,7 @@ def training_study(folder: Path) -> Study:
 
 
 def copied(study: Study, folder: Path) -> Study:
-    """A copy that may be written to."""
+    """A writable copy."""
     study.questions.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copytree(study.folder, folder)
     return Study.open(folder)
@@ -97,7 +107,7 @@ def score(
 
 
 def build(study: Study, policy: str = "none", name: str | None = None, progress=None, **more) -> TrainingSet:
-    """Fields of `Thresholds` may stand among the others."""
+    """Fields of `Thresholds` may be among the others."""
     chosen = {
         key: more.pop(key)
         for key in (
@@ -123,7 +133,7 @@ def judge_report(
     name: str = "judge",
     drop_with_answer: float | None = 0.2,
 ) -> None:
-    """What a feature judge's folder says of its thresholds. Its scores come from `score`."""
+    """Return the thresholds in the format of a feature judge's folder. Its scores come from `score`."""
     folder = study.path("models", name)
     folder.mkdir(parents=True, exist_ok=True)
     values = {"drop": drop, "drop_with_answer": drop_with_answer, "add": add, "add_with_answer": add_with_answer}

@@ -1,1 +1,1 @@
-"""The commands, a file for each group; `app/cli.py` puts them together."""
+"""The commands, one file for each group. `app/cli.py` puts them together."""

@@ -1,4 +1,4 @@
-"""`blindspot batch`: what is judged next, by how many, by whom."""
+"""`blindspot batch`: which questions are judged next, and by whom."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The batch's name.")]
 
-batch_app = group("Batches of questions to judge: make, assign, close.")
+batch_app = group("Create, assign and close batches of questions to judge.")
 
 
 @batch_app.command("new")
 def batch_new(
     name: Name,
-    run: Annotated[list[str], typer.Option("--run", help="A run to pool from; may be given several times.")],
+    run: Annotated[list[str], typer.Option("--run", help="Run to pool passages from (repeatable).")],
     size: Annotated[int, typer.Option(min=1, help="Questions.")] = 100,
-    depth: Annotated[int, typer.Option(min=1, help="Ranks of each run that are pooled.")] = 20,
-    candidates: Annotated[int, typer.Option(min=1, help="Passages shown of a question, at most.")] = 8,
+    depth: Annotated[int, typer.Option(min=1, help="Number of top ranks pooled from each run.")] = 20,
+    candidates: Annotated[int, typer.Option(min=1, help="Maximum number of passages shown for a question.")] = 8,
     split: Annotated[
-        list[str] | None, typer.Option(help="train, dev, test or unlabelled; may be given again; default all.")
+        list[str] | None,
+        typer.Option(help="Split of the questions: train, dev, test or unlabelled (repeatable; default: all)."),
     ] = None,
     relation: Annotated[
-        list[str] | None, typer.Option(help="Only questions of this relation; may be given several times.")
+        list[str] | None, typer.Option(help="Use only questions of this relation (repeatable).")
     ] = None,
     bucket: Annotated[
-        list[str] | None, typer.Option(help="Only this bucket, as in a report: 'bucket 3', '2-3 mentions'.")
+        list[str] | None,
+        typer.Option(help="Use only questions of this bucket, named as in a report: 'bucket 3', '2-3 mentions'."),
     ] = None,
     people: Annotated[
-        int, typer.Option(min=1, help="People that judge each question of the priority and audit arms.")
+        int, typer.Option(min=1, help="Number of people who judge each question of the priority and audit arms.")
     ] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
     judge: Annotated[
         str | None, typer.Option(metavar="NAME", help="Judge whose scores order the priority questions.")
     ] = None,
@@ -47,7 +49,7 @@ def batch_new(
     ] = None,
     study: StudyOption = None,
 ) -> None:
-    """Make a batch: 75% by priority, 10% random audit, 10% second labels, 5% repeats."""
+    """Create a batch: 75% by priority, 10% random audit, 10% second labels, 5% repeats."""
     from functools import partial
 
     from app.progress import terminal_progress
@@ -76,13 +78,14 @@ def batch_new(
     _say(made)
     if sum(made.arms.values()) < size:
         print(
-            f"{counted(size, 'question')} {noun(size, 'was')} asked for; no more are free in these runs, splits and slices."
+            f"{counted(size, 'question')} {noun(size, 'was')} requested; these runs, splits and slices have no more "
+            "free questions."
         )
 
 
 @batch_app.command("list")
 def batch_list(study: StudyOption = None) -> None:
-    """List the batches, oldest first, and how far they are."""
+    """List the batches with their progress, oldest first."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -90,7 +93,7 @@ def batch_list(study: StudyOption = None) -> None:
 
     batches = _queue(study).batches()
     if not batches:
-        print("No batches yet: 'blindspot batch new NAME --run RUN'.")
+        print("No batches yet. Create one: blindspot batch new NAME --run RUN")
         return
     table = Table("batch", "state", "questions", "done", "made by")
     for batch in batches:
@@ -111,23 +114,25 @@ def batch_practice(
     size: Annotated[int, typer.Option(min=1, help="Questions.")] = 20,
     study: StudyOption = None,
 ) -> None:
-    """Make practice for newcomers of questions with settled labels."""
+    """Create a practice batch for new annotators from questions with settled labels."""
     from backend.judging.practice import make_practice
 
     made = make_practice(open_study(study), name, size)
     _say(made.batch)
-    print(f"{made.adjudicated:,} were adjudicated; {made.single_annotator:,} rest on one person's labels.")
+    print(f"{made.adjudicated:,} adjudicated; {made.single_annotator:,} with labels of one person only.")
 
 
 @batch_app.command("strata")
 def batch_strata(
     name: Name,
-    training_set: Annotated[str, typer.Option("--set", metavar="SET", help="A training set.")],
-    size: Annotated[int, typer.Option(min=1, help="Pairs of each stratum.")] = 30,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
+    training_set: Annotated[str, typer.Option("--set", metavar="SET", help="Training set to check.")],
+    size: Annotated[int, typer.Option(min=1, help="Number of pairs in each stratum.")] = 30,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
     study: StudyOption = None,
 ) -> None:
-    """Check a training set: pairs of those a machine kept, removed and proposed, drawn at random."""
+    """Create a batch that checks a training set: a random sample of the pairs that a policy kept, removed or
+    proposed.
+    """
     from backend.training_sets.stratified_sample import queue_stratified_sample
 
     _say(queue_stratified_sample(open_study(study), name, training_set, size, seed))
@@ -135,14 +140,14 @@ def batch_strata(
 
 @batch_app.command("close")
 def batch_close(name: Name, study: StudyOption = None) -> None:
-    """Hand out no more of a batch; what is out is still taken."""
+    """Close a batch: it hands out no more questions; events for questions already leased are still accepted."""
     _queue(study).set_state(name, "closed")
     print(f"Batch {name} is closed.")
 
 
 @batch_app.command("open")
 def batch_open(name: Name, study: StudyOption = None) -> None:
-    """Hand out a closed batch again."""
+    """Reopen a closed batch."""
     _queue(study).set_state(name, "open")
     print(f"Batch {name} is open.")
 
@@ -150,28 +155,31 @@ def batch_open(name: Name, study: StudyOption = None) -> None:
 @batch_app.command("people")
 def batch_people(
     name: Name,
-    people: Annotated[int, typer.Argument(metavar="N", min=1, help="People that judge each question.")],
+    people: Annotated[int, typer.Argument(metavar="N", min=1, help="Number of people who judge each question.")],
     study: StudyOption = None,
 ) -> None:
     """Set how many people judge each question of a batch."""
     count = _queue(study).set_people_needed(name, people)
-    print(f"Each of the {counted(count, 'question')} of batch {name} needs {counted(people, 'person', 'people')} now.")
+    print(f"Each of the {counted(count, 'question')} of batch {name} now needs {counted(people, 'person', 'people')}.")
 
 
 @batch_app.command("assign")
 def batch_assign(
     name: Name,
-    person: Annotated[str | None, typer.Argument(metavar="PERSON", help="Who gets its questions.")] = None,
+    person: Annotated[str | None, typer.Argument(metavar="PERSON", help="Person who gets the questions.")] = None,
     relation: Annotated[
-        list[str] | None, typer.Option(help="Only questions of this relation; may be given several times.")
+        list[str] | None, typer.Option(help="Use only questions of this relation (repeatable).")
     ] = None,
     bucket: Annotated[
-        list[str] | None, typer.Option(help="Only this bucket, as in a report: 'bucket 3', '2-3 mentions'.")
+        list[str] | None,
+        typer.Option(help="Use only questions of this bucket, named as in a report: 'bucket 3', '2-3 mentions'."),
     ] = None,
-    anybody: Annotated[bool, typer.Option("--anybody", help="Take the assignment away.")] = False,
+    anybody: Annotated[
+        bool, typer.Option("--anybody", help="Remove the assignment, so that anybody gets the questions.")
+    ] = False,
     study: StudyOption = None,
 ) -> None:
-    """Keep the questions of a batch, or of a slice of it, for one person."""
+    """Assign the questions of a batch, or of a slice of it, to one person."""
     from backend.judging.batches import questions_of
     from db.queue import Queue
 
@@ -180,13 +188,14 @@ def batch_assign(
     opened = open_study(study)
     slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
     count = Queue(opened.labels_path).assign(name, person, slice)
-    print(f"{counted(count, 'question')} of batch {name} {noun(count, 'is')} for {person or 'anybody'} now.")
+    print(f"{counted(count, 'question')} of batch {name} {noun(count, 'is')} now assigned to {person or 'anybody'}.")
 
 
 def _say(made: BatchSummary) -> None:
     arms = ", ".join(f"{count:,} {arm}" for arm, count in made.arms.items())
     print(
-        f"Made batch {made.name}: {sum(made.arms.values()):,} of {counted(made.frame, 'question')} ({arms}), {counted(made.passages, 'passage')}."
+        f"Created batch {made.name}: {sum(made.arms.values()):,} of {counted(made.frame, 'question')} ({arms}), "
+        f"{counted(made.passages, 'passage')}."
     )
 
 

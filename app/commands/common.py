@@ -29,12 +29,15 @@ FileArgument = Annotated[
 ]
 SkipBad = Annotated[
     bool,
-    typer.Option("--skip-bad", help="Leave out invalid rows and write them to a file, instead of importing nothing."),
+    typer.Option(
+        "--skip-bad",
+        help="Skip invalid rows and write them to a file. Without this option an invalid row stops the import.",
+    ),
 ]
 Trust = Annotated[
     bool,
     typer.Option(
-        "--trust", help="Load the model even if that runs code of whoever made it: pickled weights, own classes."
+        "--trust", help="Load the model even if loading it runs its author's code (pickled weights, custom classes)."
     ),
 ]
 Format = Annotated[
@@ -43,7 +46,7 @@ Format = Annotated[
 Encoder = Annotated[str, typer.Option("--encoder", help="Name of an encoder in study.toml.")]
 Device = Annotated[str | None, typer.Option(help="Device: cpu, cuda, cuda:1, ... (default: a GPU if there is one).")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Setting of the format; see docs/formats.md.")
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Setting of the format (see docs/formats.md).")
 ]
 Split = Annotated[
     str | None,
@@ -53,7 +56,8 @@ Ties = Annotated[
     str,
     typer.Option(
         metavar="id|row|file",
-        help="Order of equal scores: by passage id (as Pyserini does), by row of the collection, or as they come.",
+        help="Order of passages with equal scores: by passage id (as Pyserini does), by row of the collection, "
+        "or in the order of the file.",
     ),
 ]
 Out = Annotated[
@@ -73,7 +77,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")
 
 
 def group(about: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
-    """Make a group of commands whose help is plain text, the same on a terminal, in a log and in the docs."""
+    """Create a group of commands whose help is plain text, the same on a terminal, in a log and in the docs."""
     return typer.Typer(
         help=about,
         cls=cls,
@@ -91,7 +95,7 @@ def open_study(folder: str | None) -> Study:
 
 
 def do(function: Callable[Concatenate[Study, P], R], study: Study, /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Do a job in this process, with a progress bar. Takes the arguments of the job's function."""
+    """Run a job in this process with a progress bar. The arguments are those of the job's function."""
     from backend.core import jobs
 
     with progress() as watch:
@@ -100,7 +104,7 @@ def do(function: Callable[Concatenate[Study, P], R], study: Study, /, *args: P.a
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Show progress; on Ctrl-C say what is kept, and exit with 130."""
+    """Show progress. On Ctrl-C, say what is kept and exit with code 130."""
     from app.progress import terminal_progress
     from backend.core.jobs import CANCELLED
 
@@ -113,7 +117,9 @@ def progress() -> Iterator[Progress]:
 
 
 def trust_models(study: Study, *models: str | None) -> None:
-    """Record that the person trusts these models (encoders of the study, folders or names), and print what they may now run."""
+    """Record that the user trusts these models (encoders of the study, folders or names), and print the code that they
+    may now run.
+    """
     from backend.core.model_files import trust
 
     for model in filter(None, models):

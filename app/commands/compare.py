@@ -1,4 +1,4 @@
-"""`blindspot compare`: two runs, the difference between them, and whether it is more than chance."""
+"""`blindspot compare`: the difference between two runs, with its interval and p value."""
 
 from __future__ import annotations
 
@@ -10,29 +10,32 @@ from app.commands.common import RelevanceOption, StudyOption
 
 
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="A run.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The run to compare it with.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="First run.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Run to compare it with.")],
     k: Annotated[
-        int | None, typer.Option("--k", min=1, help="The cut-off of the groups and the conclusion; default 5.")
+        int | None, typer.Option("--k", min=1, help="Cut-off of the groups and of the conclusion (default: 5).")
     ] = None,
     by: Annotated[
         Literal["relation", "bucket", "slice"] | None,
-        typer.Option(metavar="relation|bucket|slice", help="A table per group."),
+        typer.Option(metavar="relation|bucket|slice", help="Add a table by this grouping."),
     ] = None,
     slice: Annotated[
-        str, typer.Option(metavar="EXPRESSION", help="Only these questions, as in 'relation:P19 and not bucket:0'.")
+        str,
+        typer.Option(metavar="EXPRESSION", help="Compare only these questions, as in 'relation:P19 and not bucket:0'."),
     ] = "",
     find: Annotated[
-        bool, typer.Option("--find-slices", help="List the slices that explain most of the difference instead.")
+        bool, typer.Option("--find-slices", help="List the slices that explain most of the difference.")
     ] = False,
     relevance: RelevanceOption = "answers",
-    rule: Annotated[str, typer.Option(help="The answer matching rule.")] = "dpr",
-    json: Annotated[bool, typer.Option("--json", help="JSON, for scripts.")] = False,
+    rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="LaTeX tables (booktabs).")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX tables (booktabs).")] = False,
     study: StudyOption = None,
 ) -> None:
-    """Compare two runs: the difference with its interval and p value, and who finds what."""
+    """Compare two runs: the difference with its interval and p value, and the questions that only one of them
+    answers.
+    """
     from backend.core.study import Study
     from backend.evaluation.comparison_report import compare_runs
     from backend.evaluation.slice_report import find_in_runs

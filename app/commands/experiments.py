@@ -1,4 +1,6 @@
-"""`blindspot experiment NAME`: what the papers report, asked of this study, with the paper's figures beside ours."""
+"""`blindspot experiment NAME`: repeat an experiment of the papers on this study, with the paper's figures beside the
+measured ones.
+"""
 
 from __future__ import annotations
 
@@ -14,71 +16,107 @@ if TYPE_CHECKING:
     from backend.experiments.cost import ExperimentCost
 
 experiment_app = group(
-    "Ask of your own data what the papers report: --plan says what it costs, --small tries it; killed, it goes on."
+    "Repeat the papers' experiments on your own data. --plan estimates the cost, --small is a trial run. A killed "
+    "experiment resumes when the command is repeated."
 )
 
 
 def _run(
     context: typer.Context,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Say what is to be made and about how long it takes; make nothing.")
+        bool,
+        typer.Option(
+            "--plan", help="Print what would be trained and encoded, and about how long it takes; do nothing else."
+        ),
     ] = False,
     small: Annotated[
-        bool, typer.Option("--small", help="A tiny model and few questions: proof that it runs, no finding.")
+        bool,
+        typer.Option(
+            "--small",
+            help="Use a tiny model and few questions. It shows that the experiment runs; its figures mean nothing.",
+        ),
     ] = False,
     start: Annotated[
-        str | None, typer.Option("--from", help="The encoder that trainings start from; default minilm.")
+        str | None, typer.Option("--from", help="Encoder that every training starts from (default: minilm).")
     ] = None,
     train: Annotated[
-        list[str] | None, typer.Option(help="Questions to train on: train, or SET/train; may be repeated.")
+        list[str] | None, typer.Option(help="Questions to train on: train or SET/train (repeatable).")
     ] = None,
     on: Annotated[
         str | None, typer.Option(help="Questions to measure on: dev, test, a question set, or SET/SPLIT.")
     ] = None,
     k: Annotated[
-        str | None, typer.Option("--k", metavar="N,N,...", help="Success at these ranks; default 5,20,100.")
+        str | None,
+        typer.Option("--k", metavar="N,N,...", help="Ranks at which success is measured (default: 5,20,100)."),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(metavar="N,N,...", help="A model is trained with each; under 3 say nothing.")
+        str | None, typer.Option(metavar="N,N,...", help="Seeds to train with; use at least 3 to get an interval.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="So many training questions at most.")] = None,
-    questions: Annotated[int | None, typer.Option(min=1, help="So many questions to measure on at most.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of training questions.")] = None,
+    questions: Annotated[int | None, typer.Option(min=1, help="Maximum number of questions to measure on.")] = None,
     relation: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="A relation, where the experiment takes some.")
+        list[str] | None,
+        typer.Option(metavar="ID", help="Relation to use, in experiments that compare relations (repeatable)."),
     ] = None,
     question_set: Annotated[
-        list[str] | None, typer.Option("--set", help="A question set, where the experiment takes some.")
+        list[str] | None,
+        typer.Option("--set", help="Question set to use, in experiments that compare question sets (repeatable)."),
     ] = None,
     encoder: Annotated[
-        list[str] | None, typer.Option("--encoder", "--passage-encoder", help="An encoder where it takes some.")
+        list[str] | None,
+        typer.Option(
+            "--encoder",
+            "--passage-encoder",
+            help="Encoder to use, in experiments that compare encoders (repeatable).",
+        ),
     ] = None,
-    depth: Annotated[int | None, typer.Option(min=1, help="Ranks that negatives are mined from; default 100.")] = None,
+    depth: Annotated[
+        int | None, typer.Option(min=1, help="Number of top ranks to mine negatives from (default: 100).")
+    ] = None,
     batches: Annotated[
-        str | None, typer.Option(metavar="N,N,...", help="Questions in a batch, where it varies.")
+        str | None,
+        typer.Option(
+            metavar="N,N,...", help="Batch sizes to compare, in questions, in experiments that vary the batch size."
+        ),
     ] = None,
     sizes: Annotated[
-        str | None, typer.Option(metavar="N,N,...", help="Training questions, where their number varies.")
+        str | None,
+        typer.Option(
+            metavar="N,N,...",
+            help="Numbers of training questions to compare, in experiments that vary the training data.",
+        ),
     ] = None,
-    layers: Annotated[int | None, typer.Option(help="Of the models: only the first so many.")] = None,
+    layers: Annotated[
+        int | None, typer.Option(help="Number of encoder layers to keep, counted from the first.")
+    ] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Of the models: questions in a batch, where it does not vary.")
+        int | None, typer.Option(help="Batch size in questions, in experiments that do not vary the batch size.")
     ] = None,
-    epochs: Annotated[float | None, typer.Option(help="Of the models.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Of the models: batches, in the place of epochs.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Of the models.")] = None,
-    passage_tokens: Annotated[int | None, typer.Option(help="Of the models: longer passages are cut.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Number of training epochs.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of training steps; replaces --epochs.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
+    passage_tokens: Annotated[
+        int | None, typer.Option(help="Maximum tokens of a passage; longer passages are truncated.")
+    ] = None,
     more: Annotated[
-        list[str] | None, typer.Option("--training", metavar="NAME=VALUE", help="A setting of dual encoders.")
+        list[str] | None,
+        typer.Option(
+            "--training",
+            metavar="NAME=VALUE",
+            help="Setting of the dual encoders, as in temperature=0.05 (repeatable).",
+        ),
     ] = None,
     cross: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of cross-encoders, as steps=200.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Setting of the cross-encoders, as in steps=200 (repeatable)."),
     ] = None,
     reader: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of readers, as epochs=5.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Setting of the readers, as in epochs=5 (repeatable)."),
     ] = None,
     device: Device = None,
-    csv: Annotated[bool, typer.Option("--csv", help="The table as CSV.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="The table as LaTeX.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print the table as LaTeX.")] = False,
     json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
@@ -114,7 +152,7 @@ def _run(
         from backend.experiments.cost import cost, planned_parts
 
         waiting, made = planned_parts(opened, name, given, device).as_words()
-        print(f"To be made: {waiting}.\nThere already: {made}.", flush=True)
+        print(f"To do: {waiting}.\nAlready done: {made}.", flush=True)
         print("\n".join(_as_lines(cost(opened, name, given, device))))
         return
     from backend.experiments.running import run_experiment
@@ -123,7 +161,7 @@ def _run(
 
 
 def add_experiments() -> None:
-    """One command for each experiment of the papers."""
+    """Add one command for each experiment of the papers."""
     from backend.experiments.papers import experiments
 
     for name, about in experiments().items():
@@ -144,10 +182,12 @@ def _print(result: dict[str, Any], csv: bool, latex: bool, json: bool) -> None:
             console.print(line, markup=False)
 
 
-def _as_lines(found: ExperimentCost) -> list[str]:
-    lines = [f"About {duration(found.seconds)} of training and encoding here, from a trial of each model."]
-    if found.not_reckoned:
-        lines.append(f"Not in that time: {', '.join(found.not_reckoned)}.")
+def _as_lines(cost_estimate: ExperimentCost) -> list[str]:
+    lines = [
+        f"About {duration(cost_estimate.seconds)} of training and encoding on this machine, from a trial of each model."
+    ]
+    if cost_estimate.not_reckoned:
+        lines.append(f"Not included in that time: {', '.join(cost_estimate.not_reckoned)}.")
     return lines
 
 
@@ -156,14 +196,14 @@ def _given(**settings: Any) -> dict[str, Any]:
 
 
 def _values(texts: list[str] | None, option: str) -> dict[str, Any] | None:
-    """NAME=VALUE; numbers, true, false and none are taken as such."""
+    """Parse NAME=VALUE options. Numbers, true, false and none become Python values."""
     if not texts:
         return None
     values: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.isidentifier():
-            raise typer.BadParameter(f"{option} takes NAME=VALUE, as in steps=200, not {text!r}")
+            raise typer.BadParameter(f"{option} needs NAME=VALUE, as in steps=200, not {text!r}")
         number = re.fullmatch(r"\d+(\.\d+)?(e-?\d+)?", value)
         words = {"true": True, "false": False, "none": None}
         values[name] = words.get(value, value) if number is None else int(value) if value.isdecimal() else float(value)
@@ -173,7 +213,7 @@ def _values(texts: list[str] | None, option: str) -> dict[str, Any] | None:
 def _numbers(text: str | None, option: str) -> list[int] | None:
     if text is None:
         return None
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and 0 < len(part) < 10 for part in parts):
-        raise typer.BadParameter(f"{option} takes whole numbers with commas between, as in 5,20,100")
-    return [int(part) for part in parts]
+    numbers = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 0 < len(part) < 10 for part in numbers):
+        raise typer.BadParameter(f"{option} needs whole numbers separated by commas, as in 5,20,100")
+    return [int(part) for part in numbers]

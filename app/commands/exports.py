@@ -1,4 +1,4 @@
-"""`blindspot export`: parts of a study in the form that other tools read."""
+"""`blindspot export`: write parts of a study in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import typer
 
 from app.commands.common import Out, Split, StudyOption, Ties, group, open_study
 
-export_app = group("Write parts of a study in the form that other tools read.")
+export_app = group("Export parts of a study in the formats of other tools.")
 
 
 @export_app.command("run")
 def export_run(
-    run: Annotated[str, typer.Argument(metavar="NAME", help="The run.")],
-    format: Annotated[
-        str, typer.Option("--format", metavar="trec|dpr|pyserini|msmarco", help="The form to write it in.")
-    ],
+    run: Annotated[str, typer.Argument(metavar="NAME", help="Run to export.")],
+    format: Annotated[str, typer.Option("--format", metavar="trec|dpr|pyserini|msmarco", help="Format to write.")],
     ties: Ties = "file",
     out: Out = None,
     study: StudyOption = None,
 ) -> None:
-    """Write a run for other tools: TREC, DPR's or Pyserini's output, MS MARCO."""
+    """Export a run as TREC, DPR, Pyserini or MS MARCO output."""
     from backend.data.exporting import export_run as export
 
     _say_exported(export(open_study(study), run, format, out, ties))
@@ -29,12 +27,12 @@ def export_run(
 
 @export_app.command("qrels")
 def export_qrels(
-    format: Annotated[str, typer.Option("--format", metavar="trec|beir|msmarco", help="The form to write them in.")],
+    format: Annotated[str, typer.Option("--format", metavar="trec|beir|msmarco", help="Format to write.")],
     split: Split = None,
     out: Out = None,
     study: StudyOption = None,
 ) -> None:
-    """Write the gold of the questions as relevance judgements."""
+    """Export the gold passages of the questions as relevance judgements."""
     from backend.data.exporting import export_qrels as export
 
     _say_exported(export(open_study(study), format, split, out))
@@ -43,13 +41,13 @@ def export_qrels(
 @export_app.command("questions")
 def export_questions(
     format: Annotated[
-        str, typer.Option("--format", metavar="question-jsonl|dpr-csv|beir|msmarco", help="The form to write them in.")
+        str, typer.Option("--format", metavar="question-jsonl|dpr-csv|beir|msmarco", help="Format to write.")
     ],
     split: Split = None,
     out: Out = None,
     study: StudyOption = None,
 ) -> None:
-    """Write the questions."""
+    """Export the questions."""
     from backend.data.exporting import export_questions as export
 
     _say_exported(export(open_study(study), format, split, out))
@@ -57,11 +55,11 @@ def export_questions(
 
 @export_app.command("passages")
 def export_passages(
-    format: Annotated[str, typer.Option("--format", metavar="psgs|beir|msmarco", help="The form to write them in.")],
+    format: Annotated[str, typer.Option("--format", metavar="psgs|beir|msmarco", help="Format to write.")],
     out: Out = None,
     study: StudyOption = None,
 ) -> None:
-    """Write the passage collection."""
+    """Export the passage collection."""
     from backend.data.exporting import export_passages as export
 
     _say_exported(export(open_study(study), format, out))

@@ -1,4 +1,4 @@
-"""`blindspot new` and `blindspot import`: a study, and what goes into it."""
+"""`blindspot new`, `copy` and `import`: create a study and bring data into it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from backend.text.counting import counted
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-import_app = group("Bring passages, questions or entity frequencies into a study.")
+import_app = group("Import passages, questions, runs, relevance judgements or entity frequencies.")
 
 
 def copy(
@@ -37,24 +37,24 @@ def copy(
     made = copy_study(open_study(study), target)
     print(f"Copied the study to {made.folder}: {counted(made.files, 'file')}, {made.bytes / 1e6:,.1f} MB.")
     for part in made.left_out:
-        print(f"Left out {part}: it is unfinished.")
+        print(f"Left out {part}: unfinished.")
 
 
 def new(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
-    title: Annotated[str | None, typer.Option("--name", help="The study's name; default the folder's.")] = None,
+    title: Annotated[str | None, typer.Option("--name", help="Name of the study (default: the folder's name).")] = None,
     results: Annotated[
         list[Path] | None,
         typer.Option(
             "--from-run",
             metavar="FILE",
-            help="Start from retriever output (DPR, Pyserini); may be given several times.",
+            help="Retriever output to start from (DPR, Pyserini; repeatable).",
         ),
     ] = None,
-    split: Annotated[str, typer.Option(help="With --from-run: the split of its questions.")] = "test",
+    split: Annotated[str, typer.Option(help="Split of the questions of --from-run.")] = "test",
     skip_bad: SkipBad = False,
 ) -> None:
-    """Make an empty study, or one of retriever output."""
+    """Create an empty study, or a study from retriever output."""
     if results:
         from app.tables import print_results_import
         from backend.data.importing.from_results import study_from_results
@@ -66,7 +66,7 @@ def new(
     from backend.core.study import Study
 
     study = Study.create(folder, title)
-    print(f"Made the study {study.folder}. Next: blindspot import passages FILE --study {folder}")
+    print(f"Created the study {study.folder}. Next: blindspot import passages FILE --study {folder}")
 
 
 @import_app.command("passages")
@@ -77,7 +77,7 @@ def import_passages(
     skip_bad: SkipBad = False,
     settings: Settings = None,
 ) -> None:
-    """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, or articles to cut."""
+    """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, or articles to split into passages."""
     from backend.data.importing.importer import import_passages
 
     made = do(
@@ -97,16 +97,19 @@ def import_questions(
     study: StudyOption = None,
     format: Format = None,
     split: Annotated[
-        str | None, typer.Option(help="For files that do not say: train, dev, test or unlabelled.")
+        str | None, typer.Option(help="Split of the questions if the file names none: train, dev, test or unlabelled.")
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="For files that do not say: the question set's name.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Name of the question set if the file names none.")] = None,
     gold: Annotated[
-        str, typer.Option(help="all: every gold passage. one: one a question, the rest count as unlabelled.")
+        str,
+        typer.Option(
+            help="Gold passages to keep: all of them, or one for each question (the others then count as unlabelled)."
+        ),
     ] = "all",
     skip_bad: SkipBad = False,
     settings: Settings = None,
 ) -> None:
-    """Import questions, in any of the field's formats."""
+    """Import questions; docs/formats.md lists the formats."""
     from backend.data.importing.importer import import_questions
 
     made = do(
@@ -124,35 +127,49 @@ def import_questions(
     opened = open_study(study)
     if opened.has_corpus and opened.questions.subjects(without_frequency=True):
         print(
-            "Some subjects have no frequency: import them ('blindspot import frequencies FILE') or count them here "
-            "('blindspot import frequencies --count')."
+            "Some subjects have no frequency. Import frequencies ('blindspot import frequencies FILE') or count "
+            "them in the passages ('blindspot import frequencies --count')."
         )
 
 
 @import_app.command("triples")
 def import_triples(
     file: FileArgument,
-    dataset: Annotated[str | None, typer.Option(help="The question set's name; default the file's.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Name of the question set (default: the file's name).")] = None,
     templates: Annotated[
         Path | None,
-        typer.Option(help='JSON: relation to question, {"P19": "Where was [X] born?"}; default EntityQuestions\' 24.'),
+        typer.Option(
+            help='JSON file of question templates by relation, {"P19": "Where was [X] born?"} (default: the 24 of '
+            "EntityQuestions)."
+        ),
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="Put all there: train, dev or test; default 80, 10 and 10%.")
+        str | None,
+        typer.Option(help="Split of all questions: train, dev or test (default: 80% train, 10% dev, 10% test)."),
     ] = None,
-    least: Annotated[int, typer.Option(min=1, help="Facts of a relation, below which it is left out.")] = 2000,
-    least_answers: Annotated[int, typer.Option(min=1, help="Different answers, below which it is left out.")] = 20,
+    least: Annotated[
+        int, typer.Option(min=1, help="Minimum number of facts of a relation; relations with fewer are left out.")
+    ] = 2000,
+    least_answers: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Minimum number of different answers of a relation; relations with fewer are left out."
+        ),
+    ] = 20,
     most: Annotated[
-        int, typer.Option(min=1, help="Questions of a relation in dev and in test; in train eight times as many.")
+        int,
+        typer.Option(
+            min=1, help="Maximum number of questions of a relation in dev and in test; train gets eight times as many."
+        ),
     ] = 1000,
     gold: Annotated[
-        bool, typer.Option("--gold/--no-gold", help="Passages that name the subject and hold an answer become gold.")
+        bool, typer.Option("--gold/--no-gold", help="Make passages that name the subject and contain an answer gold.")
     ] = True,
-    seed: Annotated[int, typer.Option(help="Of drawing.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random draw.")] = 0,
     study: StudyOption = None,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Make questions of triples (subject, relation, object, frequency), as EntityQuestions was made."""
+    """Make questions from triples (subject, relation, object, frequency), as in EntityQuestions."""
     given = templates and str(templates.absolute())
     from backend.data.importing.triples import import_triples
 
@@ -175,14 +192,16 @@ def import_triples(
 
 @import_app.command("frequencies")
 def import_frequencies(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A TSV with a header: entity, count.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="TSV file with the header: entity, count.")
+    ] = None,
     count: Annotated[
-        bool, typer.Option("--count", help="Count the passages that mention each subject instead.")
+        bool, typer.Option("--count", help="Count the passages that mention each subject; needs no file.")
     ] = False,
     study: StudyOption = None,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Give the questions' subjects their frequencies: from a file, or counted in the passages."""
+    """Import the frequencies of the questions' subjects from a file, or count them in the passages."""
     from backend.data.importing import importer
 
     if (file is None) == (not count):
@@ -209,19 +228,21 @@ def import_qrels(
 def import_run(
     file: FileArgument,
     name: Annotated[
-        str | None, typer.Option("--name", help="The run's name in the study; else from the file's name.")
+        str | None, typer.Option("--name", help="Name of the run in the study (default: from the file's name).")
     ] = None,
     study: StudyOption = None,
     format: Format = None,
     split: Annotated[
-        str | None, typer.Option(help="The questions it is over; those it does not name then count as not found.")
+        str | None, typer.Option(help="Questions that the run covers; those missing from the file count as not found.")
     ] = None,
-    rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
+    rule: Annotated[
+        str, typer.Option(help="Answer matching rule: dpr, regex, entityquestions or rocketqa_mining.")
+    ] = "dpr",
     ties: Ties = "file",
-    replace: Annotated[bool, typer.Option("--replace", help="Import a run of that name again.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the run of this name if it exists.")] = False,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Import a run that another tool made: TREC, DPR's or Pyserini's output, MS MARCO."""
+    """Import a run of another tool: TREC, DPR, Pyserini or MS MARCO output."""
     from backend.core.runs import run_name_of
     from backend.data.importing.runs import import_run
 
@@ -244,7 +265,7 @@ def import_run(
 
 
 def _open_or_new(folder: str | None) -> Study:
-    """A first import into an empty folder makes the study."""
+    """Open the study. The first import into an empty folder creates it."""
     import os
 
     from backend.core.study import ENVIRONMENT_VARIABLE, Study

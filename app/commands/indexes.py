@@ -1,4 +1,4 @@
-"""`blindspot index` and `blindspot encoder`: what retrieval needs."""
+"""`blindspot index` and `blindspot encoder`: the indexes and encoders that retrieval needs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from backend.text.counting import counted
 from db.errors import Missing, Refused
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")
-encoder_app = group("The encoders that study.toml names.")
+encoder_app = group("Add encoders to study.toml, or list them.")
 
 
 @index_app.command("bm25")
 def index_bm25(
     study: StudyOption = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Indexing threads; default all cores.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of indexing threads (default: all cores).")] = None,
 ) -> None:
-    """Index the passages with Lucene."""
+    """Index the passages for BM25 with Lucene."""
     from backend.retrieval.bm25 import build_index
 
     manifest = do(build_index, open_study(study), threads=threads)
@@ -35,23 +35,28 @@ def index_dense(
     study: StudyOption = None,
     encoder: Encoder = "minilm",
     vectors: Annotated[
-        Path | None, typer.Option(metavar="FILE.npy", help="Take vectors made elsewhere, row i for passage i.")
+        Path | None, typer.Option(metavar="FILE.npy", help="Import vectors from this file; row i belongs to passage i.")
     ] = None,
-    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Encode one of N parts alone, for --merge.")] = None,
-    merge: Annotated[bool, typer.Option("--merge", help="Make the index of all N parts, after checking them.")] = False,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Encode only shard I of N; --merge joins the shards.")
+    ] = None,
+    merge: Annotated[bool, typer.Option("--merge", help="Check all N shards and join them into the index.")] = False,
     precision: Annotated[
         str,
         typer.Option(
-            help="auto, float32, bfloat16, float16: the encoder's arithmetic. auto: 16 bits where a "
-            "sample shows them exact enough."
+            help="Precision of the encoder: auto, float32, bfloat16 or float16. auto uses 16 bits if a sample "
+            "of passages shows that they are exact enough."
         ),
     ] = "auto",
     device: Device = None,
 ) -> None:
-    """Encode the passages, or take their vectors from a file. Goes on where it was interrupted."""
+    """Encode the passages, or import their vectors from a file. Resumes an interrupted encoding."""
     if shard is not None:
         if merge or vectors is not None:
-            raise Refused("--shard makes one part; --merge and --vectors make the whole index")
+            raise Refused(
+                "give only one of --shard, --merge and --vectors: --shard encodes one shard; --merge and "
+                "--vectors make the whole index"
+            )
         _encode_shard(study, encoder, shard, device, precision)
         return
     given = None if vectors is None else str(vectors.absolute())
@@ -67,7 +72,9 @@ def index_dense(
 
 
 def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | None, precision: str) -> None:
-    """No job and no labels.db: several machines may share the folder, and SQLite's write-ahead log is for one."""
+    """Encode one shard without a job and without labels.db: several machines may share the folder, and SQLite's
+    write-ahead log works on one machine only.
+    """
     import os
 
     from backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
@@ -75,19 +82,19 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
 
     opened = Study(Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or "."))
     if not opened.settings_path.is_file():
-        raise Missing(f"{opened.folder} holds no study (no {SETTINGS_FILE}); give --study")
+        raise Missing(f"{opened.folder} is not a study (it has no {SETTINGS_FILE}); name one with --study")
     with progress() as watch:
         made = encode_part(opened, encoder, shard, device, precision, watch)
     print(
-        f"Shard {made['shard']} of {made['of']}: {counted(made['rows'], 'passage')} in {made['precision']}. When all are there: "
-        f"blindspot index dense --encoder {encoder} --merge"
+        f"Shard {made['shard']} of {made['of']}: {counted(made['rows'], 'passage')} in {made['precision']}. When "
+        f"all shards are done: blindspot index dense --encoder {encoder} --merge"
     )
 
 
 @index_app.command("faiss")
 @takes_settings(FaissOptions, "options")
 def index_faiss(
-    kind: Annotated[str, typer.Option(metavar="|".join(KINDS), help="The index.")] = "hnsw",
+    kind: Annotated[str, typer.Option(metavar="|".join(KINDS), help="Type of the index.")] = "hnsw",
     encoder: Encoder = "minilm",
     *,
     options: dict[str, Any],
@@ -107,8 +114,9 @@ def index_faiss(
     )
     recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in manifest["recall"].items() if k.isdigit())
     print(
-        f"{kind}: {counted(manifest['passages'], 'vector')}, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. "
-        f"Of the exact hits it finds {recall} (mean over {manifest['recall']['n']} {manifest['recall']['of']})."
+        f"{kind}: {counted(manifest['passages'], 'vector')}, {manifest['bytes'] / 1e6:,.0f} MB, "
+        f"{manifest['seconds']} s. Recall of the exact hits: {recall} (mean over {manifest['recall']['n']} "
+        f"{manifest['recall']['of']})."
     )
 
 
@@ -116,23 +124,27 @@ def index_faiss(
 def index_milvus(
     uri: Annotated[
         str,
-        typer.Option(metavar="URI", help="As in http://localhost:19530, or a FILE.db for the embedded milvus-lite."),
+        typer.Option(
+            metavar="URI",
+            help="Address of the server, such as http://localhost:19530, or a FILE.db for the embedded milvus-lite.",
+        ),
     ],
     encoder: Encoder = "minilm",
     collection: Annotated[
-        str | None, typer.Option(help="Its name there; default of the encoder and the passages.")
+        str | None, typer.Option(help="Name of the collection (default: from the encoder and the passages).")
     ] = None,
     index: Annotated[
-        str, typer.Option(help="The server's index: FLAT, HNSW, IVF_SQ8, IVF_PQ, DISKANN, GPU_CAGRA, ...")
+        str, typer.Option(help="Index type of the server: FLAT, HNSW, IVF_SQ8, IVF_PQ, DISKANN, GPU_CAGRA, ...")
     ] = "FLAT",
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of that index, as in M=32.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Setting of the index, as in M=32 (repeatable)."),
     ] = None,
-    replicas: Annotated[int, typer.Option(min=1, help="Copies that the cluster holds in memory.")] = 1,
-    replace: Annotated[bool, typer.Option("--replace", help="Drop a collection of that name first.")] = False,
+    replicas: Annotated[int, typer.Option(min=1, help="Number of in-memory replicas in the cluster.")] = 1,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the collection if it exists.")] = False,
     study: StudyOption = None,
 ) -> None:
-    """Fill a Milvus collection with an encoder's vectors. Goes on where it was interrupted."""
+    """Fill a Milvus collection with an encoder's vectors. Resumes an interrupted upload."""
     given = dict(setting.partition("=")[::2] for setting in settings or ())
     from backend.retrieval.milvus import build
 
@@ -155,13 +167,13 @@ def index_milvus(
 @encoder_app.command("add")
 @takes_settings(EncoderSettings)
 def encoder_add(
-    encoder: Annotated[str, typer.Argument(metavar="NAME", help="A name for the encoder, which --encoder takes.")],
+    encoder: Annotated[str, typer.Argument(metavar="NAME", help="Name for the encoder, to use with --encoder.")],
     *,
     settings: dict[str, Any],
     trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
-    """Name an encoder in study.toml, after loading it once to see that it works."""
+    """Add an encoder to study.toml, after loading it once to see that it works."""
     from backend.retrieval.encoder import load_encoder
 
     model, question_model, passage_model = (settings.get(key) for key in MODELS)

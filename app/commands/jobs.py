@@ -1,4 +1,4 @@
-"""`blindspot jobs`: list jobs, print a log, cancel."""
+"""`blindspot jobs`: list jobs, print their logs, cancel them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import typer
 
 from app.commands.common import StudyOption, group, open_study
 
-jobs_app = group("Jobs: list them, print a log, cancel.")
-JobId = Annotated[str, typer.Argument(metavar="ID", help="The job, as 'blindspot jobs list' names it.")]
+jobs_app = group("List jobs, print their logs, cancel them.")
+JobId = Annotated[str, typer.Argument(metavar="ID", help="Name of the job, as in 'blindspot jobs list'.")]
 
 
 @jobs_app.command("list")
 def jobs_list(study: StudyOption = None) -> None:
-    """List the last jobs, newest first."""
+    """List the latest jobs, newest first."""
     from app.tables import print_jobs
     from backend.core import jobs
 
@@ -23,7 +23,7 @@ def jobs_list(study: StudyOption = None) -> None:
 
 @jobs_app.command("log")
 def jobs_log(job: JobId, study: StudyOption = None) -> None:
-    """Print what a job printed, and the traceback of an unexpected error."""
+    """Print the output of a job, with the traceback of an unexpected error."""
     from backend.core import jobs
 
     opened = open_study(study)
@@ -35,16 +35,16 @@ def jobs_log(job: JobId, study: StudyOption = None) -> None:
 def jobs_cancel(
     job: JobId,
     force: Annotated[
-        bool, typer.Option("--force", help="Kill a job that does not stop; what it has not saved is lost.")
+        bool, typer.Option("--force", help="Kill a job that does not stop; its unsaved work is lost.")
     ] = False,
     study: StudyOption = None,
 ) -> None:
-    """Cancel a job. It stops at its next report of progress and keeps what it finished."""
+    """Cancel a job. The job stops at its next progress report and keeps its finished work."""
     from backend.core import jobs
 
     opened = open_study(study)
     if not jobs.status(opened, job).unfinished:
-        print(f"{job} has ended already: {jobs.status(opened, job).state}.")
+        print(f"{job} has already ended: {jobs.status(opened, job).state}.")
         return
     jobs.cancel(opened, job, force=force)
     print(f"Ended {job}." if force else f"Asked {job} to stop.")

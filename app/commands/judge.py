@@ -1,4 +1,4 @@
-"""`blindspot judge`: judges that say how probable it is that a passage answers a question."""
+"""`blindspot judge`: judges that estimate how probably a passage answers a question."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from app.commands.options import takes_settings
 from backend.judges.settings import FeatureJudgeSettings
 from backend.text.counting import counted
 
-judge_app = group("Judges: learn one from your labels in seconds, and let it judge what runs found.")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The judge's name.")]
-Run = Annotated[str, typer.Option(metavar="RUN", help="The run whose lists are judged.")]
+judge_app = group("Learn a judge from your labels in seconds, and judge the passages of runs with it.")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the judge.")]
+Run = Annotated[str, typer.Option(metavar="RUN", help="Run whose passages are judged.")]
 
 
 @judge_app.command("learn")
 @takes_settings(FeatureJudgeSettings)
 def learn(
     name: Name,
-    run: Annotated[str, typer.Option(metavar="RUN", help="A run over training questions, to learn from.")],
+    run: Annotated[str, typer.Option(metavar="RUN", help="Run over training questions to learn from.")],
     encoder: Annotated[
-        str | None, typer.Option(help="Also use similarities of this encoder's dense index; default none.")
+        str | None, typer.Option(help="Also use similarities from this encoder's dense index (default: none).")
     ] = None,
     *,
     settings: dict[str, Any],
-    replace: Annotated[bool, typer.Option("--replace", help="Learn a judge of that name again.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the judge of this name if it exists.")] = False,
     study: StudyOption = None,
 ) -> None:
-    """Learn from gold and people's labels which of a retriever's passages answer. Takes seconds, without a GPU."""
+    """Learn from gold and people's labels which passages answer a question. Takes seconds, without a GPU."""
     from backend.judges.feature_judge import learn_judge
 
     made = do(learn_judge, open_study(study), name, run, encoder=encoder, settings=settings, replace=replace)
@@ -44,7 +44,7 @@ def learn(
 
 
 def _worth(about: dict[str, Any]) -> list[str]:
-    """What a judge is worth on training questions out of fold, in lines for people."""
+    """Return the judge's quality on out-of-fold training questions, as lines of text."""
     drop, settings = about["drop"], about["settings"]
     lines = [
         f"AUC {about['auc']:.3f}, average precision {about['average_precision']:.3f} "
@@ -77,12 +77,10 @@ def _worth(about: dict[str, Any]) -> list[str]:
     for key, which in (("add", "passages"), ("add_with_answer", "passages that contain an answer")):
         add = about[key]
         if add["value"] is None:
-            lines.append(
-                f"{which}: no threshold gives positives of which {settings['precision']:.0%} are known to be right"
-            )
+            lines.append(f"{which}: no threshold reaches a precision of positives of {settings['precision']:.0%}")
         else:
             lines.append(
-                f"{which}: add as positives from {add['value']:.3f}; {add['share']:.1%} are known to be right "
+                f"{which}: add as positives from {add['value']:.3f}; precision {add['share']:.1%} "
                 f"[{add['low']:.1%}, {add['high']:.1%}], n={add['pairs']:,}"
             )
     return lines
@@ -102,7 +100,9 @@ def _bound(drop: dict[str, Any]) -> list[str]:
 
 @judge_app.command("run")
 def run_judge(name: Name, run: Run, study: StudyOption = None) -> None:
-    """Judge the passages of a run with a judge of any kind and keep the probabilities. What is kept already is left as it is."""
+    """Judge the passages of a run with a judge of any kind and store the probabilities. Pairs that are already judged
+    keep their probabilities.
+    """
     from backend.judges.judge import judge_kind_of
 
     opened = open_study(study)
@@ -113,7 +113,7 @@ def run_judge(name: Name, run: Run, study: StudyOption = None) -> None:
 
 @judge_app.command("list")
 def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
-    """List the judges of every kind, with what each is worth."""
+    """List the judges of every kind with the quality of each."""
     import json
 
     from backend.judges.feature_judge import KIND, feature_judges
@@ -144,11 +144,11 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
 def explain(
     name: Name,
     run: Run,
-    question: Annotated[str, typer.Option(metavar="ID", help="A question of the run.")],
-    passages: Annotated[int, typer.Option(min=1, max=100, help="Passages to show.")] = 5,
+    question: Annotated[str, typer.Option(metavar="ID", help="Question of the run.")],
+    passages: Annotated[int, typer.Option(min=1, max=100, help="Number of passages to show.")] = 5,
     study: StudyOption = None,
 ) -> None:
-    """Show how probable the judge finds a question's first passages, and which features spoke for or against each."""
+    """Show the judge's probability for a question's top passages, with the features that count for and against each."""
     from backend.judges.feature_judge import explain_question
 
     for judged in explain_question(open_study(study), name, run, question, passages):

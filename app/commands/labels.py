@@ -12,18 +12,18 @@ from app.commands.common import StudyOption, group, open_study
 from backend.text.counting import counted
 from db.errors import BlindspotError, Missing, Refused
 
-labels_app = group("Labels: back up, restore, check, export, import.")
+labels_app = group("Back up, restore, check, export or import labels.")
 
 
 @labels_app.command("backup")
 def labels_backup(
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The file to write (default: a new one in the study's backups folder)."),
+        typer.Option(metavar="FILE", help="File to write (default: a new file in the study's backups folder)."),
     ] = None,
     study: StudyOption = None,
 ) -> None:
-    """Make a checked backup of labels.db, even while it is in use."""
+    """Back up labels.db, even while it is in use, and check the backup."""
     from db.backup import back_up, check
 
     target = back_up(_labels_path(study), out)
@@ -35,33 +35,33 @@ def labels_backup(
 
 @labels_app.command("restore")
 def labels_restore(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A backup.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Backup to restore.")] = None,
     drop_newer: Annotated[
-        bool, typer.Option("--drop-newer", help="Restore even if the study holds labels that the backup lacks.")
+        bool, typer.Option("--drop-newer", help="Restore even if the study has labels that are missing in the backup.")
     ] = False,
     empty: Annotated[
-        bool, typer.Option("--empty", help="Start with an empty labels.db where it is missing and has no backup.")
+        bool, typer.Option("--empty", help="Create an empty labels.db if it is missing and there is no backup.")
     ] = False,
     study: StudyOption = None,
 ) -> None:
-    """Put a backup in the place of labels.db and keep the former file."""
+    """Replace labels.db with a backup and keep the former file."""
     from db.backup import check, restore
     from db.migrations import migrate
 
     path = _labels_path(study)
     if (file is None) != empty:
-        raise BlindspotError("name a backup, as in 'blindspot labels restore FILE', or say --empty, not both")
+        raise BlindspotError("give either a backup, as in 'blindspot labels restore FILE', or --empty")
     if file is None:
         if path.exists() and path.stat().st_size:
-            raise Refused(f"{path}: holds data; --empty is for a study whose labels.db is missing or empty")
+            raise Refused(f"{path} contains data; --empty is for a study whose labels.db is missing or empty")
         migrate(path, new=True)
-        print(f"Made an empty {path}. Import the questions again.")
+        print(f"Created an empty {path}. Import the questions again.")
         return
     kept = restore(file, path, drop_newer)
     migrate(path)
     print(
         f"Restored {file}: {counted(check(path).events, 'label event')}."
-        + (f" What was there before is in {kept}." if kept else "")
+        + (f" The former file is {kept}." if kept else "")
     )
 
 
@@ -76,7 +76,7 @@ def labels_check(study: StudyOption = None) -> None:
     for problem in problems:
         print(problem)
     if problems:
-        raise BlindspotError(f"{path}: is not sound; restore a backup with 'blindspot labels restore FILE'")
+        raise BlindspotError(f"{path} is damaged; restore a backup with 'blindspot labels restore FILE'")
     print(
         f"{path}: sound. {counted(found.events, 'label event')} of {counted(found.people, 'person', 'people')}, the last is {found.last_event}; "
         f"{counted(found.questions, 'question')}."
@@ -87,22 +87,26 @@ def labels_check(study: StudyOption = None) -> None:
 def labels_export(
     format: Annotated[
         str,
-        typer.Option("--format", metavar="jsonl|csv|qrels", help="All events (jsonl, csv), or the consensus (qrels)."),
+        typer.Option(
+            "--format", metavar="jsonl|csv|qrels", help="Format: all events (jsonl, csv) or the consensus (qrels)."
+        ),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to; default labels-<last event>.<format>, here.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="File to write (default: labels-<last event>.<format> in the current folder)."
+        ),
     ] = None,
-    until: Annotated[
-        int | None, typer.Option(min=1, help="The last event to write: makes an earlier export again.")
-    ] = None,
+    until: Annotated[int | None, typer.Option(min=1, help="Last event to write; reproduces an earlier export.")] = None,
     study: StudyOption = None,
 ) -> None:
-    """Export the labels, and name the last event of the export."""
+    """Export the labels and print the last event of the export."""
     from backend.judging.labels_io import export_labels
 
     written = export_labels(open_study(study), format, out, until)
     print(
-        f"Wrote {written.path}: {counted(written.rows, 'row')}, up to event {written.last_event} (--until {written.last_event} makes it again)."
+        f"Wrote {written.path}: {counted(written.rows, 'row')}, up to event {written.last_event} (--until "
+        f"{written.last_event} reproduces this file)."
     )
     for note in written.notes:
         print(note)
@@ -110,21 +114,26 @@ def labels_export(
 
 @labels_app.command("import")
 def labels_import(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An export, or qrels.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Label export or qrels file.")],
     format: Annotated[
-        str | None, typer.Option("--format", metavar="jsonl|csv|qrels", help="Default by the file's ending.")
+        str | None,
+        typer.Option("--format", metavar="jsonl|csv|qrels", help="Format of the file (default: from its extension)."),
     ] = None,
-    annotator: Annotated[str | None, typer.Option(help="Whose labels qrels are to be.")] = None,
+    annotator: Annotated[str | None, typer.Option(help="Annotator to record for the labels of a qrels file.")] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Import the rest when lines are bad; the bad ones go to a file.")
+        bool,
+        typer.Option(
+            "--skip-bad",
+            help="Skip invalid lines and write them to a file. Without this option an invalid line stops the import.",
+        ),
     ] = False,
     study: StudyOption = None,
 ) -> None:
-    """Import labels. Events that the study has already are skipped."""
+    """Import labels. Events that are already in the study are skipped."""
     from backend.judging.labels_io import import_labels
 
     done = import_labels(open_study(study), file, format, annotator, skip_bad)
-    print(f"Imported {counted(done.stored, 'label event')} from {file}; {done.known:,} were there already.")
+    print(f"Imported {counted(done.stored, 'label event')} from {file}; {done.known:,} were already in the study.")
     if done.left_out:
         print(f"Left out {counted(done.left_out, 'line')}; they are listed in {done.file}")
 
@@ -135,12 +144,14 @@ def _labels_path(folder: str | None) -> Path:
 
     path = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
     if not (path / SETTINGS_FILE).is_file():
-        raise Missing(f"{path} holds no study (no {SETTINGS_FILE}); name one with --study or ${ENVIRONMENT_VARIABLE}")
+        raise Missing(
+            f"{path} is not a study (it has no {SETTINGS_FILE}); name one with --study or ${ENVIRONMENT_VARIABLE}"
+        )
     return Study(path).labels_path
 
 
 def _passage_problems(path: Path) -> list[str]:
-    """Judged passages that the study's collection does not hold."""
+    """Describe the judged passages that are missing in the study's collection."""
     import sqlite3
 
     from db.corpus import Corpus
@@ -153,7 +164,7 @@ def _passage_problems(path: Path) -> list[str]:
         judged = {row.passage for row in store.events() if row.passage is not None}
     except sqlite3.OperationalError as error:
         if "no such table" in str(error):
-            return []  # an older labels.db, from before there were labels
+            return []  # a labels.db of an older version, without the table of labels
         raise
     missing = sorted(judged - set(Corpus(path.parent / "corpus.db").ordinals(judged)))
-    return [f"passage {id!r} was judged and is not in the collection" for id in missing[:10]]
+    return [f"passage {id!r} was judged but is not in the collection" for id in missing[:10]]

@@ -1,4 +1,4 @@
-"""`blindspot map`: make maps of the embedding space, list them, print what is known of one."""
+"""`blindspot map`: make maps of the embedding space, list them, print their numbers."""
 
 from __future__ import annotations
 
@@ -14,49 +14,51 @@ if TYPE_CHECKING:
     from backend.maps import Map
 
 
-map_app = group("Maps of the embedding space: make, list, look at their numbers.")
+map_app = group("Make maps of the embedding space, list them, print their numbers.")
 
 
 @map_app.command("new")
 def map_new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the map.")],
-    encoder: Annotated[str, typer.Option(help="A dense index.")] = "minilm",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name for the map.")],
+    encoder: Annotated[str, typer.Option(help="Encoder whose dense index is mapped.")] = "minilm",
     second: Annotated[
-        str | None, typer.Option(help="A second dense index: the map shows both, before and after.")
+        str | None, typer.Option(help="Encoder of a second dense index; the map shows both, as before and after.")
     ] = None,
     questions: Annotated[
-        str | None, typer.Option(help="A split, a question set, or SET/SPLIT; default those of --run, else all.")
+        str | None,
+        typer.Option(help="Questions: a split, a question set, or SET/SPLIT (default: those of --run, else all)."),
     ] = None,
-    selection: Annotated[
-        str | None, typer.Option(help="The questions of a selection that was saved on a map, instead.")
-    ] = None,
-    run: Annotated[str | None, typer.Option(help="The run whose first passages go on the map.")] = None,
+    selection: Annotated[str | None, typer.Option(help="Use the questions of this selection, saved on a map.")] = None,
+    run: Annotated[str | None, typer.Option(help="Run whose top passages go on the map.")] = None,
     passages: Annotated[
         list[str] | None,
         typer.Option(
             metavar="gold|top|random",
-            help="Which passages; may be given several times. Default gold, random, and top with --run.",
+            help="Source of passages (repeatable; default: gold and random, with --run also top).",
         ),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="So many of each question's first passages.")] = 10,
-    random: Annotated[int, typer.Option(min=0, help="So many random passages.")] = 2000,
-    most: Annotated[int, typer.Option(help="Passages at most.")] = 10_000,
+    top: Annotated[int, typer.Option(min=1, help="Number of top passages of each question.")] = 10,
+    random: Annotated[int, typer.Option(min=0, help="Number of random passages.")] = 2000,
+    most: Annotated[int, typer.Option(help="Maximum number of passages.")] = 10_000,
     draw_questions: Annotated[bool, typer.Option(help="Show the questions as points too.")] = True,
-    method: Annotated[str, typer.Option(metavar="umap|tsne", help="How the plane is made.")] = "umap",
-    seed: Annotated[int, typer.Option(min=0, help="Of the plane, the random passages and the clusters.")] = 0,
-    neighbours: Annotated[int, typer.Option(help="Of UMAP.")] = 15,
-    min_dist: Annotated[float, typer.Option(help="Of UMAP.")] = 0.1,
-    perplexity: Annotated[float, typer.Option(help="Of t-SNE.")] = 30.0,
-    components: Annotated[int, typer.Option(help="Principal components that are projected and clustered.")] = 50,
-    clusters: Annotated[str, typer.Option(metavar="kmeans|hdbscan|none", help="How clusters are found.")] = "kmeans",
-    cluster_count: Annotated[int, typer.Option(help="How many clusters k-means makes.")] = 20,
-    cluster_size: Annotated[int, typer.Option(help="The smallest cluster of HDBSCAN.")] = 30,
+    method: Annotated[str, typer.Option(metavar="umap|tsne", help="Projection method.")] = "umap",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the projection, the random passages and the clusters.")] = 0,
+    neighbours: Annotated[int, typer.Option(help="Number of neighbours in UMAP.")] = 15,
+    min_dist: Annotated[float, typer.Option(help="Minimum distance of points in UMAP.")] = 0.1,
+    perplexity: Annotated[float, typer.Option(help="Perplexity of t-SNE.")] = 30.0,
+    components: Annotated[
+        int, typer.Option(help="Number of principal components that are projected and clustered.")
+    ] = 50,
+    clusters: Annotated[str, typer.Option(metavar="kmeans|hdbscan|none", help="Clustering method.")] = "kmeans",
+    cluster_count: Annotated[int, typer.Option(help="Number of clusters of k-means.")] = 20,
+    cluster_size: Annotated[int, typer.Option(help="Minimum cluster size of HDBSCAN.")] = 30,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Make a map of that name again; changes of its clusters are lost.")
+        bool,
+        typer.Option("--replace", help="Replace the map of this name if it exists; changes to its clusters are lost."),
     ] = False,
     study: StudyOption = None,
 ) -> None:
-    """Make a map: questions and passages on a plane, with clusters and the numbers that say how far to trust it."""
+    """Make a map: questions and passages in the plane, with clusters and measures of the map's quality."""
     from app.progress import terminal_progress
     from backend.core import jobs
     from backend.core.study import Study
@@ -79,7 +81,7 @@ def map_new(
 
 @map_app.command("list")
 def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
-    """The maps of the study, oldest first."""
+    """List the maps of the study, oldest first."""
     from app.tables import print_json
     from backend.maps import maps_of
 
@@ -88,7 +90,7 @@ def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
         print_json(list(made.values()))
         return
     if not made:
-        print("There is no map yet; make one with 'blindspot map new NAME'.")
+        print("No maps yet. Make one: blindspot map new NAME")
     for name, manifest in made.items():
         encoders = " and ".join(encoder["name"] for encoder in manifest["encoders"])
         print(
@@ -99,11 +101,11 @@ def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
 
 @map_app.command("show")
 def map_show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A map.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the map.")],
     as_json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
-    """What stands beside a map on its page: quality, the spread of each group, the clusters."""
+    """Print the numbers of a map: its quality, the spread of each group, the clusters."""
     from app.tables import print_json
     from backend.maps import Map
     from backend.maps.edits import clusters_of
@@ -152,16 +154,16 @@ def _print_map(map: Map) -> None:
 
 
 def _print_spread(map: Map) -> None:
-    """Mean cosine, nearest other and margin of each group; two encoders: before, after, change."""
+    """Print mean cosine, nearest other and margin of each group; with two encoders before, after and change."""
     for row in map.spread:
         first = row.get("before", row)
         parts = []
         for key, words in (("similarity", "mean cosine"), ("nearest", "nearest other"), ("margin", "margin")):
             shown = (first[key], row["after"][key], row[key]) if "before" in row else (first[key],)
             if all(shown):
-                told = " -> ".join(f"{each['value']:.3f}" for each in shown[:2])
+                values = " -> ".join(f"{each['value']:.3f}" for each in shown[:2])
                 last = shown[-1]
                 change = f", change {last['value']:+.3f}" if len(shown) == 3 else ""
                 interval = "" if last["low"] is None else f" ({last['low']:+.3f} to {last['high']:+.3f})"
-                parts.append(f"{words} {told}{change}{interval}")
+                parts.append(f"{words} {values}{change}{interval}")
         print(f"Positives of {row['group']} ({first['positives']:,}): {'; '.join(parts)}")

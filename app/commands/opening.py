@@ -16,18 +16,22 @@ def open_app(
     address: Annotated[
         str,
         typer.Option(
-            help="Address to listen on. With 0.0.0.0 other machines reach the app, and people sign in with a personal link."
+            help="Address to listen on. With 0.0.0.0 other machines can reach the app, and people sign in with "
+            "a personal link."
         ),
     ] = "localhost",
     without_sign_in: Annotated[
-        bool, typer.Option("--without-sign-in", help="Let everybody who reaches the app choose a name.")
+        bool,
+        typer.Option(
+            "--without-sign-in", help="Let everybody who can reach the app choose a name, without signing in."
+        ),
     ] = False,
     backend: Annotated[
         str | None,
         typer.Option(
             metavar="URL|none",
-            help="URL of the 'blindspot serve' that answers live questions (default $BLINDSPOT_BACKEND, "
-            "else a service that starts with the app); none: the app answers them.",
+            help="URL of the 'blindspot serve' that answers live questions (default: $BLINDSPOT_BACKEND, else a "
+            "service that starts with the app); none: the app itself answers live questions.",
         ),
     ] = None,
     host: Hosts = None,
@@ -48,7 +52,7 @@ def demo(
     port: Annotated[int, typer.Option(help="Port of the app.")] = 8501,
     app: Annotated[bool, typer.Option("--app/--no-app", help="Whether to open the app afterwards.")] = True,
 ) -> None:
-    """Make the demo study, retrieve with BM25, dense and hybrid retrieval, and open the app."""
+    """Create the demo study, run BM25, dense and hybrid retrieval, and open the app."""
     from app.server import serve
     from backend.recipes.demo import make_demo
 

@@ -1,4 +1,4 @@
-"""Command-line options from declared settings: name, type, bounds and help come from the declaration."""
+"""Command-line options from declared settings. Name, type, bounds and help come from the declaration."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def takes_settings(
     only: Sequence[str] = (),
     defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command an option for each setting of `kind`; the command receives those that were given as a dict.
+    """Give a command an option for each setting of `kind`. The command receives the options that the user gave as a
+    dict.
 
     Args:
-        parameter: the command's parameter that takes the dict.
+        parameter: the command's parameter that receives the dict.
         only: the settings to offer; default all that fit on a command line.
         defaults: defaults that the help shows in place of the declared ones.
     """
@@ -57,16 +58,18 @@ def takes_options(
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        del run.__wrapped__  # typer would read the annotations of the command itself
+        del run.__wrapped__  # otherwise typer would read the annotations of the command itself
         return run
 
     return decorate
 
 
 class LateCommand(TyperCommand):
-    """A command whose options depend on registries, which load when the command's help or arguments are first needed.
+    """A command whose options depend on registries. The registries load when the command's help or arguments are first
+    needed.
 
-    Register a function without parameters, whose docstring is the command's help; `build` returns the function that runs.
+    Register a function without parameters, whose docstring is the command's help; `build` returns the function that
+    runs.
     """
 
     build: ClassVar[Callable[[], Callable[..., Any]]]
@@ -82,7 +85,9 @@ class LateCommand(TyperCommand):
 
 
 def option(one: Declared, default: Any) -> Any:
-    """The annotation of an optional command-line option. Not given, it is None, and the setting keeps its default."""
+    """Return the annotation of an optional command-line option. Without the option the value is None, and the setting
+    keeps its default.
+    """
     dashed = one.option
     about = one.help if default == one.default else one.help.split("; default ")[0]
     if one.kind is bool and default is False:
@@ -97,6 +102,6 @@ def option(one: Declared, default: Any) -> Any:
     if one.kind in (
         int,
         float,
-    ):  # the settings class checks every bound; the help shows those that tell a person something
+    ):  # the settings class checks every bound; the help shows only the informative ones
         extra |= {"min": one.minimum, "max": one.maximum if (one.maximum or 0) < LARGEST_SHOWN else None}
     return Annotated[one.kind | None, typer.Option(dashed, help=f"{about}.", **extra)]

@@ -1,4 +1,4 @@
-"""`blindspot people`: who may work on a study."""
+"""`blindspot people`: the people who may work on a study."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from db.rights import Role
 if TYPE_CHECKING:
     from db.people import People
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The person's name.")]
-RoleOption = Annotated[Role, typer.Option(metavar="annotator|adjudicator|lead", help="What the person may do.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the person.")]
+RoleOption = Annotated[Role, typer.Option(metavar="annotator|adjudicator|lead", help="Role of the person.")]
 
-people_app = group("Who works on the study: add, invite, pause.")
+people_app = group("Add, invite and pause the people who work on the study.")
 
 
 @people_app.command("list")
@@ -29,7 +29,7 @@ def people_list(study: StudyOption = None) -> None:
 
     people = _people(study).all()
     if not people:
-        print("Nobody yet: 'blindspot people add NAME' or 'blindspot people invite NAME'.")
+        print("No people yet. Add one with 'blindspot people add NAME' or 'blindspot people invite NAME'.")
         return
     table = Table("name", "role", "state", "link", "address")
     for person in people:
@@ -47,10 +47,10 @@ def people_list(study: StudyOption = None) -> None:
 def people_add(
     name: Name,
     role: RoleOption = "annotator",
-    email: Annotated[str | None, typer.Option(help="The address that they sign in with (OIDC).")] = None,
+    email: Annotated[str | None, typer.Option(help="E-mail address that the person signs in with (OIDC).")] = None,
     study: StudyOption = None,
 ) -> None:
-    """Add a person, without a link."""
+    """Add a person without a personal link."""
     person = _people(study).add(name, role, email)
     print(f"Added {person.name}, {_role(person.role)}.")
 
@@ -59,51 +59,55 @@ def people_add(
 def people_invite(
     name: Name,
     role: RoleOption = "annotator",
-    address: Annotated[str, typer.Option(metavar="URL", help="Where the app is reached.")] = "http://localhost:8501",
+    address: Annotated[
+        str, typer.Option(metavar="URL", help="Address at which people reach the app.")
+    ] = "http://localhost:8501",
     study: StudyOption = None,
 ) -> None:
-    """Make a person's own link, which replaces an earlier one. Somebody who is known keeps their role."""
+    """Create a personal link, which replaces the person's earlier link. A person who is already listed keeps their
+    role.
+    """
     where = urlsplit(address)
     if where.scheme not in ("http", "https") or not where.netloc or where.query or where.fragment:
-        raise typer.BadParameter("--address is where the app is reached, as in http://host:8501")
+        raise typer.BadParameter("--address needs the address of the app, as in http://host:8501")
     people = _people(study)
     secret = people.invite(name, role)
     print(
-        f"{name} signs in, as {_role(people.get(name).role)}, with this link:\n\n"
-        f"{address.rstrip('/')}/?invite={secret}\n\n"
-        "It is shown this once; only a hash of it is kept. Who has it acts in this name: send it to nobody else.\n"
-        f"A new 'blindspot people invite' replaces it; 'blindspot people revoke' ends it."
+        f"{name} signs in, as {_role(people.get(name).role)}, with this "
+        f"link:\n\n{address.rstrip('/')}/?invite={secret}\n\nThe link is shown only once; the study stores only its "
+        f"hash. Whoever has the link acts as {name}: send it to nobody else.\nA new 'blindspot people invite' "
+        "replaces it; 'blindspot people revoke' ends it."
     )
 
 
 @people_app.command("revoke")
 def people_revoke(name: Name, study: StudyOption = None) -> None:
-    """Make a person's link worthless; their labels stay."""
+    """Revoke a person's link; their labels stay."""
     _people(study).revoke(name)
-    print(f"The link of {name} is worth nothing now.")
+    print(f"The link of {name} is revoked.")
 
 
 @people_app.command("role")
 def people_role(
     name: Name,
-    role: Annotated[Role, typer.Argument(metavar="ROLE", help="The new role: annotator, adjudicator or lead.")],
+    role: Annotated[Role, typer.Argument(metavar="ROLE", help="New role: annotator, adjudicator or lead.")],
     study: StudyOption = None,
 ) -> None:
-    """Give a person another role."""
+    """Change a person's role."""
     _people(study).set_role(name, role)
-    print(f"{name} is {_role(role)} now.")
+    print(f"{name} is now {_role(role)}.")
 
 
 @people_app.command("pause")
 def people_pause(name: Name, study: StudyOption = None) -> None:
-    """Hand a person no more questions; what they were given is still taken."""
+    """Pause a person: they get no more questions; their events for questions already leased are still accepted."""
     _people(study).pause(name)
     print(f"{name} is paused.")
 
 
 @people_app.command("resume")
 def people_resume(name: Name, study: StudyOption = None) -> None:
-    """Hand a paused person questions again."""
+    """Resume a paused person."""
     _people(study).pause(name, False)
     print(f"{name} gets questions again.")
 

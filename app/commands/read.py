@@ -1,4 +1,6 @@
-"""`blindspot train reader` and `blindspot read`: an extractive reader, and what it answers from the passages of a run."""
+"""`blindspot train reader` and `blindspot read`: train an extractive reader, and answer questions from the passages of
+a run.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ PRECISION = "auto|float32|bfloat16"
 @takes_settings(ReaderSettings)
 def train_reader(
     name: Name,
-    run: Annotated[str, typer.Option(help="A run over training questions: what it finds is trained on.")],
+    run: Annotated[str, typer.Option(help="Run over training questions; the reader trains on its passages.")],
     start: Annotated[
         str,
         typer.Option(
             "--from",
-            help="A trained reader to go on from, an encoder of study.toml, a folder of a BERT or a DPRReader, or a "
-            "Hugging Face name.",
+            help="Initial model: a trained reader, an encoder of study.toml, the folder of a BERT or DPRReader, "
+            "or a Hugging Face name.",
         ),
     ] = "minilm",
     *,
@@ -40,7 +42,7 @@ def train_reader(
     trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
-    """Train DPR's extractive reader: it selects a passage and reads the answer's span in it."""
+    """Train DPR's extractive reader, which selects a passage and extracts the answer span."""
     from backend.reader.training import train_reader
 
     made = _train(
@@ -65,45 +67,53 @@ def train_reader(
         else f", exact match {100 * made.exact_match:.1f}% of {counted(made.held_out, 'held-out question')}"
     )
     print(
-        f"Trained {name} on {counted(made.questions, 'question')}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, step {made.best_step:,} is "
-        f"kept{held}."
+        f"Trained {name} on {counted(made.questions, 'question')}: {counted(made.steps, 'step')} in "
+        f"{made.seconds:,.0f} s, kept step {made.best_step:,}{held}."
     )
     print(f"Next: blindspot read --run RUN --reader {name}")
 
 
 def read(
-    run: Annotated[str, typer.Option(help="The run whose passages are read.")],
-    reader: Annotated[str, typer.Option(help="A trained reader, or a folder or Hugging Face name of a DPRReader.")],
+    run: Annotated[str, typer.Option(help="Run whose passages are read.")],
+    reader: Annotated[str, typer.Option(help="Trained reader, or a folder or Hugging Face name of a DPRReader.")],
     k: Annotated[
         str | None,
         typer.Option(
             "--k",
             metavar="K,K,...",
-            help="Passages read of each question; default 1,5,10,20,50,100, as deep as the run goes.",
+            help="Numbers of passages read for each question (default: 1,5,10,20,50,100, up to the depth of the run).",
         ),
     ] = None,
     tune_on: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Choose k on this run's dev questions; it is read first.")
+        str | None, typer.Option(metavar="RUN", help="Run whose dev questions choose k; it is read first.")
     ] = None,
-    by: Annotated[str | None, typer.Option(metavar="relation|bucket", help="A table per group.")] = None,
-    name: Annotated[str | None, typer.Option(help="The reader's name in the study; default its folder's.")] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="relation|bucket", help="Add a table by relation or bucket.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the reader in the study (default: its folder's name).")
+    ] = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Passages at a time; default 128 on a GPU, 16 on a CPU.")
+        int | None, typer.Option(min=1, help="Passages in a batch (default: 128 on a GPU, 16 on a CPU).")
     ] = None,
-    precision: Annotated[str, typer.Option(metavar=PRECISION, help="auto: bfloat16 on a GPU that has it.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(metavar=PRECISION, help="Precision; auto is bfloat16 on a GPU that supports it.")
+    ] = "auto",
     device: Device = None,
     trust: Trust = False,
     as_json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
-    """Answer the questions of a run from its passages; exact match and F1 at each k. What was read is not read again."""
+    """Answer the questions of a run from its passages, and report exact match and F1 at each k. Stored answers are used
+    again.
+    """
     from backend.reader.reading import read as read_run
     from backend.reader.readings import answered, tuned_k
 
     if k is not None and not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
-        raise typer.BadParameter("--k takes whole numbers with commas between, as in 1,10,50")
+        raise typer.BadParameter("--k needs whole numbers separated by commas, as in 1,10,50")
     if by not in (None, "relation", "bucket"):
-        raise typer.BadParameter("--by is relation or bucket")
+        raise typer.BadParameter("--by must be relation or bucket")
     ks, opened = None if k is None else [int(part) for part in k.split(",")], open_study(study)
     if tune_on is not None:
         _check_dev(opened, tune_on)
@@ -137,14 +147,15 @@ def read(
 
 
 def _check_dev(study: Any, run: str) -> None:
-    """Before anything is read: is there a dev question to tune on?"""
+    """Check, before anything is read, that there is a dev question to tune on."""
     from db.errors import Refused
 
     if not any(
         question.split == "dev" and question.answers for question in study.questions.some(study.run(run).question_ids)
     ):
         raise Refused(
-            f"run {run!r} holds no dev question with answers to tune k on; make one with 'blindspot retrieve --split dev'"
+            f"run {run!r} has no dev question with answers to tune k on; make such a run with 'blindspot retrieve "
+            "--split dev'"
         )
 
 
@@ -173,9 +184,7 @@ def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict)
         for row in answer_rows(made, by):
             table.add_row(escape(relation_name(row.group)), f"{row.n:,}", *(_cell(row.exact[k]) for k in made.ks))
         console.print(table)
-    print(
-        f"n = {whole.n:,}; 95% intervals: Wilson's for shares, a bootstrap for F1 and means (2,000 resamples, seed 0)."
-    )
+    print(f"n = {whole.n:,}; 95% intervals: Wilson for shares, bootstrap for F1 and means (2,000 resamples, seed 0).")
     print(CONVENTION)
     if made.left_out:
         print(f"{counted(made.left_out, 'question')} without answers {noun(made.left_out, 'is')} left out.")
@@ -186,7 +195,7 @@ def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict)
         )
     each = manifest["seconds_per_question"]
     if each is not None:
-        print(f"Read {manifest['depth']} passages a question in {each:.3f} s on {manifest['device']}.")
+        print(f"Read {manifest['depth']} passages per question in {each:.3f} s on {manifest['device']}.")
 
 
 def _cell(estimate: Estimate) -> str:

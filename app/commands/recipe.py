@@ -1,4 +1,6 @@
-"""`blindspot train rocketqa` and `blindspot experiment label-budget`: long work of several stages, each of which is kept."""
+"""`blindspot train rocketqa` and `blindspot experiment label-budget`: long jobs of several stages. Each finished stage
+is kept.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from backend.training_sets.denoising import CROSS_ENCODER_THRESHOLDS, Thresholds
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; default a GPU if there is one.")]
-Run = Annotated[str, typer.Option(help="A run over the training questions, to mine negatives from.")]
+Device = Annotated[str | None, typer.Option(help="Device: cpu or cuda (default: a GPU if there is one).")]
+Run = Annotated[str, typer.Option(help="Run over the training questions to mine negatives from.")]
 Start = Annotated[
     str,
-    typer.Option("--start", "--from", help="An encoder of study.toml, a folder or a Hugging Face name, to start from."),
+    typer.Option("--start", "--from", help="Initial model: an encoder of study.toml, a folder or a Hugging Face name."),
 ]
 
 
@@ -30,7 +32,10 @@ Start = Annotated[
 @takes_settings(Thresholds, "thresholds", ("keep_below", "propose_above"))
 def rocketqa(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A name for the recipe; its sets, models and runs begin with it.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name for the recipe; the names of its training sets, models and runs begin with it."
+        ),
     ],
     run: Run,
     start: Start = "minilm",
@@ -41,7 +46,9 @@ def rocketqa(
     device: Device = None,
     study: StudyOption = None,
 ) -> None:
-    """RocketQA's four steps. Killed, the same command goes on where it was; under torchrun, all processes train."""
+    """Run RocketQA's four steps. After an interruption the same command resumes. Under torchrun, all processes
+    train.
+    """
     cross = {name: dual[name] for name in ("steps",) if name in dual}
     chosen = Thresholds(**thresholds).filled(CROSS_ENCODER_THRESHOLDS)
     settings |= {"thresholds": [chosen.keep_below, chosen.propose_above], "dual": dual, "cross": cross}
@@ -50,7 +57,7 @@ def rocketqa(
     if made is not None:
         print(f"Recipe {name}: {made.seconds:,.0f} s in all.")
         for step, why in made.skipped.items():
-            print(f"Step {step} was left out: {why}.")
+            print(f"Step {step} was skipped: {why}.")
         for note in made.notes:
             print(f"Note: {note}.")
         _print_report(opened, made.runs)
@@ -58,28 +65,28 @@ def rocketqa(
 
 @takes_settings(DualEncoderSettings, only=("batch", "epochs", "steps"))
 def label_budget(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the experiment.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name for the experiment.")],
     run: Run,
     start: Start = "minilm",
-    split: Annotated[str, typer.Option(help="dev, test, a question set, or SET/SPLIT: what is measured on.")] = "dev",
+    split: Annotated[
+        str, typer.Option(help="Questions to measure on: dev, test, a question set, or SET/SPLIT.")
+    ] = "dev",
     shares: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Percents of the labels to train with.")
+        str, typer.Option(metavar="N,N,...", help="Percentages of the labels to train with.")
     ] = "0,25,50,100",
     seeds: Annotated[
-        str, typer.Option(metavar="N,N,...", help="A retriever is trained with each; 3 at least say something.")
+        str, typer.Option(metavar="N,N,...", help="Seeds to train with; use at least 3 to get an interval.")
     ] = "0,1,2",
-    policy: Annotated[
-        str, typer.Option(help="A denoising policy with labels, such as answer_match+labels.")
-    ] = "labels",
+    policy: Annotated[str, typer.Option(help="Denoising policy with labels, such as answer_match+labels.")] = "labels",
     model: Annotated[
-        str | None, typer.Option(help="The cross-encoder whose scores the policy uses, where it uses some.")
+        str | None, typer.Option(help="Cross-encoder whose scores the policy uses, for policies that use scores.")
     ] = None,
-    k: Annotated[int, typer.Option("--k", min=1, help="Success at this rank.")] = 20,
+    k: Annotated[int, typer.Option("--k", min=1, help="Rank at which success is measured.")] = 20,
     worth: Annotated[
-        float, typer.Option(help="Percentage points that a hundred labels must gain to be worth it.")
+        float, typer.Option(help="Minimum gain of a hundred labels to be worth it, in percentage points.")
     ] = 0.1,
     small: Annotated[
-        bool, typer.Option("--small", help="Two layers, short texts, few steps: for a CPU, as proof that it runs.")
+        bool, typer.Option("--small", help="Use two layers, short texts and few steps, to try the experiment on a CPU.")
     ] = False,
     *,
     settings: dict[str, Any],
@@ -87,7 +94,9 @@ def label_budget(
     json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
-    """What labels buy: retrievers trained with some, half and all of them, and whether the next hundred are worth it."""
+    """Measure what labels gain: train retrievers with increasing shares of the labels, and estimate whether a hundred
+    more are worth it.
+    """
     from app.tables import print_json
     from backend.experiments.budget_results import as_lines
     from backend.experiments.label_budget import label_budget as run_label_budget
@@ -116,14 +125,14 @@ def label_budget(
 
 
 def _numbers(text: str, option: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and len(part) < 10 for part in parts):
-        raise typer.BadParameter(f"{option} takes whole numbers with commas between, as in 0,50,100")
-    return [int(part) for part in parts]
+    numbers = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) < 10 for part in numbers):
+        raise typer.BadParameter(f"{option} needs whole numbers separated by commas, as in 0,50,100")
+    return [int(part) for part in numbers]
 
 
 def _lead_or_follow(study: Study, /, **arguments: Any) -> Any:
-    """Do the recipe. Of several processes the main one records the job; the others train with it."""
+    """Run the recipe. The main process records the job; the other processes only take part in the training."""
     from backend.recipes.rocketqa import train_rocketqa
     from backend.training.distributed import is_main_process
 

@@ -1,4 +1,4 @@
-"""`blindspot status`, `retrieve` and `report`: what there is, runs, and how well they did."""
+"""`blindspot status`, `retrieve` and `report`: the state of a study, its runs and their accuracy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def status(study: StudyOption = None, json: AsJson = False) -> None:
-    """Show what the study holds and what to do next."""
+    """Show what the study contains and what to do next."""
     from app.tables import print_json, print_status
     from backend.core.summary import summary
     from backend.retrieval.next_steps import next_steps
@@ -31,11 +31,11 @@ def status(study: StudyOption = None, json: AsJson = False) -> None:
 
 
 def retrieve() -> None:
-    """Search every question and keep the hits as a run."""
+    """Search every question and store the hits as a run."""
 
 
 def _retrieve_command() -> Callable[..., None]:
-    """The command with the options of every registered kind of retriever."""
+    """Build the command with the options of every registered kind of retriever."""
     from dataclasses import replace as changed
 
     from backend.core.declared import declared
@@ -47,21 +47,21 @@ def _retrieve_command() -> Callable[..., None]:
             takers = ", ".join(other.title for other in RETRIEVERS if setting.name in declared(other.options))
             settings.setdefault(setting.name, changed(setting, help=f"{takers[0].upper()}{takers[1:]}: {setting.help}"))
     about = "; ".join(f"{kind.name}: {kind.help}" for kind in RETRIEVERS)
-    with_option = typer.Option("--with", metavar="|".join(RETRIEVERS.names()), help=f"The retriever. {about}.")
+    with_option = typer.Option("--with", metavar="|".join(RETRIEVERS.names()), help=f"Retriever to use. {about}.")
 
     def command(
         *,
         retriever: str,
         k: Annotated[
-            int | None, typer.Option("--k", min=1, help="Hits per question; default from study.toml (100).")
+            int | None, typer.Option("--k", min=1, help="Hits per question (default: from study.toml, 100).")
         ] = None,
         split: Split = None,
-        name: Annotated[str | None, typer.Option(help="The run's name; default as in bm25-dev.")] = None,
+        name: Annotated[str | None, typer.Option(help="Name of the run (default: as in bm25-dev).")] = None,
         options: dict[str, Any],
         rule: Annotated[
-            str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")
+            str, typer.Option(help="Answer matching rule: dpr, regex, entityquestions or rocketqa_mining.")
         ] = "dpr",
-        replace: Annotated[bool, typer.Option("--replace", help="Replace the run of that name if it exists.")] = False,
+        replace: Annotated[bool, typer.Option("--replace", help="Replace the run of this name if it exists.")] = False,
         device: Device = None,
         study: StudyOption = None,
     ) -> None:
@@ -101,25 +101,23 @@ def _print_run(run: Run) -> None:
 
 
 def report(
-    run: Annotated[
-        list[str] | None, typer.Option("--run", help="A run; may be given several times; default all.")
-    ] = None,
+    run: Annotated[list[str] | None, typer.Option("--run", help="Run to report (repeatable; default: all).")] = None,
     by: Annotated[
         Literal["relation", "bucket", "split", "slice"] | None,
-        typer.Option(metavar="relation|bucket|split|slice", help="A table per group."),
+        typer.Option(metavar="relation|bucket|split|slice", help="Add a table by this grouping."),
     ] = None,
     relevance: RelevanceOption = "answers",
-    rule: Annotated[str, typer.Option(help="The answer matching rule.")] = "dpr",
-    k: Annotated[str, typer.Option("--k", metavar="K,K,...", help="The cut-offs.")] = "1,5,20,100",
+    rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
+    k: Annotated[str, typer.Option("--k", metavar="K,K,...", help="Cut-offs.")] = "1,5,20,100",
     json: AsJson = False,
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="A LaTeX table (booktabs).")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="One HTML file with every table and plot.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Write one HTML file with every table and plot.")
     ] = None,
     study: StudyOption = None,
 ) -> None:
-    """Accuracy of the runs, with n and intervals."""
+    """Report the accuracy of runs, with n and intervals."""
     from backend.evaluation.report import report as make
 
     if json + csv + latex + (html is not None) > 1:
@@ -131,7 +129,7 @@ def report(
         print(f"Wrote {html}: {size / 1e6:.1f} MB.")
         return
     if not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
-        raise typer.BadParameter("--k takes whole numbers with commas between, as in 10,50,1000")
+        raise typer.BadParameter("--k needs whole numbers separated by commas, as in 10,50,1000")
     made = make(open_study(study), run or None, by, relevance, rule, [int(part) for part in k.split(",")])
     if json or csv or latex:
         from app.terminal import clean_json

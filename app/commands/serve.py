@@ -17,7 +17,7 @@ def serve(
         str, typer.Option(help="Address to listen on. Any address but localhost requires --token-file.")
     ] = "localhost",
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with the token that requests must send.")
+        Path | None, typer.Option(metavar="FILE", help="File with the token that every request must send.")
     ] = None,
     device: Device = None,
     host: Hosts = None,

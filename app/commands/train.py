@@ -1,4 +1,4 @@
-"""`blindspot train`: dual encoders, cross-encoders, question encoders by relation, and what they are used for."""
+"""`blindspot train`: train dual encoders, cross-encoders and question encoders by relation, and apply them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from app.commands.options import takes_settings
 from backend.text.counting import counted
 from backend.training.training_settings import AdapterSettings, CrossEncoderSettings, DualEncoderSettings
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the model.")]
-TrainingSet = Annotated[str, typer.Option("--on", metavar="SET", help="The training set.")]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; default a GPU if there is one.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Train a model of that name again.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name for the model.")]
+TrainingSet = Annotated[str, typer.Option("--on", metavar="SET", help="Training set.")]
+Device = Annotated[str | None, typer.Option(help="Device: cpu or cuda (default: a GPU if there is one).")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace the model of this name if it exists.")]
 Restart = Annotated[
-    bool, typer.Option("--restart", help="Begin again, although an unfinished training of that name stands.")
+    bool, typer.Option("--restart", help="Discard the unfinished training of this name and start again.")
 ]
 train_app = group("Train retrievers, and the cross-encoders that clean their training sets.")
 
@@ -28,7 +28,7 @@ def dual_encoder(
     name: Name,
     on: TrainingSet,
     start: Annotated[
-        str, typer.Option("--from", help="An encoder of study.toml, a folder or a Hugging Face name.")
+        str, typer.Option("--from", help="Initial model: an encoder of study.toml, a folder or a Hugging Face name.")
     ] = "minilm",
     *,
     settings: dict[str, Any],
@@ -38,7 +38,7 @@ def dual_encoder(
     trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
-    """Train a dual encoder; it becomes an encoder of study.toml. Under torchrun, all processes train one model."""
+    """Train a dual encoder and add it to study.toml. Under torchrun, all processes train one model."""
     from backend.training.dual_encoder import train_dual_encoder
 
     made = _train(
@@ -56,9 +56,15 @@ def dual_encoder(
     if made is not None:
         rank = "" if made.average_rank is None else f", average rank {made.average_rank:.1f} of held-out positives"
         print(
-            f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, step {made.best_step:,} is kept{rank}."
+            f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, kept step "
+            f"{made.best_step:,}{rank}."
         )
-        print(f"Next: blindspot index dense --encoder {name}")
+        if made.passages_from_index:
+            print(
+                f"The passages kept their vectors. Next: blindspot retrieve --with dense --encoder {name} --split dev"
+            )
+        else:
+            print(f"Next: blindspot index dense --encoder {name}")
 
 
 @train_app.command("adapter")
@@ -66,13 +72,15 @@ def dual_encoder(
 def adapter(
     name: Name,
     on: TrainingSet,
-    encoder: Annotated[str, typer.Option(help="An encoder of study.toml with a dense index.")] = "minilm",
+    encoder: Annotated[str, typer.Option(help="Encoder of study.toml with a dense index.")] = "minilm",
     *,
     settings: dict[str, Any],
     replace: Replace = False,
     study: StudyOption = None,
 ) -> None:
-    """Train a map of question vectors over an encoder's index as it stands: seconds on a CPU, and nothing to index again."""
+    """Train an adapter of question vectors over an encoder's existing index. Takes seconds on a CPU; nothing is indexed
+    again.
+    """
     from backend.training.adapter import train_adapter
 
     made = do(train_adapter, open_study(study), name, on, encoder=encoder, settings=settings, replace=replace)
@@ -80,7 +88,7 @@ def adapter(
     if made.before is not None and made.after is not None:
         print(
             f"Success@20 on {counted(made.held_out, 'held-out training question')}: {made.before:.1%} before, {made.after:.1%} "
-            f"after (scale {made.scale:g} and weight decay {made.weight_decay:g} were chosen on them)."
+            f"after (scale {made.scale:g}, weight decay {made.weight_decay:g} and {made.steps:,} steps were chosen on them)."
         )
     print(f"Next: blindspot retrieve --with dense --encoder {name} --split dev")
 
@@ -90,7 +98,9 @@ def adapter(
 def cross_encoder(
     name: Name,
     on: TrainingSet,
-    start: Annotated[str, typer.Option("--from", help="A folder or a Hugging Face name, or minilm.")] = "minilm",
+    start: Annotated[
+        str, typer.Option("--from", help="Initial model: minilm, a folder or a Hugging Face name.")
+    ] = "minilm",
     *,
     settings: dict[str, Any],
     device: Device = None,
@@ -99,7 +109,7 @@ def cross_encoder(
     trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
-    """Train a cross-encoder on the negatives that a training set was mined for, and calibrate it on held-out questions."""
+    """Train a cross-encoder on the negatives of a training set, and calibrate it on held-out questions."""
     from backend.training.cross_encoder import train_cross_encoder
 
     made = _train(
@@ -115,26 +125,24 @@ def cross_encoder(
         restart=restart,
     )
     if made is not None:
-        print(
-            f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, step {made.best_step:,} is kept."
-        )
+        print(f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, kept step {made.best_step:,}.")
         _print_calibration(made.folder)
         print(f"Next: blindspot train score {name} --run RUN")
 
 
 @train_app.command("score")
 def score(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A cross-encoder.")],
-    run: Annotated[str, typer.Option(help="The run whose passages it judges.")],
-    depth: Annotated[int, typer.Option(min=1, help="The first so many of each question.")] = 100,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Cross-encoder to score with.")],
+    run: Annotated[str, typer.Option(help="Run whose passages are scored.")],
+    depth: Annotated[int, typer.Option(min=1, help="Number of top passages of each question.")] = 100,
     device: Device = None,
     study: StudyOption = None,
 ) -> None:
-    """Judge a run's passages with a cross-encoder; training sets are cleaned by what it says."""
+    """Score a run's passages with a cross-encoder. Denoising policies of training sets use these scores."""
     from backend.training.scoring import score_run
 
     made = do(score_run, open_study(study), model=name, run=run, depth=depth, device=device)
-    print(f"Scored {counted(made['scored'], 'pair')}; {made['kept']:,} are kept in all.")
+    print(f"Scored {counted(made['scored'], 'pair')}; {made['kept']:,} are stored in total.")
 
 
 @train_app.command("per-relation")
@@ -143,7 +151,7 @@ def per_relation(
     name: Name,
     on: TrainingSet,
     encoder: Annotated[
-        str, typer.Option(help="A dual encoder with two towers and a dense index; its passages stay as they are.")
+        str, typer.Option(help="Dual encoder with two towers and a dense index; its passage encoder stays unchanged.")
     ],
     *,
     settings: dict[str, Any],
@@ -151,7 +159,7 @@ def per_relation(
     replace: Replace = False,
     study: StudyOption = None,
 ) -> None:
-    """Train a question encoder of its own for each relation, over one passage index (EntityQuestions, Table 4)."""
+    """Train one question encoder for each relation, over one passage index (EntityQuestions, Table 4)."""
     from backend.training.per_relation import train_per_relation
 
     made = _train(
@@ -171,31 +179,34 @@ def per_relation(
 
 @train_app.command("route")
 def route(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Question encoders by relation.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the question encoders by relation.")],
     split: Annotated[
-        str | None, typer.Option(help="train, dev, test, a question set, or SET/SPLIT; default all.")
+        str | None, typer.Option(help="Questions: train, dev, test, a question set, or SET/SPLIT (default: all).")
     ] = None,
-    k: Annotated[int, typer.Option("--k", min=1, help="Passages kept of each question.")] = 100,
-    run: Annotated[str | None, typer.Option(help="The run's name; default the encoders' and the split's.")] = None,
+    k: Annotated[int, typer.Option("--k", min=1, help="Hits per question.")] = 100,
+    run: Annotated[
+        str | None, typer.Option(help="Name of the run (default: from the names of the encoders and the split).")
+    ] = None,
     device: Device = None,
     study: StudyOption = None,
 ) -> None:
-    """Make a run in which each question is encoded by its relation's encoder."""
+    """Make a run that encodes each question with the encoder of its relation."""
     from backend.training.per_relation import retrieve_per_relation
 
     made = do(retrieve_per_relation, open_study(study), name=name, split=split, k=k, run=run, device=device)
     print(
-        f"Run {made.name}: {made.manifest['routed']:,} of {counted(len(made.question_ids), 'question')} went to an encoder of their relation."
+        f"Run {made.name}: {made.manifest['routed']:,} of {counted(len(made.question_ids), 'question')} used the "
+        "encoder of their relation."
     )
 
 
 @train_app.command("log")
 def log(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A model, trained or in training.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Model, trained or in training.")],
     as_json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
-    """The loss, comparisons and speed of a training, as far as it has come."""
+    """Print the loss, validation and speed of a training so far."""
     from app.tables import print_json
     from backend.training.training_log import read_log
 
@@ -204,7 +215,7 @@ def log(
         print_json(lines)
         return
     if not lines:
-        print(f"There is no log of a model {name!r}.")
+        print(f"No training log of model {name!r}.")
     for line in lines:
         step = f"step {line['step']:,} (epoch {line['epoch']:.2f})"
         if "loss" in line:
@@ -221,7 +232,9 @@ def log(
 
 
 def _train(function: Callable[..., Any], folder: str | None, /, trust: bool = False, **arguments: Any) -> Any:
-    """Do a training job. Of several processes the main one records the job; the others train with it and return None."""
+    """Run a training job. The main process records the job; the other processes only take part in the training and
+    return None.
+    """
     from backend.training.distributed import is_main_process
 
     study = open_study(folder)
@@ -241,7 +254,7 @@ def _print_calibration(folder: str) -> None:
 
     path = Path(folder) / "calibration.json"
     if not path.is_file():
-        print("It could not be calibrated: the held-out pairs are of one kind.")
+        print("Not calibrated: the held-out pairs are all positive or all negative.")
         return
     report = read_json(path)
     print(

@@ -1,4 +1,4 @@
-"""`blindspot training-set`: make training sets, look at them, compare two, write one for a trainer."""
+"""`blindspot training-set`: build, inspect, compare and export training sets."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from backend.training_sets.export_options import ExportOptions
 if TYPE_CHECKING:
     from backend.training_sets.training_set import TrainingSet
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The set's name.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the training set.")]
 
-training_set_app = group("Training sets: make from runs, labels and scores, compare, take away.")
+training_set_app = group("Build training sets from runs, labels and scores; compare and export them.")
 
 
 @training_set_app.command("build")
@@ -26,45 +26,47 @@ training_set_app = group("Training sets: make from runs, labels and scores, comp
 def build(
     name: Name,
     run: Annotated[
-        list[str], typer.Option("--run", help="A run over training questions to mine; may be given several times.")
+        list[str], typer.Option("--run", help="Run over training questions to mine negatives from (repeatable).")
     ],
     policy: Annotated[
         str,
         typer.Option(
             metavar="POLICY",
-            help="The policy that cleans mined negatives ('blindspot training-set policies' lists them); +labels after it: "
-            "people's labels override it.",
+            help="Denoising policy for mined negatives ('blindspot training-set policies' lists them). With "
+            "+labels after it, people's labels override the policy.",
         ),
     ] = "none",
-    ranks: Annotated[
-        str, typer.Option(metavar="FIRST-LAST", help="The ranks that negatives are mined from.")
-    ] = "1-100",
+    ranks: Annotated[str, typer.Option(metavar="FIRST-LAST", help="Ranks to mine negatives from.")] = "1-100",
     questions: Annotated[
-        list[str] | None, typer.Option(help="train, unlabelled or SET/train; may be given again; default train.")
+        list[str] | None, typer.Option(help="Questions: train, unlabelled or SET/train (repeatable; default: train).")
     ] = None,
     positives: Annotated[
         list[str] | None,
         typer.Option(
             metavar="gold|distant|cross_encoder|judge",
-            help="Positives besides people's; may be given several times; default gold.",
+            help="Source of positives besides people's labels (repeatable; default: gold).",
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="The cross-encoder or judge whose scores the policy uses.")] = None,
-    random: Annotated[int, typer.Option(min=0, help="Random negatives of each question.")] = 0,
-    other_gold: Annotated[int, typer.Option(min=0, help="Gold of other questions, as negatives of each question.")] = 0,
-    rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
-    until: Annotated[
-        int | None, typer.Option(min=0, help="The last label event to use; default all there are.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
+    model: Annotated[str | None, typer.Option(help="Cross-encoder or judge whose scores the policy uses.")] = None,
+    random: Annotated[int, typer.Option(min=0, help="Number of random negatives for each question.")] = 0,
+    other_gold: Annotated[
+        int, typer.Option(min=0, help="Number of negatives for each question taken from the gold of other questions.")
+    ] = 0,
+    rule: Annotated[
+        str, typer.Option(help="Answer matching rule: dpr, regex, entityquestions or rocketqa_mining.")
+    ] = "dpr",
+    until: Annotated[int | None, typer.Option(min=0, help="Last label event to use (default: all events).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
     study: StudyOption = None,
     *,
     thresholds: dict[str, Any],
 ) -> None:
-    """Make a training set. It never changes again; dev, test and whatever leaks from them stay out."""
+    """Build a training set. A built set never changes. Dev and test questions, and pairs that leak from them, are left
+    out.
+    """
     first, dash, last = ranks.partition("-")
     if not (first.isdecimal() and (last.isdecimal() or not dash) and len(ranks) < 20):
-        raise typer.BadParameter("--ranks takes two whole numbers, as in 1-100")
+        raise typer.BadParameter("--ranks needs two whole numbers, as in 1-100")
     from backend.training_sets.builder import build
 
     made = do(
@@ -99,7 +101,7 @@ def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
         print_json(list(made.values()))
         return
     if not made:
-        print("There is no training set yet; make one with 'blindspot training-set build NAME --run RUN'.")
+        print("No training sets yet. Build one: blindspot training-set build NAME --run RUN")
     for name, manifest in made.items():
         counts = manifest["counts"]
         roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
@@ -112,11 +114,13 @@ def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
 @training_set_app.command("show")
 def show(
     name: Name,
-    question: Annotated[str | None, typer.Option(metavar="ID", help="The pairs of one question instead.")] = None,
+    question: Annotated[str | None, typer.Option(metavar="ID", help="Print the pairs of this question.")] = None,
     json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
-    """What a set is made of: by source and reason, what was removed at each rank, in each relation and bucket."""
+    """Show the contents of a training set: pairs by source and reason, and removed pairs by rank, relation and
+    bucket.
+    """
     from app.tables import print_json
     from backend.training_sets.training_set import TrainingSet
 
@@ -136,13 +140,13 @@ def show(
 
 @training_set_app.command("diff")
 def diff(
-    before: Annotated[str, typer.Argument(metavar="A", help="A training set.")],
-    after: Annotated[str, typer.Argument(metavar="B", help="Another.")],
-    limit: Annotated[int, typer.Option(min=0, help="Pairs to print, 0 for all.")] = 20,
-    json: Annotated[bool, typer.Option("--json", help="Every change as a JSON line, for scripts.")] = False,
+    before: Annotated[str, typer.Argument(metavar="A", help="First training set.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="Training set to compare it with.")],
+    limit: Annotated[int, typer.Option(min=0, help="Number of pairs to print; 0 prints all.")] = 20,
+    json: Annotated[bool, typer.Option("--json", help="Print every change as a JSON line, for scripts.")] = False,
     study: StudyOption = None,
 ) -> None:
-    """What changed between two sets, pair by pair, and why."""
+    """Show what changed between two training sets, pair by pair, and why."""
     from dataclasses import asdict
     from itertools import islice
     from json import dumps
@@ -157,15 +161,15 @@ def diff(
         for change in changes(old, new):
             print(dumps(asdict(change), ensure_ascii=False))
         return
-    found = change_summary(old, new)
-    print(f"{counted(found.changed, 'pair')} changed, {found.same:,} are the same.")
-    for (was, now, why), count in found.changes.most_common():
-        print(f"{count:>8,}  {was or 'not there'} -> {now or 'not there'}: {why}")
+    summary = change_summary(old, new)
+    print(f"{counted(summary.changed, 'pair')} changed, {summary.same:,} are the same.")
+    for (was, now, why), count in summary.changes.most_common():
+        print(f"{count:>8,}  {was or 'absent'} -> {now or 'absent'}: {why}")
     for change in islice(changes(old, new), limit or None):
-        was, now = (" by ".join(held) if held else "not there" for held in (change.before, change.after))
+        was, now = (" by ".join(end) if end else "absent" for end in (change.before, change.after))
         print(f"{change.question} {change.passage}: {was} -> {now} ({change.why})")
-    if limit and found.changed > limit:
-        print(f"... and {found.changed - limit:,} more; --limit 0 prints all.")
+    if limit and summary.changed > limit:
+        print(f"... and {summary.changed - limit:,} more; --limit 0 prints all.")
 
 
 @training_set_app.command("export")
@@ -177,17 +181,21 @@ def export(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="The format to write; 'blindspot training-set formats' lists them.",
+            help="Format to write; 'blindspot training-set formats' lists them.",
         ),
     ],
     *,
     options: dict[str, Any],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A new folder; default the names of set and format, here.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="New folder to write (default: named after the set and the format, in the current folder).",
+        ),
     ] = None,
     study: StudyOption = None,
 ) -> None:
-    """Write a set for a trainer: a folder with its files, a manifest and a card."""
+    """Export a training set for a trainer: a folder with the data files, a manifest and a dataset card."""
     from backend.training_sets.exports import export as write
 
     with progress() as watch:
@@ -266,14 +274,14 @@ def _print_counts(counts: dict[str, Any]) -> None:
 
 
 def _first_ranks(rows: dict[str, dict[str, int]]) -> list[tuple[str, dict[str, int]]]:
-    """The first ten ranks one by one, the others by tens."""
+    """Count the first ten ranks one by one and the others by tens."""
     groups: dict[str, dict[str, int]] = {}
     for rank, row in rows.items():
         low = (int(rank) - 1) // 10 * 10 + 1
         name = rank if int(rank) <= 10 else f"{low}-{low + 9}"
-        held = groups.setdefault(name, dict.fromkeys(row, 0))
+        end = groups.setdefault(name, dict.fromkeys(row, 0))
         for key, count in row.items():
-            held[key] += count
+            end[key] += count
     return list(groups.items())
 
 

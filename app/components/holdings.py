@@ -25,7 +25,7 @@ def holdings(held: dict[str, Any]) -> Html:
         _fact(
             term(
                 "frequencies",
-                "How often the corpus mentions each question's subject: tells rare entities from frequent ones",
+                "How often the corpus mentions each question's subject; distinguishes rare entities from frequent ones",
             ),
             source or span("none yet", cls="soft"),
         )

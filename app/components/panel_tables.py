@@ -23,7 +23,8 @@ Address = Callable[..., str]
 
 
 def order(table: RelationTable, runs: Sequence[str], sort: str) -> list[str]:
-    """Return the relations sorted by `sort`: "relation", "n", "difference" or "RUN@K"; a leading "-" reverses the order."""
+    """Return the relations sorted by `sort`: "relation", "n", "difference" or "RUN@K"; a leading "-" reverses the
+    order."""
     key = sort.removeprefix("-")
     rows = {row.group: row for row in table.rows}
     names = sorted(rows, key=relation_order)
@@ -163,7 +164,8 @@ def _beside(name: str, ours: Sequence[Estimate], theirs: Sequence[float]) -> Htm
 
 
 def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str], str]) -> Html:
-    """The points of the curves, one row for each bucket and series. `opened` returns the address of a slice's questions."""
+    """The points of the curves, one row for each bucket and series. `opened` returns the address of a slice's
+    questions."""
     grouped = curves.cut == "mentions"
     words = ("subjects", "mentions", "n") if grouped else ("subjects", "bucket", "mentions", "n")
     heads = [tag("th", each, scope="col", cls="left" if each == "subjects" else None) for each in words]

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def plot(figure: Figure, name: str) -> None:
-    """Show a figure in the page's colours, with buttons that save it for a paper. The camera button saves it as it looks on the page."""
+    """Show a figure in the page's colours, with buttons that save it for a paper. The camera button saves it as it
+    looks on the page."""
     figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
     st.plotly_chart(
         figure,

@@ -208,7 +208,7 @@ def gain(difference: Difference) -> Html:
         return Html("–")
     p = difference.p_shown
     adjusted = "not adjusted" if difference.p_adjusted is None else "Holm-adjusted"
-    interval = f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f}"
+    interval = f"{100 * estimate.low:+z.1f} to {100 * estimate.high:+z.1f}"
     said = (
         f"A − B: {100 * estimate.value:+.1f} points, {interval}, {p_words(p)} ({adjusted}), n = {estimate.n:,}. {GAIN}"
     )
@@ -217,7 +217,7 @@ def gain(difference: Difference) -> Html:
     words = "0.0" if abs(points) < 0.05 else f"+{abs(points):.1f}"
     shown = interval  # from the point of view of the leading run
     if points <= -0.05:
-        shown = f"{0.0 - 100 * estimate.high:+.1f} to {0.0 - 100 * estimate.low:+.1f}"
+        shown = f"{0.0 - 100 * estimate.high:+z.1f} to {0.0 - 100 * estimate.low:+z.1f}"
     return span(
         ahead, words, span(shown, cls="interval"), title=said, cls="figure difference" + (" unsure" if p > SURE else "")
     )

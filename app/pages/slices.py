@@ -1,4 +1,5 @@
-"""Slices: groups of questions defined by an expression, with the figures of all runs, saved slices and the slice finder."""
+"""Slices: groups of questions defined by an expression, with the figures of all runs, saved slices and the slice
+finder."""
 
 from __future__ import annotations
 

@@ -47,14 +47,9 @@ def page() -> None:
                 f"That view shows other people's labels. Only people who settle disputes can open it: {' and '.join(SETTLERS)}s."
             )
         )
-    show(
-        div(
-            choices(
-                "show", [(words, url.href(url.TRAINING, {"view": key}), key == view) for key, words in views.items()]
-            ),
-            cls="choosers",
-        )
-    )
+    if len(views) > 1:
+        offered = [(words, url.href(url.TRAINING, {"view": key}), key == view) for key, words in views.items()]
+        show(div(choices("show", offered), cls="choosers"))
     if view == VIEW:
         judges_panel(opened)
         return

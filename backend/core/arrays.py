@@ -1,4 +1,4 @@
-"""Arrays out of .npy files: memory-mapped, never unpickled, and one clear line for a file that holds none."""
+"""Read arrays from .npy files: memory-mapped, never unpickled, with one clear line for a file without an array."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def open_array(path: str | Path, advice: str = "make it again") -> np.ndarray:
         advice: what to do about a file that is missing or damaged, as the end of a sentence.
 
     Raises:
-        BadInput: no such file, a pipe or folder, another format, a header that makes no sense, or fewer bytes than it says.
+        BadInput: no such file, a pipe or folder, another format, a header that makes no sense, or fewer bytes than it
+            says.
     """
     path = Path(path)
     if not path.is_file():

@@ -1,10 +1,11 @@
 """Child processes that end when this process ends, however it ends: `kill -9` leaves none of them behind.
 
-A supervisor process stands between this process and the command. It holds the reading end of a pipe whose writing end only this
-process holds. The system closes that pipe when this process ends, and the supervisor then ends the command. A pipe works on every
-Unix and for every program, Java included. On Linux the kernel also kills the command if the supervisor is killed.
+A supervisor process runs between this process and the command. The supervisor holds the read end of a pipe; only this
+process holds the write end. The system closes that pipe when this process ends, and the supervisor then ends the
+command. A pipe works on every Unix and for every program, Java included. On Linux the kernel also kills the command if
+the supervisor is killed.
 
-Jobs are not started this way: a job goes on when the app ends (see `backend.core.jobs`).
+Jobs are not started this way: a job continues when the app ends (see `backend.core.jobs`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def start_child(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]
 
 
 def end_child(process: subprocess.Popen[Any]) -> int:
-    """End a process of `start_child` (SIGTERM, then SIGKILL after 5 s) and return its exit code. Does nothing if it has ended."""
+    """End a process of `start_child` (SIGTERM, then SIGKILL after 5 s) and return its exit code. Does nothing if it has
+    ended."""
     if process.stdin is not None and not process.stdin.closed:
         process.stdin.close()
     try:

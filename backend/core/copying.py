@@ -36,14 +36,14 @@ def copy_study(study: Study, target: str | Path) -> CopiedStudy:
     labels.db comes from SQLite's backup, after all parts, so that it holds each question and passage that they name.
 
     Raises:
-        Refused: The target exists or lies inside the study.
+        Refused: The target exists or is inside the study.
         BlindspotError: The disk does not take the copy, or a part kept changing.
     """
     target = Path(target).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Refused(f"{target} exists already; choose a new folder")
     if target.resolve().is_relative_to(study.folder):
-        raise Refused(f"{target} lies inside the study; choose a folder outside")
+        raise Refused(f"{target} is inside the study; choose a folder outside")
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.copying")
     left_out: list[str] = []
     try:
@@ -77,7 +77,8 @@ def _point_to_copy(settings: Path, old: Path, new: Path) -> None:
 
 
 def _copy_entry(source: Path, target: Path, study: Path, left_out: list[str]) -> None:
-    """Copy a file or a folder. Leave out parts without a manifest: they are unfinished and change while they are made."""
+    """Copy a file or a folder. Leave out parts without a manifest: they are unfinished and change while they are
+    made."""
     if not source.is_dir():
         _copy_file(source, target)
         return
@@ -112,7 +113,8 @@ def _copy_file(source: str | Path, target: str | Path) -> None:
 
 
 def _is_finished(part: Path) -> bool:
-    """Whether a part has a manifest; a model's is `training.json`, and a folder of a model by hand has `config.json`."""
+    """Whether a part has a manifest; a model's is `training.json`, and a folder of a model by hand has
+    `config.json`."""
     return any(
         (part / name).is_file()
         for name in (MANIFEST, "training.json", "specialised.json", "modules.json", "config.json")

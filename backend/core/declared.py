@@ -63,11 +63,9 @@ def settings_class(cls: type[C]) -> type[C]:
 class Declared:
     """One setting as it was declared.
 
-    kind: int, float, bool or str; another type (a mapping, nested settings) where it is none of these.
-    choices: the words that it takes, where it takes only some.
-    optional: it may be None, which its help explains.
-    minimum, maximum: inclusive bounds. above, below: exclusive ones.
-    extra: what the declaration says to one of its readers alone, such as {"option": "--fusion"}.
+    kind: int, float, bool or str; any other type (a mapping, nested settings). choices: the allowed words, if only some
+    are allowed. optional: it may be None, which its help explains. minimum, maximum: inclusive bounds. above, below:
+    exclusive ones. extra: what the declaration says to one of its readers alone, such as {"option": "--fusion"}.
     """
 
     name: str
@@ -162,7 +160,7 @@ def build(cls: type[C], table: object, key: str = "", path: Path | None = None) 
     """A settings class from a table of a file or of a job.
 
     Args:
-        key: where the table stands in the file, as in "encoders.dpr".
+        key: the position of the table in the file, as in "encoders.dpr".
         path: the file, which error lines name.
 
     Raises BadInput that names the file and the key.

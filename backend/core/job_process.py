@@ -1,10 +1,11 @@
 """The process that does a job, and whether it still lives.
 
-Whoever does a job holds an exclusive lock on the file `jobs/ID/lock` of the study. The system releases the lock when the process
-ends, however it ends. A submitted job inherits the lock from the process that submits it, so the lock is held from before the job is
-recorded until the job ends.
+The process of a job holds an exclusive lock on the file `jobs/ID/lock` of the study. The system releases the lock when
+the process ends, however it ends. A submitted job inherits the lock from the process that submits it, so the lock is
+held from before the job is recorded until the job ends.
 
-Another machine cannot see the lock. There a job counts as dead when it has not reported for `SECONDS_WITHOUT_HEARTBEAT`.
+Another machine cannot see the lock. There a job counts as dead when it has not reported for
+`SECONDS_WITHOUT_HEARTBEAT`.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def boot() -> str | None:
 
 
 def process_of(pid: int) -> str | None:
-    """What tells a process from a later one with the same pid: pid namespace and start time; None where unknown or gone."""
+    """Return the pid namespace and start time of a process, which distinguish it from a later process with the same
+    pid; None if unknown or gone.
+    """
     try:
         start = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
         return f"{os.readlink('/proc/self/ns/pid')} {start}"
@@ -65,7 +68,7 @@ def process_of(pid: int) -> str | None:
 
 
 def is_here(job: Job) -> bool:
-    """Does this machine do the job? Names of machines change and repeat, so the id of the boot decides where there is one."""
+    """Does this machine do the job? Machine names can change and repeat, so the boot id decides if it is known."""
     if job.boot is None or boot() is None:
         return job.host in (None, host())
     return job.boot == boot()
@@ -82,7 +85,8 @@ def is_alive(folder: Path, job: Job) -> bool:
 
 
 def kill(job: Job) -> bool:
-    """Kill the process of a job at once, if this machine does the job and the process is still the one that was recorded."""
+    """Kill the process of a job at once, if this machine does the job and the process is still the one that was
+    recorded."""
     if job.pid is None or job.pid == os.getpid() or not is_here(job) or not _shares_our_pids(job):
         return False
     if process_of(job.pid) != job.process:

@@ -5,10 +5,12 @@ A job is a function that is registered where it is defined:
     @job("index bm25")
     def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict: ...
 
-`run(build_index, study, threads=2)` does the job in this process, as the command line does. `submit(build_index, study, threads=2)`
-starts a process for it, as the app does. Both take the arguments of the function itself, and the study shows both alike.
+`run(build_index, study, threads=2)` does the job in this process, as the command line does. `submit(build_index, study,
+threads=2)`
+starts a process for it, as the app does. Both take the arguments of the function itself, and the study shows both
+alike.
 
-Heavy jobs of a study run one after another, in the order in which they were asked for. A light job starts at once.
+Heavy jobs of a study run one after another, in the order in which they were submitted. A light job starts at once.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from db.errors import BlindspotError, Refused
 from db.jobs import Job, Jobs
 from db.rights import action_of_job
 
-CANCELLED = "cancelled; what was finished is kept, and the same command goes on from there"
+CANCELLED = "cancelled; finished work is kept, and the same command resumes from there"
 DIED = "the process of this job ended without a result: it was killed, or the memory was full; its log may say more"
 NEVER_STARTED = "the process of this job ended before the job began; start it again"
 SECONDS_BETWEEN_LOOKS = 0.3  # of a waiting job, at the jobs ahead of it
@@ -79,7 +81,8 @@ class JobKind:
 
     kind: the name that records and pages show. Studies keep it: do not change the kind of a released job.
     light: the job does not wait for others, and others do not wait for it.
-    check: takes the same arguments, without `progress`, and raises a BlindspotError for those that cannot work. Called before
+    check: takes the same arguments, without `progress`, and raises a BlindspotError for invalid arguments. Called
+        before
         anything is recorded.
     """
 
@@ -118,7 +121,8 @@ def job(
 ) -> Callable[[Function], Function]:
     """Register a function as a job. It stays an ordinary function.
 
-    Its first parameter is the study, and it takes `progress`. The other arguments must be JSON values when the job is submitted.
+    Its first parameter is the study, and it takes `progress`. The other arguments must be JSON values when the job is
+    submitted.
     """
 
     def register(function: Function) -> Function:
@@ -138,7 +142,8 @@ def kinds() -> dict[str, JobKind]:
 
 
 def request(function: Callable[Concatenate[Study, P], object], *args: P.args, **kwargs: P.kwargs) -> JobRequest:
-    """The function with its arguments, to be started by a button. Raises TypeError for arguments that cannot be written as JSON."""
+    """The function with its arguments, to be started by a button. Raises TypeError for arguments that cannot be written
+    as JSON."""
     kind = _kind_of(function)
     arguments = _by_name(function, args, kwargs)
     arguments.pop("progress", None)
@@ -146,7 +151,8 @@ def request(function: Callable[Concatenate[Study, P], object], *args: P.args, **
 
 
 def request_again(record: Job) -> JobRequest | None:
-    """The same job once more. None if this process has not loaded a job of that kind: records are data, and load no code."""
+    """The same job once more. None if this process has not loaded a job of that kind: records are data, and load no
+    code."""
     kind = _KINDS.get(record.kind)
     return None if kind is None else JobRequest(kind, record.arguments)
 
@@ -154,10 +160,11 @@ def request_again(record: Job) -> JobRequest | None:
 def run(function: Callable[Concatenate[Study, P], R], study: Study, *args: P.args, **kwargs: P.kwargs) -> R:
     """Do a job in this process and record it.
 
-    Takes the arguments of the function, `progress` among them. Returns and raises what the function does. A heavy job first waits
+    Takes the arguments of the function, `progress` among them. Returns and raises what the function does. A heavy job
+    first waits
     for the heavy jobs ahead of it and reports for which, unless `without_waiting` is in force.
 
-    Raises Refused, before anything is recorded, for a function that is no job and for arguments that cannot work.
+    Raises Refused, before anything is recorded, for a function that is not a job and for invalid arguments.
     """
     kind = _kind_of(function)
     arguments = _by_name(function, args, kwargs)
@@ -169,7 +176,7 @@ def run(function: Callable[Concatenate[Study, P], R], study: Study, *args: P.arg
 
 
 def submit(function: Callable[Concatenate[Study, P], object], study: Study, *args: P.args, **kwargs: P.kwargs) -> str:
-    """Start a job in a process of its own and return its id. Raises as `run` does before it records anything."""
+    """Start a job in a separate process and return its id. Raises as `run` does before it records anything."""
     return submit_request(study, request(function, *args, **kwargs))
 
 
@@ -188,7 +195,7 @@ def submit_request(study: Study, asked: JobRequest, by: str | None = None) -> st
 
 
 def _start_process(study: Study, id: str, lock: IO[str]) -> None:
-    """Start the process of a job, which inherits the job's lock. It goes on when this process ends."""
+    """Start the process of a job, which inherits the job's lock. The job continues when this process ends."""
     with open(study.path("jobs", id) / "log", "a") as log:  # the traceback of a failure is appended as well
         subprocess.Popen(
             [sys.executable, "-m", __name__, str(study.folder), id, str(lock.fileno())],
@@ -203,8 +210,9 @@ def _start_process(study: Study, id: str, lock: IO[str]) -> None:
 def cancel(study: Study, id: str, by: str | None = None, *, force: bool = False) -> None:
     """Cancel a job.
 
-    A job that runs stops at its next report of progress, within a second or so, and keeps what it finished. A job that waits stops
-    at once. `force` kills a process that does not stop. Does nothing to a job that has ended. `by`: as in `submit_request`.
+    A running job stops at its next progress report, within about a second, and keeps its finished work. A job that
+    waits stops at once. `force` kills a process that does not stop. Does nothing to a job that has ended. `by`: as in
+    `submit_request`.
     """
     require(study, by, "cancel jobs")
     found = status(study, id)
@@ -227,7 +235,8 @@ def seconds_since_cancelled(study: Study, id: str) -> float | None:
 
 
 def status(study: Study, id: str) -> Job:
-    """The job as it is now. A job whose process is gone is recorded as failed, or as cancelled if somebody cancelled it."""
+    """The job as it is now. A job whose process is gone is recorded as failed, or as cancelled if somebody cancelled
+    it."""
     jobs = Jobs(study.labels_path)
     found = jobs.get(id)
     folder = study.path("jobs", id)
@@ -277,7 +286,7 @@ _inside_job: ContextVar[bool] = ContextVar("inside_job", default=False)
 
 @contextmanager
 def without_waiting() -> Iterator[None]:
-    """Within the block, `run` starts heavy jobs beside those that run already."""
+    """Within the block, `run` starts heavy jobs while others are running."""
     token = _without_waiting.set(True)
     try:
         yield
@@ -331,7 +340,7 @@ def _record(study: Study, kind: JobKind, arguments: dict[str, Any]) -> tuple[str
 
 
 def _execute(study: Study, id: str, kind: JobKind, arguments: Mapping[str, Any], progress: Progress | None) -> Any:
-    """Do a recorded job whose lock this process holds, and record its outcome."""
+    """Run a recorded job whose lock this process holds, and record its outcome."""
     jobs = Jobs(study.labels_path)
     pid = os.getpid()
     jobs.adopt(id, pid, job_process.process_of(pid), job_process.host(), job_process.boot())
@@ -362,7 +371,7 @@ def _execute(study: Study, id: str, kind: JobKind, arguments: Mapping[str, Any],
 
 
 def _wait_for_turn(study: Study, id: str, report: Progress) -> None:
-    """Wait until no heavy job that was asked for earlier is unfinished."""
+    """Wait until every heavy job that was submitted earlier has ended."""
     jobs = Jobs(study.labels_path)
     while ahead := [found for found in jobs.ahead(id) if status(study, found.id).unfinished]:
         others = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
@@ -373,8 +382,9 @@ def _wait_for_turn(study: Study, id: str, report: Progress) -> None:
 class _Reporter:
     """The `progress` of a job's function.
 
-    Passes each report to the caller's own progress and raises Cancelled if somebody cancelled the job. A thread writes the last
-    report to labels.db, once a second at most, and goes on while the function reports nothing: others see that the process lives.
+    Passes each report to the caller's own progress and raises Cancelled if somebody cancelled the job. A thread writes
+    the last report to labels.db at most once a second, also while the function reports nothing, so that others see that
+    the process is alive.
     """
 
     def __init__(self, study: Study, id: str, progress: Progress | None):

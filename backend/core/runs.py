@@ -53,9 +53,9 @@ class Run:
         manifest = read_manifest(folder)
         if manifest is None:
             known = ", ".join(study.runs()) or "none yet; make one with 'blindspot retrieve'"
-            raise Missing(f"there is no run {name!r}; runs here: {known}")
+            raise Missing(f"no run {name!r}; runs of this study: {known}")
         if manifest["corpus"] != study.corpus.digest:
-            raise Refused(f"run {name!r} was made over other passages than this study holds; retrieve again")
+            raise Refused(f"run {name!r} was made over passages that differ from this study's; retrieve again")
         return cls(folder, manifest)
 
     @cached_property
@@ -79,7 +79,8 @@ class Run:
         return Hits(self._array("ordinals.npy"), self._array("scores.npy"))
 
     def answers(self, rule: str = "dpr") -> np.ndarray:
-        """Return (q, k) bool: whether each hit contains an answer under this rule. Raises Missing if the run has no such matrix."""
+        """Return (q, k) bool: whether each hit contains an answer under this rule. Raises Missing if the run has no
+        such matrix."""
         if not (self.folder / matrix_file(rule)).is_file():
             raise Missing(f"run {self.name!r} has no answer matrix for the rule {rule!r}")
         return self._array(matrix_file(rule))

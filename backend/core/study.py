@@ -1,4 +1,5 @@
-"""A study: one folder that holds a passage collection, questions, indexes, runs and labels. `docs/study-folder.md` shows it."""
+"""A study: one folder that holds a passage collection, questions, indexes, runs and labels. `docs/study-folder.md`
+shows it."""
 
 from __future__ import annotations
 
@@ -33,10 +34,10 @@ class Study:
 
     @classmethod
     def create(cls, folder: str | Path, name: str | None = None) -> Study:
-        """Create a study in a new or empty folder. Raises Refused if the folder holds something."""
+        """Create a study in a new or empty folder. Raises Refused if the folder is not empty."""
         folder = Path(folder)
         if (folder / SETTINGS_FILE).exists():
-            raise Refused(f"{folder} already holds a study; choose another folder")
+            raise Refused(f"{folder} is already a study; choose another folder")
         if folder.is_dir() and any(folder.iterdir()):
             raise Refused(f"{folder} is not empty; choose an empty or a new folder")
         if folder.exists() and not folder.is_dir():
@@ -50,12 +51,13 @@ class Study:
 
     @classmethod
     def open(cls, folder: str | Path | None = None) -> Study:
-        """Open the study in `folder`; by default in $BLINDSPOT_STUDY, else in the current folder. Raises Missing if there is none."""
+        """Open the study in `folder`; by default in $BLINDSPOT_STUDY, else in the current folder. Raises Missing if
+        there is none."""
         folder = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
         if not (folder / SETTINGS_FILE).is_file():
             raise Missing(
-                f"{folder} holds no study (no {SETTINGS_FILE}); make one with 'blindspot new {folder}', "
-                f"or name one with --study or ${ENVIRONMENT_VARIABLE}"
+                f"{folder} is not a study (it has no {SETTINGS_FILE}); make one with 'blindspot new {folder}', or "
+                f"name one with --study or ${ENVIRONMENT_VARIABLE}"
             )
         study = cls(folder)
         study._migrate()
@@ -87,7 +89,7 @@ class Study:
     def corpus(self) -> Corpus:
         """The passages. Raises Missing while none are imported."""
         if not self.has_corpus:
-            raise Missing(f"{self.folder} holds no passages yet; run 'blindspot import passages FILE'")
+            raise Missing(f"{self.folder} has no passages yet; run 'blindspot import passages FILE'")
         return Corpus(self.folder / "corpus.db")
 
     @cached_property
@@ -147,7 +149,8 @@ class Study:
         """Hold the exclusive right to make `part`.
 
         Args:
-            refuse: Called once the right is held; raises Refused if the part exists and must not be replaced. Asked only
+            refuse: called once the right is confirmed; raises Refused if the part exists and must not be replaced.
+                Asked only
                 before, the answer may be out of date: another process may have made the part in between.
 
         Raises:
@@ -184,7 +187,9 @@ class Study:
 
 
 def _is_full_disk(error: OSError) -> bool:
-    """Return whether an error says that the disk takes no more. NumPy says so in words, without an error number."""
+    """Return whether an error says that the disk takes no more. NumPy reports this in words, without an error
+    number.
+    """
     codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
     return error.errno in codes or (error.errno is None and "requested and" in str(error))
 

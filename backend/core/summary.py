@@ -1,4 +1,4 @@
-"""What a study holds: for `blindspot status` and the Home page."""
+"""The contents of a study, for `blindspot status` and the Home page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Step:
 
 
 def summary(study: Study) -> dict[str, Any]:
-    """Everything the study holds, as JSON values. Cheap: reads manifests and counts, and opens no index."""
+    """Return the contents of the study as JSON values. Cheap: reads manifests and counts, and opens no index."""
     corpus = study.corpus if study.has_corpus else None
     return {
         "name": study.settings.name,
@@ -60,7 +60,8 @@ def summary(study: Study) -> dict[str, Any]:
 
 
 def _from_results(study: Study) -> dict[str, Any] | None:
-    """The files of a study that was made from retriever output, and what such a study cannot do. None for other studies."""
+    """The files of a study that was made from retriever output, and what such a study cannot do. None for other
+    studies."""
     records = Imports(study.labels_path).all("results")
     if not records:
         return None

@@ -16,7 +16,7 @@ TIES = {
 
 
 def check_ties(ties: str) -> None:
-    """Raise Refused for an order that there is not."""
+    """Raise Refused for an unknown order."""
     if ties not in TIES:
         raise Refused(f"--ties must be one of {', '.join(TIES)}, not {ties!r}")
 

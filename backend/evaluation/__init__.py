@@ -1,1 +1,1 @@
-"""What the runs are worth: accuracy, comparisons, slices, reports, and why a question was missed."""
+"""Evaluation of runs: accuracy, comparisons, slices, reports, and why a run missed a question."""

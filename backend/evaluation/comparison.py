@@ -1,4 +1,5 @@
-"""The comparison of two runs over the questions that both measure, for the Compare page and `blindspot compare`.
+"""The comparison of two runs over the questions that are measured in both, for the Compare page and `blindspot
+compare`.
 
 Every figure of a comparison is computed here, so that the page, the command and the HTML report agree.
 """
@@ -36,17 +37,16 @@ BYS: tuple[str, ...] = ("relation", "bucket", "slice")
 KS = (1, 5, 20, 100)
 SEED = 0
 SURE = 0.05
-FIGURES_HELD = 1000  # of one comparison; a few hundred bytes each
+FIGURES_HELD = 1000  # figures kept per comparison; a few hundred bytes each
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The questions of a run that can be measured, and the rank of the first relevant passage of each.
+    """The measured questions of a run, and the rank of the first relevant passage of each.
 
-    questions: q records, in the run's order; rows: (q,) their rows of the run.
-    first: (q,) int32 rank from 1, 0 for none within the run's k.
-    kind: the relevance in use, "answers" or "gold"; gold if no question has answers.
-    left_out: number of questions that are not measured, by reason.
+    questions: q records, in the run's order; rows: (q,) their rows of the run. first: (q,) int32 rank from 1, 0 for
+    none within the run's k. kind: the relevance in use, "answers" or "gold"; gold if no question has answers. left_out:
+    the number of questions that are not measured, by reason.
     """
 
     study: Study
@@ -68,7 +68,7 @@ class Measured:
 
     @cached_property
     def row_of(self) -> dict[str, int]:
-        """Position in `questions` of each question."""
+        """The position of each question in `questions`."""
         return {question.id: row for row, question in enumerate(self.questions)}
 
     @cached_property
@@ -76,7 +76,7 @@ class Measured:
         return QuestionFacts(self.study, self.questions)
 
     def without(self, ids: Set[str], reason: str) -> Measured:
-        """The same run without some questions, which are counted as left out for this reason."""
+        """Return the same run without some questions, which count as left out for this reason."""
         kept = np.array([question.id not in ids for question in self.questions], dtype=bool)
         return replace(
             self,
@@ -94,7 +94,9 @@ def measure(
     rule: str = DEFAULT_RULE,
     questions: Sequence[Question] | None = None,
 ) -> Measured:
-    """Measure a run. `questions`: the run's, in its order, where the caller holds them. Raises Missing for a run or rule, BadInput."""
+    """Measure a run. `questions` are the run's questions in its order, if the caller has them. Raises Missing for an
+    unknown run or rule, BadInput.
+    """
     run = study.run(name)
     found = relevant(study, run, relevance, rule, questions)
     return Measured(
@@ -105,7 +107,7 @@ def measure(
 def measure_all(
     study: Study, names: Sequence[str], relevance: Kind = "answers", rule: str = DEFAULT_RULE
 ) -> dict[str, Measured]:
-    """Measure several runs; the records of questions that they share are read once."""
+    """Measure several runs. Questions that the runs share are read once."""
     known: dict[str, Question] = {}
     made = {}
     for name in dict.fromkeys(names):
@@ -118,7 +120,7 @@ def measure_all(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs over the questions that both measure. Row i is the same question in every array."""
+    """Two runs over the questions measured in both. Row i is the same question in every array."""
 
     a: Measured
     b: Measured
@@ -130,7 +132,7 @@ class Comparison:
 
     @classmethod
     def of(cls, a: Measured, b: Measured) -> Comparison:
-        """Empty where the two are measured by different relevance."""
+        """Compare two measured runs. The comparison is empty if they are measured by different relevance."""
         rows_a = (
             [row for row, question in enumerate(a.questions) if question.id in b.row_of] if a.kind == b.kind else []
         )
@@ -148,7 +150,9 @@ class Comparison:
         return min(self.a.k, self.b.k)
 
     def other(self, name: str) -> Measured:
-        """Another run of the study, measured as these are; measured once for each time it was made. Raises Missing."""
+        """Return another run of the study, measured in the same way. A run is measured only once until it is replaced.
+        Raises Missing.
+        """
         known = {side.name: side for side in (self.a, self.b)}
         if name in known:
             return known[name]
@@ -163,7 +167,9 @@ class Comparison:
 
     @cached_property
     def facts(self) -> QuestionFacts:
-        """Those of A where B measures all of its questions: then another pair with the same A finds them made."""
+        """The question facts. If B covers all questions of A, these are A's facts, so that another comparison with A
+        can reuse them.
+        """
         return self.a.facts if len(self) == len(self.a.questions) else QuestionFacts(self.a.study, self.questions)
 
     @cached_property
@@ -172,43 +178,45 @@ class Comparison:
 
     @cached_property
     def relations(self) -> np.ndarray:
-        """(q,) str; "" where a question has no relation."""
+        """The relation of each question, (q,) str; "" without a relation."""
         return np.array([question.relation or "" for question in self.questions], dtype=str)
 
     @cached_property
     def buckets(self) -> np.ndarray:
-        """(q,) str: `bucket_group`'s labels."""
+        """The bucket label of each question, (q,) str, from `bucket_group`."""
         return np.array([bucket_group(q.bucket, q.frequency) for q in self.questions], dtype=str)
 
     @cached_property
     def sets(self) -> np.ndarray:
-        """(q,) str: the split and the data set as one label, see `set_label`."""
+        """The label of split and data set of each question, (q,) str; see `set_label`."""
         return np.array([set_label(question.dataset, question.split) for question in self.questions], dtype=str)
 
     @cached_property
     def frequency(self) -> np.ndarray:
-        """(q,) int64 mentions of the subject; -1 where unknown."""
+        """The mentions of each subject, (q,) int64; -1 if unknown."""
         return np.array([-1 if q.frequency is None else q.frequency for q in self.questions], dtype=np.int64)
 
     @cached_property
     def words(self) -> list[str]:
-        """What the text filter searches: question, answers, subject and id, case folded."""
+        """The text that the text filter searches: question, answers, subject and id, case-folded."""
         return ["\n".join((q.text, *q.answers, q.subject or "", q.id)).casefold() for q in self.questions]
 
     @cached_property
     def contrast(self) -> np.ndarray:
-        """(q,) float64: reciprocal rank of the first relevant passage in A less that in B; from -1 to 1."""
+        """The reciprocal rank of the first relevant passage in A minus that in B, (q,) float64, from -1 to 1."""
         return _reciprocal(self.first_a) - _reciprocal(self.first_b)
 
     @cached_property
     def overlap(self) -> np.ndarray:
-        """(q,) float64: extrapolated rank-biased overlap of the two lists, p 0.9; from 0 to 1, NaN where a list is empty."""
+        """The extrapolated rank-biased overlap (p = 0.9) of the two lists, (q,) float64, from 0 to 1; NaN if a list is
+        empty.
+        """
         list_a = np.asarray(self.a.run.hits.ordinals)[self.rows_a]
         list_b = np.asarray(self.b.run.hits.ordinals)[self.rows_b]
         return rank_biased_overlap(list_a, list_b)
 
     def overlap_of(self, rows: np.ndarray) -> np.ndarray:
-        """(m,) float64: `overlap` of some rows. The lists of the others are not read for it."""
+        """Return the `overlap` of some rows, (m,) float64, without reading the lists of the others."""
         if "overlap" in self.__dict__:
             return self.overlap[rows]
         list_a = np.asarray(self.a.run.hits.ordinals[self.rows_a[rows]])
@@ -217,17 +225,19 @@ class Comparison:
 
     @cached_property
     def figures(self) -> Held:
-        """The last figures, by what they are of: one comparison serves all who look at it."""
+        """The cache of recent figures. All viewers share one comparison."""
         return Held(FIGURES_HELD)
 
     def groups(self, by: Literal["relation", "bucket"]) -> dict[str, np.ndarray]:
-        """Rows of each relation or bucket, in the order of a table; questions without a relation are left out."""
+        """Return the rows of each relation or bucket, in the order of a table. Questions without a relation are left
+        out.
+        """
         labels, order = (self.relations, relation_order) if by == "relation" else (self.buckets, bucket_order)
         return {name: np.flatnonzero(labels == name) for name in sorted(set(labels.tolist()) - {""}, key=order)}
 
 
 def set_label(dataset: str, split: str) -> str:
-    """ "dev", or "test · common-random-buckets" for a named set."""
+    """Return the label of a question set: "dev", or "test · common-random-buckets" for a named set."""
     return split if dataset in ("", split) else f"{split} · {dataset}"
 
 
@@ -237,7 +247,7 @@ def _reciprocal(first: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class PairedFigures:
-    """Success of the two runs at one k, their difference, and who finds what."""
+    """Success of the two runs at one k, their difference, and the questions that only one of them answers."""
 
     n: int
     k: int
@@ -282,7 +292,8 @@ def _macro(comparison: Comparison, k: int, rows: np.ndarray | None, seed: int) -
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """The figures over all questions (or one slice) at several cut-offs. Holm's method adjusts p for all of them together.
+    """The figures over all questions (or one slice) at several cut-offs. Holm's method adjusts p for all of them
+    together.
 
     at: by k. macro: by k, averaged over relations; empty if no question has a relation.
     """
@@ -340,51 +351,54 @@ def _both(first_a: np.ndarray, first_b: np.ndarray, k: int, difference: Differen
 
 
 def p_words(p: float) -> str:
-    """ "p = 0.031", "p < 0.001"."""
+    """Format a p value: "p = 0.031", "p < 0.001"."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def conclusion(found: PairedFigures, a: str, b: str, tests: int = 1) -> str:
-    """Return one sentence on what the figures say of these two runs on this collection.
+    """Return one sentence that concludes what the figures show about these two runs on this collection.
 
     Args:
-        tests: how many tests the p value of `found` is adjusted for.
+        tests: the number of tests that the p value of `found` is adjusted for.
     """
     estimate, k, p = found.difference.estimate, found.k, found.difference.p_shown
     if estimate.value is None:
-        return "There is no question to conclude anything from."
+        return "No questions, so no conclusion."
     questions = f"{found.n:,} question" + ("s" if found.n != 1 else "")
     words = p_words(p) if found.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
     _, low, high = estimate.percent
     if p > SURE:
-        return (
-            f"Over these {questions} no difference between {a} and {b} at {k} is established ({words}): "
-            f"the true difference may lie anywhere from {low:+.1f} to {high:+.1f} points."
+        none = f"Over these {questions} no difference between {a} and {b} at {k} is established ({words}): "
+        if low <= 0 <= high:
+            return none + f"the true difference may lie anywhere from {low:+.1f} to {high:+.1f} points."
+        return none + (
+            f"the 95% interval of this figure alone, {low:+.1f} to {high:+.1f} points, leaves out 0, but it is not adjusted for "
+            f"the {tests} tests of the table."
         )
     ahead, behind = (a, b) if estimate.value > 0 else (b, a)
-    low, high = sorted((abs(low), abs(high)))
+    low, high = (low, high) if estimate.value > 0 else (-high, -low)
     return (
-        f"Over these {questions} {ahead} finds a relevant passage within the first {k} more often than {behind}, by "
-        f"{100 * abs(estimate.value):.1f} points (95% interval {low:.1f} to {high:.1f}, {words}): on this collection "
-        "that is more than chance."
+        f"Over these {questions} {ahead} finds a relevant passage in the top {k} more often than {behind}, by "
+        f"{100 * abs(estimate.value):.1f} points (95% interval {low:.1f} to {high:.1f}, {words}). On this "
+        "collection the difference is significant."
     )
 
 
 def reservation(kind: str, rule: str) -> str:
-    """Return one sentence on what must not be concluded from a comparison."""
+    """Return one sentence on the limits of a comparison's conclusion."""
     if kind == "gold":
-        how = "and only passages that the gold names count: a right passage that nobody labelled counts as a miss"
+        how = "and only gold passages count: a correct passage that nobody labelled counts as a miss"
     else:
         where = "title or text" if rule in SEARCHES_TITLE else "text"
         how = (
-            f"and a passage counts when its {where} holds an answer's words, which nobody judged: "
-            "chance matches count, other wordings do not"
+            f"and a passage counts if its {where} contains an answer's words, which nobody judged: chance matches "
+            "count, other wordings do not"
         )
-    return f"It says nothing of other collections or other questions, {how}."
+    return f"This says nothing about other collections or other questions, {how}."
 
 
 def method(seed: int = SEED) -> str:
-    """Return the sentences on tests and intervals that stand beside them."""
+    """Return the note on tests and intervals that is shown with the figures."""
     return (
         "Difference: Success@k of A - B over the same questions, with a paired bootstrap interval (95%, 2,000 resamples, within each "
         f"relation for the macro average; intervals are not adjusted). p: paired sign-flip test, {RESAMPLES:,} resamples, two-sided. "
@@ -394,8 +408,11 @@ def method(seed: int = SEED) -> str:
 
 
 def check_k(k: int, comparison: Comparison) -> int:
-    """Return k. Raises BadInput if a run keeps fewer than k hits."""
+    """Check k and return it. Raises BadInput if a run has fewer than k hits per question."""
     if not 1 <= k <= comparison.depth:
         a, b = comparison.a, comparison.b
-        raise BadInput(f"k is {k}; {a.name} keeps {a.k} hits and {b.name} {b.k}, so k is 1 to {comparison.depth}")
+        raise BadInput(
+            f"k is {k}, but {a.name} has {a.k} hits per question and {b.name} {b.k}; k must be from 1 to "
+            f"{comparison.depth}"
+        )
     return k

@@ -1,4 +1,6 @@
-"""What `blindspot compare` prints: the figures of `backend.evaluation.comparison` as JSON, CSV, LaTeX, and tables for the terminal."""
+"""The output of `blindspot compare`: the figures of `backend.evaluation.comparison` as JSON, CSV, LaTeX and terminal
+tables.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,8 @@ COLUMNS = (
 class ComparisonReport:
     """Two runs compared.
 
-    at: by k, over all questions; macro: by k, averaged over relations, empty where there are none.
-    k: the cut-off of the groups and the sentences. groups: by relation, bucket or slice; `names` are for people.
+    at: by k, over all questions. macro: by k, averaged over relations; empty without relations. k: the cut-off of the
+    groups and the sentences. groups: by relation, bucket or slice; `names` are their display names.
     """
 
     a: str
@@ -90,7 +92,9 @@ class ComparisonReport:
         return json.dumps(self.as_dict(), ensure_ascii=False, indent=2, allow_nan=False)
 
     def as_csv(self) -> str:
-        """One line for all questions and each k, for the macro averages, and for each group; the columns are COLUMNS."""
+        """Return CSV with a line for all questions at each k, for the macro averages, and for each group; the columns
+        are COLUMNS.
+        """
         text = io.StringIO()
         rows = []
         for name, both in self._lines():
@@ -166,7 +170,7 @@ def _row(name: str, both: PairedFigures) -> list[str]:
     difference = ABSENT
     if estimate.value is not None:
         value, low, high = estimate.percent
-        difference = f"{value:+.1f} [{low:+.1f},{high:+.1f}]"
+        difference = f"{value:+z.1f} [{low:+z.1f},{high:+z.1f}]"
     flips = (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither)
     return [
         name,
@@ -191,19 +195,19 @@ def compare_runs(
     """Compare two runs of a study.
 
     Args:
-        k: of the groups and the sentences; 5 where the runs are deep enough.
-        by: also by relation, by bucket, or by the study's saved slices.
-        slice: an expression: only its questions count.
+        k: of the groups and the sentences; 5 if the runs are deep enough.
+        by: adds groups by relation, bucket or saved slice.
+        slice: an expression; only its questions count.
 
-    Raises: Missing for a run, rule or saved slice that is not there; BadInput for a `by`, k or slice that cannot be.
+    Raises: Missing for an unknown run, rule or saved slice; BadInput for an invalid `by`, k or slice.
     """
     if by is not None and by not in BYS:
-        raise BadInput(f"a comparison is by {', '.join(BYS)}, not by {by!r}")
+        raise BadInput(f"--by must be one of {', '.join(BYS)}, not {by!r}")
     measured = measure_all(study, (a, b), relevance, rule)
     compared = Comparison.of(measured[a], measured[b])
     if not len(compared):
         raise BadInput(
-            f"{a} and {b} share no question that both measure by {compared.a.kind}: choose --relevance gold, or other runs"
+            f"{a} and {b} share no question measured by {compared.a.kind}; choose --relevance gold, or other runs"
         )
     k = min(DEFAULT_K, compared.depth) if k is None else check_k(k, compared)
     facts = Facts(compared, k)
@@ -239,7 +243,7 @@ def _members(study: Study, facts: Facts, by: By | None) -> tuple[dict[str, np.nd
     if by == "slice":
         slices = saved(study)
         if not slices:
-            raise Missing("this study has no saved slices; save one on the page Slices, or give --slice")
+            raise Missing("this study has no saved slices; save one on the Slices page, or give --slice")
         groups = {name: np.flatnonzero(facts.mask(each.expression)) for name, each in slices.items()}
         return groups, {name: f"{name} ({each.expression})" for name, each in slices.items()}
     groups = facts.comparison.groups(by)
@@ -247,7 +251,7 @@ def _members(study: Study, facts: Facts, by: By | None) -> tuple[dict[str, np.nd
 
 
 def notes(study: Study, compared: Comparison, by: By | None) -> list[str]:
-    """What keeps the figures from being those of the whole runs, and where frequencies come from; one line each."""
+    """Return notes on the questions left out and on the source of frequencies, one line each."""
     a, b = compared.a, compared.b
     said = []
     if not len(compared) == len(a.questions) == len(b.questions):
@@ -260,6 +264,6 @@ def notes(study: Study, compared: Comparison, by: By | None) -> list[str]:
     ]
     if by == "bucket":
         source = study.questions.frequency_source or "none, no frequencies are known"
-        official = "Buckets are the official ones where a question has one (0 most frequent, 7 rarest)"
-        said.append(f"{official}, else mentions of the subject (source: {source}).")
+        official = "Official buckets are used for questions that have one (0 most frequent, 7 rarest)"
+        said.append(f"{official}, otherwise mentions of the subject (source: {source}).")
     return said

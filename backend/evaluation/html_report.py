@@ -1,4 +1,6 @@
-"""A study's report as one HTML file that needs nothing else: the same figures as the pages and commands, plots that can be pointed at."""
+"""A study's report as one self-contained HTML file, with the same figures as the pages and commands, and interactive
+plots.
+"""
 
 from __future__ import annotations
 
@@ -47,15 +49,16 @@ function save(button, format) {
 }
 """
 CLOSING = (
-    "What must not be concluded: that a figure would be the same on another collection, other questions or another encoder; that a passage "
-    "counted as relevant truly answers, or one counted as not does not, where nobody judged it; that a slice is the cause of a difference."
+    "Limits: a figure may differ on another collection, other questions or another encoder. Without a person's "
+    "label, a passage counted as relevant may not answer the question, and a passage counted as not relevant may "
+    "answer it. A slice shows where a difference is, not its cause."
 )
 
 
 def write_html_report(
     study: Study, path: Path, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
 ) -> int:
-    """Write the report; gives the size in bytes. Raises Missing for a run that does not exist, BadInput, OSError."""
+    """Write the report and return its size in bytes. Raises Missing for an unknown run, BadInput, OSError."""
     text = html_report(study, runs, relevance, rule)
     write_text(path, text)
     return len(text.encode("utf-8"))
@@ -64,7 +67,9 @@ def write_html_report(
 def html_report(
     study: Study, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
 ) -> str:
-    """The whole file. Runs over the same questions stand side by side; of each such set the first is compared with the others."""
+    """Return the whole file. Runs over the same questions share tables, and the first of them is compared with the
+    others.
+    """
     from plotly.offline import get_plotlyjs
 
     made = report(study, runs, "relation", relevance, rule)
@@ -107,7 +112,7 @@ def _navigation(sets: Sequence[Sequence[str]]) -> str:
 
 
 def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
-    """Tables and plots of runs over one set of questions."""
+    """Return the tables and plots of runs over one set of questions."""
     from backend.evaluation.comparison import measure_all
 
     panel = Panel.of(measure_all(study, members, relevance, rule))

@@ -1,4 +1,4 @@
-r"""Tables in LaTeX, for a paper that says \usepackage{booktabs}."""
+r"""Tables in LaTeX, for a paper that uses booktabs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 Table = tuple[str, list[str], list[list[str]]]
 """A caption, the headings, and the rows of cells. The first column is text, the others are figures."""
 ABSENT = "\N{EN DASH}"
-"""Shown where there is no value."""
+"""Shown in place of a missing value."""
 
 _ESCAPED = str.maketrans({
     "\\": "\\textbackslash{}", "{": "\\{", "}": "\\}", "&": "\\&", "%": "\\%", "$": "\\$", "#": "\\#", "_": "\\_",
@@ -16,11 +16,11 @@ _ESCAPED = str.maketrans({
     ABSENT: "--", "\N{MINUS SIGN}": "$-$", "\N{LESS-THAN OR EQUAL TO}": "$\\leq$", "\N{MIDDLE DOT}": "$\\cdot$",
 })  # fmt: skip
 _SIGN = re.compile(r"(?<![\w)\]])-(?=[\d.])")
-"""A hyphen that stands for a minus: before a digit, and not within a word or a range."""
+"""A hyphen that means a minus: before a digit, and not within a word or a range."""
 
 
 def latex_table(tables: Sequence[Table], remarks: Sequence[str]) -> str:
-    """Return the tables as LaTeX, each with a caption and a label; the remarks stand above them as comments."""
+    """Return the tables as LaTeX, each with a caption and a label. The remarks are comments above them."""
     lines = ["% needs \\usepackage{booktabs}", *(f"% {' '.join(remark.split())}" for remark in remarks)]
     labels: set[str] = set()
     for caption, headings, rows in tables:
@@ -43,7 +43,8 @@ def latex_table(tables: Sequence[Table], remarks: Sequence[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a cell's text with LaTeX's characters escaped and with real minus signs. Control characters become spaces."""
+    """Return a cell's text with LaTeX's characters escaped and with real minus signs. Control characters become
+    spaces."""
     clean = "".join(each if each.isprintable() else " " for each in text)
     return _SIGN.sub("\N{MINUS SIGN}", clean).translate(_ESCAPED)
 

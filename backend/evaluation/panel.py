@@ -1,4 +1,4 @@
-"""Any number of runs over the questions that all of them measure: tables by relation and curves by frequency."""
+"""Any number of runs over the questions measured in all of them: tables by relation and curves by frequency."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from analysis.buckets import GROUPS, NEVER, Point, cumulative_buckets, curves, m
 from analysis.relations import GroupRow, group_table, relation_order
 from backend.evaluation.comparison import KS, SEED, Comparison, Measured, PairedFigures, by_group, macro_at
 from backend.evaluation.comparison import at as at_k
+from backend.text.counting import counted
 from db.errors import BadInput
 from db.records import Question
 
@@ -26,7 +27,9 @@ ALL, RANDOM, TRAINED = "all subjects", "subjects not in training", "subjects in 
 
 @dataclass(frozen=True)
 class Panel:
-    """Runs side by side. Row i is the same question in every array; first[run] is (q,) int32, 0 for none."""
+    """Several runs over the same questions. Row i is the same question in every array; first[run] is (q,) int32, 0 for
+    none.
+    """
 
     runs: dict[str, Measured]
     questions: list[Question]
@@ -34,17 +37,18 @@ class Panel:
 
     @classmethod
     def of(cls, runs: dict[str, Measured]) -> Panel:
-        """Raises BadInput for runs that are measured by different relevance, or share no question."""
+        """Combine measured runs. Raises BadInput for runs that are
+        measured by different relevance, or share no question.
+        """
         measured = list(runs.values())
         if len({each.kind for each in measured}) > 1:
             raise BadInput(
-                f"measured by different relevance ({', '.join(f'{m.name} by {m.kind}' for m in measured)}): choose gold for all"
+                "the runs are measured by different relevance "
+                f"({', '.join(f'{m.name} by {m.kind}' for m in measured)}); choose gold for all"
             )
         shared = [q for q in measured[0].questions if all(q.id in each.row_of for each in measured[1:])]
         if not shared:
-            raise BadInput(
-                f"{', '.join(runs)} share no question that can be measured: choose runs over the same questions"
-            )
+            raise BadInput(f"{', '.join(runs)} share no measured question; choose runs over the same questions")
         rows = {name: [each.row_of[q.id] for q in shared] for name, each in runs.items()}
         return cls(runs, shared, {name: each.first[rows[name]] for name, each in runs.items()})
 
@@ -69,22 +73,22 @@ class Panel:
 
     @cached_property
     def relations(self) -> np.ndarray:
-        """(q,) str, "" where there is none."""
+        """The relation of each question, (q,) str; "" without a relation."""
         return np.array([question.relation or "" for question in self.questions], dtype=str)
 
     @cached_property
     def frequency(self) -> np.ndarray:
-        """(q,) int64, -1 where unknown."""
+        """The mentions of each subject, (q,) int64; -1 if unknown."""
         return np.array([-1 if q.frequency is None else q.frequency for q in self.questions], dtype=np.int64)
 
     @cached_property
     def training(self) -> tuple[set[str], str | None]:
-        """`training_subjects`, read once."""
+        """The `training_subjects`, read once."""
         return training_subjects(self.study)
 
     @cached_property
     def comparison(self) -> Comparison | None:
-        """The first two runs; None where there is one."""
+        """The comparison of the first two runs; None for a single run."""
         pair = list(self.runs.values())[:2]
         return Comparison.of(*pair) if len(pair) == 2 else None
 
@@ -93,9 +97,10 @@ class Panel:
 class RelationTable:
     """Success@k by relation for several runs (EntityQuestions, Tables 1 and 5).
 
-    rows: by relation. micro, macro: [run][k] over all questions, and averaged over relations (empty where there are none).
-    differences: by relation, the first run less the second at k; empty for one run. whole, averaged: the same over all questions
-    and of the macro averages. These are over the questions that the first two runs share.
+    rows: by relation. micro, macro: [run][k] over all questions, and averaged over relations (empty without relations).
+    differences: by relation, the first run minus the second at k; empty for one run. whole, averaged: the same
+    difference over all questions, and of the macro averages. Differences cover the questions that the first two runs
+    share.
     """
 
     ks: list[int]
@@ -132,7 +137,7 @@ def relation_table(panel: Panel, k: int, seed: int = SEED) -> RelationTable:
 
 
 def _shared_rows(panel: Panel, compared: Comparison) -> np.ndarray:
-    """(q,) bool: rows of the first two runs' comparison that every run of the panel measures."""
+    """Return the rows of the first two runs' comparison that are measured in every run of the panel, (q,) bool."""
     ids = {question.id for question in panel.questions}
     return np.fromiter((question.id in ids for question in compared.questions), bool, len(compared))
 
@@ -145,8 +150,8 @@ Cut = Literal["official", "mentions", "mass"]
 class Curves:
     """Accuracy by frequency (EntityQuestions, Figure 1).
 
-    series: by name (a bucket set, or which subjects), by run, its points. cut: how the points are made.
-    source: of the frequencies. training: how the subjects seen in training are known.
+    series: by name (a bucket set, or a group of subjects) and run: the points. cut: the kind of buckets. source: of the
+    frequencies. training: the source of the training subjects.
     """
 
     series: dict[str, dict[str, list[Point]]]
@@ -164,11 +169,11 @@ class Curves:
 
 
 def frequency_curves(panel: Panel, k: int, relation: str = "", cut: Cut | None = None) -> Curves:
-    """Curves of every run by frequency, for one relation or over all.
+    """Return the curves of every run by frequency, for one relation or for all.
 
-    Official bucket sets are used as they are where the questions have them, one series a set: EntityQuestions' common-random-buckets
-    (`rand ent`) and nq-seen-buckets (`train ent`). Else questions are cut by `mention_groups` or `cumulative_buckets`, over all
-    relations together if none is named, and the subjects that the training questions ask about make a series of their own.
+    If the questions have official bucket sets, each set is a series: EntityQuestions' common-random-buckets (`rand
+    ent`) and nq-seen-buckets (`train ent`). Otherwise `mention_groups` or `cumulative_buckets` splits the questions,
+    over all relations together if none is named, and the subjects of the training questions are a separate series.
 
     Args:
         cut: None means the official buckets if there are any, else groups by mentions.
@@ -204,15 +209,17 @@ def frequency_curves(panel: Panel, k: int, relation: str = "", cut: Cut | None =
 
 
 def training_subjects(study: Study) -> tuple[set[str], str | None]:
-    """What training asks about, as `subject_key` makes it, and how that is known: a file of the study, else its training questions."""
+    """Return the subjects of the training questions, as `subject_key` writes them, and their source: a file of the
+    study, else its training questions.
+    """
     path = study.folder / TRAINING_FILE
     if path.is_file():
         lines = path.read_text(encoding="utf-8").splitlines()
         return {subject_key(line) for line in lines if line.strip()}, TRAINING_FILE
     found = {subject_key(question.subject) for question in study.questions.all(split="train") if question.subject}
-    return found, f"the subjects of the {len(found):,} training questions imported" if found else None
+    return found, f"the subjects of {counted(len(found), 'imported training question')}" if found else None
 
 
 def runs_named(text: str, known: Sequence[str], default: Sequence[str]) -> list[str]:
-    """Run names from a comma-separated list; unknown ones are left out, the default where none is left."""
+    """Return run names from a comma-separated list without unknown names; the default if no name remains."""
     return [name for name in dict.fromkeys(text.split(",")) if name in known] or list(default)

@@ -1,4 +1,4 @@
-"""The panel's tables as rows of text: what the HTML report, LaTeX and CSV share."""
+"""The panel's tables as rows of text, for the HTML report, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def relation_rows(table: RelationTable, members: Sequence[str]) -> Table:
-    """Success@k of each run by relation, with the averages first."""
+    """Return Success@k of each run by relation, with the averages first."""
     heads = ["relation", "n", *(f"{run} @{k}" for run in members for k in table.ks)]
     rows = [
         [relation_name(row.group), f"{row.n:,}", *(_percent(row.success[run][k]) for run in members for k in table.ks)]
@@ -31,7 +31,7 @@ def relation_rows(table: RelationTable, members: Sequence[str]) -> Table:
 
 
 def published_rows(table: RelationTable, members: Sequence[str], order: Sequence[str]) -> Table:
-    """Our Success@20 beside the figures of EntityQuestions, Table 5."""
+    """Return our Success@20 beside the figures of EntityQuestions, Table 5."""
     rows = {row.group: row for row in table.rows}
     made = []
     for name in order:
@@ -41,11 +41,11 @@ def published_rows(table: RelationTable, members: Sequence[str], order: Sequence
     ours = [_percent(table.macro[run][published.K]) for run in members]
     made.insert(0, ["mean of relations", *ours, *(f"{v:.1f}" for v in published.AVERAGE)])
     heads = ["relation", *members, *(f"{each}, published" for each in published.SYSTEMS)]
-    return f"Beside {published.SOURCE}: top {published.K}, %", heads, made
+    return f"Comparison with {published.SOURCE}: top {published.K}, %", heads, made
 
 
 def frequency_rows(curves: Curves, members: Sequence[str]) -> Table:
-    """The points of the curves, with their intervals."""
+    """Return the points of the curves, with their intervals."""
     rows = []
     for series, by_run in curves.series.items():
         for number, point in enumerate(by_run[members[0]]):
@@ -55,7 +55,7 @@ def frequency_rows(curves: Curves, members: Sequence[str]) -> Table:
             shares = [_interval(by_run[run][number].success) for run in members]
             rows.append([series, curves.label(point.bucket), span, f"{point.n:,}", *shares])
     return (
-        f"Success@{curves.k}, %, with Wilson's 95% interval; frequency by {curves.source}",
+        f"Success@{curves.k}, %, with 95% Wilson interval; frequency by {curves.source}",
         ["subjects", "group", "mentions", "n", *members],
         rows,
     )

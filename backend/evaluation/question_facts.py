@@ -1,4 +1,4 @@
-"""What slices ask about questions: their words, their answers, and what their gold passages share with them."""
+"""Facts about questions for slices: their words, their answers, and the overlap with their gold passages."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ OTHER = "other"
 
 
 def question_word(text: str) -> str:
-    """The first question word of a question, lower-cased; "other" where there is none."""
+    """Return the first question word of a question in lower case; "other" without a question word."""
     return next((word for word in map(str.lower, tokens(text)) if word in QUESTION_WORDS), OTHER)
 
 
 def content_words(text: str) -> set[str]:
-    """The words of a text that carry content: no stop words, no punctuation, lower-cased."""
+    """Return the content words of a text in lower case, without stop words and punctuation."""
     words = set(joined(nfd(text)).split()) - STOP_WORDS
     return {word for word in words if word.isalnum() or any(map(str.isalnum, word))}
 
 
 def count_words(text: str) -> int:
-    """Words and numbers of a text; punctuation does not count."""
+    """Count the words and numbers of a text, without punctuation."""
     return sum([token[0].isalnum() for token in tokens(text)])
 
 
@@ -42,44 +42,46 @@ def _shortest(question: Question) -> float:
 
 
 class QuestionFacts:
-    """Arrays over questions, each made when it is first asked for. Row i is question i."""
+    """Arrays over questions, each computed at its first use. Row i is question i."""
 
     def __init__(self, study: Study, questions: Sequence[Question]):
         self.study, self.questions = study, questions
 
     @cached_property
     def word(self) -> np.ndarray:
-        """(q,) str: `question_word`."""
+        """The `question_word` of each question, (q,) str."""
         return np.array([question_word(question.text) for question in self.questions], dtype=str)
 
     @cached_property
     def length(self) -> np.ndarray:
-        """(q,) float64: words of the question, punctuation not counted."""
+        """The number of words of each question, (q,) float64, without punctuation."""
         return np.array([count_words(question.text) for question in self.questions], dtype=np.float64)
 
     @cached_property
     def answer_length(self) -> np.ndarray:
-        """(q,) float64: words of the shortest answer; NaN where there is none, or where answers are patterns."""
+        """The number of words of the shortest answer, (q,) float64; NaN without answers, or if answers are patterns."""
         return np.array([_shortest(question) for question in self.questions], dtype=np.float64)
 
     @cached_property
     def bucket(self) -> np.ndarray:
-        """(q,) float64: the official bucket; NaN where there is none."""
+        """The official bucket of each question, (q,) float64; NaN without one."""
         return np.array([np.nan if q.bucket is None else q.bucket for q in self.questions], dtype=np.float64)
 
     @cached_property
     def frequency(self) -> np.ndarray:
-        """(q,) float64: mentions of the subject; NaN where unknown."""
+        """The mentions of each subject, (q,) float64; NaN if unknown."""
         return np.array([np.nan if q.frequency is None else q.frequency for q in self.questions], dtype=np.float64)
 
     @cached_property
     def overlap(self) -> np.ndarray:
-        """(q,) float64: the largest share of the question's content words that one gold passage holds (title or text); NaN without."""
+        """The largest share of the question's content words in one gold passage (title or text), (q,) float64; NaN
+        without gold.
+        """
         return self._of_gold[0]
 
     @cached_property
     def answer_in_title(self) -> np.ndarray:
-        """(q,) bool: a gold passage's title holds an answer, token by token."""
+        """Whether a gold passage's title contains an answer, token by token, (q,) bool."""
         return self._of_gold[1]
 
     @cached_property

@@ -1,7 +1,7 @@
-"""Which hits of a run are relevant: the one definition that the report and every page share.
+"""Which hits of a run are relevant. The report and every page share this definition.
 
-By "answers" a hit is relevant if the passage holds an answer by a named matching rule; by "gold" if the question's gold
-names it. Where no question of a run has answers, relevance is gold, and `Relevance.kind` says so.
+By "answers", a hit is relevant if the passage contains an answer according to a named matching rule; by "gold", if the
+passage is gold for the question. If no question of a run has answers, relevance is gold, and `Relevance.kind` says so.
 """
 
 from __future__ import annotations
@@ -27,15 +27,12 @@ KINDS: tuple[str, ...] = ("answers", "gold")
 
 @dataclass(frozen=True, slots=True)
 class Relevance:
-    """The relevant hits of a run, for the questions that can be measured.
+    """The relevant hits of a run, for its measured questions.
 
-    rows: (q',) int64 rows of the run that count, rising.
-    relevant: (q', k) bool.
-    n_relevant: (q',) int64 relevant passages in the whole collection, by gold; None by answers, where nobody knows.
-    questions: the q' questions.
-    kind: what was used, which is "gold" though "answers" was asked for where no question has answers.
-    asked: what was asked for.
-    left_out: questions of the run that do not count, by reason.
+    rows: (q',) int64, the measured rows of the run, ascending. relevant: (q', k) bool. n_relevant: (q',) int64, the
+    number of relevant passages in the whole collection, by gold; None by answers, where it is unknown. questions: the
+    q' questions. kind: the relevance used: "gold" even if "answers" was requested, if no question has answers. asked:
+    the requested relevance. left_out: the number of questions that are not measured, by reason.
     """
 
     rows: np.ndarray
@@ -55,17 +52,18 @@ def relevant(
     rule: str = DEFAULT_RULE,
     questions: Sequence[Question] | None = None,
 ) -> Relevance:
-    """Which hits of `run` are relevant.
+    """Return which hits of `run` are relevant.
 
     Args:
         relevance: "answers" or "gold".
-        rule: matching rule for answers. Where the run has no matrix for it, it is computed here and not kept.
-        questions: the run's questions in its order, where the caller holds them already.
+        rule: matching rule for answers. If the run has no stored matrix for the rule, the matrix is computed and not
+            stored.
+        questions: the run's questions in its order, if the caller has them.
 
-    Raises: BadInput for a relevance, Missing for a rule that does not exist.
+    Raises: BadInput for an unknown relevance, Missing for an unknown rule.
     """
     if relevance not in KINDS:
-        raise BadInput(f"relevance is 'answers' or 'gold', not {relevance!r}")
+        raise BadInput(f"relevance must be 'answers' or 'gold', not {relevance!r}")
     rule_named(rule)
     questions = list(study.questions.some(run.question_ids)) if questions is None else list(questions)
     if relevance == "answers" and any(question.answers for question in questions):

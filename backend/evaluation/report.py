@@ -1,4 +1,6 @@
-"""How well runs did: success, reciprocal rank, recall, by relation, by bucket or by split, each with n and interval."""
+"""The accuracy of runs: success, reciprocal rank and recall, also by relation, bucket or split, each with n and
+interval.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Success@k of the questions of one relation, bucket, split or saved slice. `name` is for people, `key` for scripts."""
+    """Success@k of the questions of one relation, bucket, split or saved slice. `name` is the display name, `key` is
+    for scripts.
+    """
 
     key: str
     name: str
@@ -41,12 +45,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """One run's figures. Dictionaries are by k; a k deeper than the run is absent, and a note says so.
+    """The figures of one run. Dictionaries are by k. A k deeper than the run is absent, and a note says so.
 
-    questions: ids of the questions that count. kind: what relevance was taken from. notes: one line each.
-    mrr: mean reciprocal rank at 10; None for a run of fewer than 10 hits.
-    recall: over gold whatever `kind` is; n are the questions with gold.
-    groups: by what the report was asked for; relations are always there.
+    questions: ids of the measured questions. kind: the relevance used. notes: one line each. mrr: mean reciprocal rank
+    at 10; None for a run with fewer than 10 hits per question. recall: over gold, whatever `kind` is; n is the number
+    of questions with gold. groups: by the requested grouping; relations are always included.
     """
 
     name: str
@@ -65,7 +68,7 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report over runs; `as_json`, `as_csv`, `as_latex` and `as_rich` write it."""
+    """A report on runs; `as_json`, `as_csv`, `as_latex` and `as_rich` format it."""
 
     runs: list[RunReport]
     by: By | None
@@ -111,22 +114,22 @@ def report(
     """Report on runs of a study.
 
     Args:
-        runs: names; None for all of them.
-        by: also by relation, bucket, split, or the study's saved slices.
-        relevance: "answers" (by `rule`) or "gold"; without answers it is gold.
+        runs: names; None for all.
+        by: adds groups by relation, bucket, split or saved slice.
+        relevance: "answers" (by `rule`) or "gold"; gold if no question has answers.
         ks: cut-offs.
         seed: of the bootstrap behind the macro average's interval.
 
-    Raises: Missing for a run or rule that does not exist, BadInput for a `by`, relevance or k that cannot be.
+    Raises: Missing for an unknown run or rule, BadInput for an invalid `by`, relevance or k.
     """
     if by is not None and by not in BYS:
-        raise BadInput(f"a report is by {', '.join(BYS)}, not by {by!r}")
+        raise BadInput(f"--by must be one of {', '.join(BYS)}, not {by!r}")
     ks = tuple(sorted(set(ks)))
     if not ks or ks[0] < 1:
-        raise BadInput("k must be 1 or more")
+        raise BadInput("k must be at least 1")
     names = list(dict.fromkeys(study.runs() if runs is None else runs))
     if not names:
-        raise Missing("there are no runs to report on; make one with 'blindspot retrieve'")
+        raise Missing("no runs to report on; make one with 'blindspot retrieve'")
     opened = [study.run(name) for name in names]
     known = _questions(study, opened)
     reports = []
@@ -141,33 +144,33 @@ def report(
 
 
 def convention(kinds: Collection[str], rule: str, by: By | None, frequency_source: str | None, seed: int) -> str:
-    """How the figures were made, in words that stand beside them."""
+    """Return the note on how the figures were computed."""
     said = []
     if "answers" in kinds:
-        title = "title and text are searched" if rule in SEARCHES_TITLE else "the text is searched, not the title"
-        said.append(f"Relevant is a passage that holds an answer, by the rule '{rule}'; {title}.")
+        title = "title and text are searched" if rule in SEARCHES_TITLE else "titles are not searched"
+        said.append(f"A passage is relevant if it contains an answer (rule: {rule}; {title}).")
     if "gold" in kinds:
         where = ", in runs whose questions have no answers" if "answers" in kinds else ""
-        said.append(f"Relevant is a passage that the question's gold names{where}.")
+        said.append(f"A passage is relevant if it is gold for the question{where}.")
     said += [
-        "Success@k: share of questions with a relevant passage among the first k, with Wilson's 95% interval.",
+        "Success@k: share of questions with a relevant passage in the top k, with 95% Wilson interval.",
         f"Macro: mean over relations; 95% interval by stratified bootstrap, seed {seed}.",
         f"MRR@{MRR_DEPTH}: mean of 1 / rank of the first relevant passage within {MRR_DEPTH}, over {' or '.join(sorted(kinds))}.",
-        "Recall@k: mean share of a question's gold passages among the first k, over gold whatever counts as relevant elsewhere; its "
-        f"interval and that of MRR come from a bootstrap, seed {seed}.",
-        "Equal scores are ordered by the passage's row in the collection; in an imported run they stand as in its file.",
+        "Recall@k: mean share of a question's gold passages in the top k, always over gold. The intervals of "
+        f"Recall and MRR come from a bootstrap, seed {seed}.",
+        "Equal scores are ordered by the passage's row in the collection, in an imported run by its file.",
     ]
     if by == "bucket":
         source = frequency_source or "none, no frequencies are known"
         said.append(
-            "Buckets are the official ones where a question has one (0 most frequent, 7 rarest), "
-            f"else how often the subject is mentioned (source: {source})."
+            "Official buckets are used for questions that have one (0 most frequent, 7 rarest), otherwise mentions "
+            f"of the subject (source: {source})."
         )
     return " ".join(said)
 
 
 def _questions(study: Study, runs) -> dict[str, Question]:
-    """Every question of the runs, asked for once."""
+    """Read every question of the runs once."""
     ids = dict.fromkeys(id for run in runs for id in run.question_ids)
     return {question.id: question for question in study.questions.some(list(ids))}
 
@@ -179,7 +182,7 @@ def _run_report(
     within = [k for k in ks if k <= depth]
     first = accuracy.first_hit(measured.relevant)
     questions = measured.questions
-    assert gold.n_relevant is not None, "relevance by gold knows the number of relevant passages"
+    assert gold.n_relevant is not None, "relevance by gold always has the number of relevant passages"
     n_relevant = gold.n_relevant
     relations = _groups(first, [q.relation for q in questions], within, relation_order, relation_name)
     return RunReport(
@@ -205,7 +208,7 @@ def _run_report(
 
 
 def _macro(first: np.ndarray, questions: Sequence[Question], ks: list[int], seed: int) -> dict[int, Estimate]:
-    """Empty where no question has a relation: then there is nothing to average over."""
+    """Return the macro averages; empty if no question has a relation."""
     rows = [i for i, question in enumerate(questions) if question.relation is not None]
     if not rows:
         return {}
@@ -222,14 +225,16 @@ def _asked_groups(first: np.ndarray, questions: Sequence[Question], by: By | Non
 
 
 def _saved_slices(study: Study, run, measured: Relevance, first: np.ndarray, ks: list[int]) -> list[Group]:
-    """Success@k on each saved slice; its tags compare the run with itself. Raises Missing where no slice is saved."""
+    """Return Success@k on each saved slice. Tags in a slice compare the run with itself. Raises Missing without saved
+    slices.
+    """
     from backend.evaluation.comparison import Comparison, Measured
     from backend.evaluation.saved_slices import saved
     from backend.evaluation.slices import Facts
 
     slices = saved(study)
     if not slices:
-        raise Missing("this study has no saved slices; save one on the page Slices")
+        raise Missing("this study has no saved slices; save one on the Slices page")
     rule = measured.rule or DEFAULT_RULE
     itself = Measured(study, run, measured.kind, rule, measured.questions, measured.rows, first, measured.left_out)
     facts = Facts(Comparison.of(itself, itself), min(5, run.hits.k))
@@ -252,14 +257,14 @@ def _notes(measured: Relevance, in_run: int, too_deep: list[int], depth: int) ->
         notes.append("no question has answers, so relevance is gold")
     notes += [f"{count:,} of {in_run:,} questions left out: {reason}" for reason, count in measured.left_out.items()]
     if too_deep:
-        notes.append(f"the run keeps {depth} hits, so k = {', '.join(map(str, too_deep))} is left out")
+        notes.append(f"the run has {depth} hits per question, so k = {', '.join(map(str, too_deep))} is left out")
     if depth < MRR_DEPTH:
-        notes.append(f"the run keeps {depth} hits, so MRR@{MRR_DEPTH} is left out")
+        notes.append(f"the run has {depth} hits per question, so MRR@{MRR_DEPTH} is left out")
     return notes
 
 
 def _differences(runs: list[RunReport]) -> list[str]:
-    """What keeps the runs' figures from being set side by side."""
+    """Return warnings about runs whose figures cannot be compared."""
     notes = []
     sets = [frozenset(run.questions) for run in runs]
     if len(set(sets)) > 1:

@@ -1,4 +1,4 @@
-"""The plots, as plotly figures: the same in the app and in the HTML report."""
+"""Plotly figures, shared by the app and the HTML report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLOURS = (
     "#56b4e9",
     "#8c564b",
     "#7f3c8d",
-)  # told apart without red and green
+)  # distinguishable without red and green
 SYMBOLS = ("square", "circle", "diamond", "triangle-up", "x", "star", "cross", "triangle-down")
 DASHES = ("solid", "dash", "dot", "dashdot")
 GREY = "#9a9a9a"
@@ -32,7 +32,7 @@ LINE, ROW = 34, 24
 
 
 def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) -> Figure:
-    """Success@k of every run by relation, a thin line from the worst to the best, whiskers of 95%.
+    """Plot Success@k of every run by relation: a thin line from the worst run to the best, whiskers of 95%.
 
     Args:
         order: relations from top to bottom.
@@ -40,7 +40,7 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
     from plotly.graph_objects import Figure, Scatter
 
     rows = {row.group: row for row in table.rows}
-    names = [f"{escape(relation_name(name))}  (n {rows[name].n:,})" for name in order]  # plotly reads a little HTML
+    names = [f"{escape(relation_name(name))}  (n {rows[name].n:,})" for name in order]  # plotly interprets some HTML
     figure = Figure()
     between: tuple[list, list] = ([], [])
     for name, label in zip(order, names, strict=True):
@@ -63,7 +63,9 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
 
 
 def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
-    """Success@k by frequency: a colour a run, a dash a series; points of fewer than 30 questions are grey. The axis shows each n."""
+    """Plot Success@k by frequency: one colour per run, one dash per series. Points of fewer than 30 questions are grey.
+    The axis shows each n.
+    """
     from plotly.graph_objects import Figure
 
     figure = Figure()
@@ -115,7 +117,7 @@ def _places(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
 
 
 def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, number: int, flat: bool = False):
-    """A run's points with their intervals; along x where `flat`."""
+    """Plot a run's points with their intervals; along x if `flat`."""
     from plotly.graph_objects import Scatter
 
     figures = [estimate.percent for estimate in estimates]
@@ -147,7 +149,7 @@ def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, num
 
 
 def _grey(trace, few: Sequence[bool]):
-    """The points that stand for few questions, once more in grey."""
+    """Plot the points of few questions again in grey."""
     from plotly.graph_objects import Scatter
 
     kept = [i for i, each in enumerate(few) if each]
@@ -174,7 +176,7 @@ def _layout() -> dict[str, object]:
 
 
 def config(name: str, form: str = "svg") -> dict[str, object]:
-    """Plotly's tools beside a plot: saving as SVG or PNG happens in the browser and needs no network."""
+    """Return the configuration of Plotly's toolbar. The browser saves SVG and PNG without a network."""
     return {
         "displaylogo": False,
         "toImageButtonOptions": {"format": form, "filename": name, "scale": 2},

@@ -1,4 +1,4 @@
-"""A report as JSON, CSV, LaTeX, and tables for the terminal."""
+"""A report as JSON, CSV, LaTeX and terminal tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADINGS = {"relation": "Relation", "bucket": "Bucket", "split": "Split", "slice
 
 
 def as_dict(report: Report) -> dict:
-    """The JSON form. Scripts read `runs[NAME].k["1"].success`; values are 0 to 1, null where n is 0."""
+    """Return the JSON form. Scripts read `runs[NAME].k["1"].success`. Values are 0 to 1, null if n is 0."""
     return {
         "convention": report.convention,
         "notes": report.notes,
@@ -76,7 +76,9 @@ def as_json(report: Report) -> str:
 
 
 def as_csv(report: Report) -> str:
-    """One figure a line; the columns are COLUMNS. How the figures were made stands in the JSON and on the terminal."""
+    """Return CSV with one figure a line; the columns are COLUMNS. Only the JSON and the terminal explain how the
+    figures were computed.
+    """
     text = io.StringIO()
     rows = (
         {
@@ -100,7 +102,7 @@ def as_csv(report: Report) -> str:
 
 
 def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, int, Estimate]]:
-    """(group, measure, k, estimate) of a run, the whole run first."""
+    """Yield (group, measure, k, estimate) of a run, the whole run first."""
     yield from (("all", "success", k, e) for k, e in run.success.items())
     yield from (("all", "macro success", k, e) for k, e in run.macro.items())
     if run.mrr is not None:
@@ -165,7 +167,7 @@ def _percent(estimate: Estimate | None) -> str:
 def _interval(estimate: Estimate | None) -> str:
     if estimate is None or estimate.value is None:
         return ABSENT
-    # No space inside the brackets: a narrow terminal then breaks before them.
+    # Without a space inside the brackets a narrow terminal breaks the line before them.
     value, low, high = estimate.percent
     return f"{value:.1f} [{low:.1f}\N{EN DASH}{high:.1f}]"
 

@@ -1,4 +1,6 @@
-"""Selections that are kept by name: the questions and passages that somebody chose on a map, by id, in `selections.json`."""
+"""Saved selections: the questions and passages that somebody selected on a map, by name and id, in
+`selections.json`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ FILE = "selections.json"
 
 @dataclass(frozen=True, slots=True)
 class SavedSelection:
-    """questions: of the slice; points: what was chosen, "q:" or "p:" before the id; map: where."""
+    """A saved selection: the questions of its slice, its points ("q:" or "p:" before the id), and the map."""
 
     name: str
     questions: tuple[str, ...]
@@ -29,7 +31,7 @@ class SavedSelection:
 
 
 def saved_selections(study: Study) -> dict[str, SavedSelection]:
-    """By name, oldest first. Raises BadInput for a damaged file."""
+    """Return the saved selections by name, oldest first. Raises BadInput for a damaged file."""
     path = study.folder / FILE
     if not path.is_file():
         return {}
@@ -40,27 +42,27 @@ def saved_selections(study: Study) -> dict[str, SavedSelection]:
             for each in content["selections"]
         ]
     except (KeyError, TypeError) as error:
-        raise BadInput("is not a list of selections; mend it, or delete it to start anew", path) from error
+        raise BadInput(
+            "is not a list of selections; repair the file, or delete it to start with an empty list", path
+        ) from error
     return {each.name: each for each in made}
 
 
 def saved_selection(study: Study, name: str) -> SavedSelection:
-    """Raises Missing."""
+    """Return a saved selection. Raises Missing."""
     known = saved_selections(study)
     if name not in known:
-        raise Missing(
-            f"there is no saved selection {name!r}; there are: {', '.join(known) or 'none yet; make one on the map'}"
-        )
+        raise Missing(f"no saved selection {name!r}; saved: {', '.join(known) or 'none; save one on the Map page'}")
     return known[name]
 
 
 def save_selection(
     study: Study, name: str, questions: Sequence[str], points: Sequence[str], map: str, by: str | None = None
 ) -> SavedSelection:
-    """Keep a selection. `by`: who asks; see `backend.core.rights.require`.
+    """Save a selection. `by` is the acting person; see `backend.core.rights.require`.
 
     Raises:
-        BadInput: a name that cannot be.
+        BadInput: an invalid name.
         Refused: the name is taken, the selection has no questions, or `by` may not save selections.
     """
     require(study, by, "save slices")
@@ -68,13 +70,15 @@ def save_selection(
     if not name or len(name) > 100 or not name.isprintable() or '"' in name:
         raise BadInput("a selection needs a name of 1 to 100 characters, without quotation marks")
     if not questions:
-        raise Refused("no question belongs to this selection: choose questions, or passages that are a positive of one")
+        raise Refused(
+            "this selection has no questions; select questions, or passages that are a positive of a question"
+        )
     made = SavedSelection(
         name, tuple(questions), tuple(points), map, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     )
     with study.building("selections"):
         known = saved_selections(study)
         if name in known:
-            raise Refused(f"there is a selection named {name!r} already; choose another name")
+            raise Refused(f"a selection named {name!r} already exists; choose another name")
         write_json(study.folder / FILE, {"selections": [asdict(each) for each in (*known.values(), made)]})
     return made

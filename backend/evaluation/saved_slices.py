@@ -25,7 +25,7 @@ class SavedSlice:
 
 
 def saved(study: Study) -> dict[str, SavedSlice]:
-    """The saved slices by name, oldest first. Raises BadInput for a damaged file."""
+    """Return the saved slices by name, oldest first. Raises BadInput for a damaged file."""
     path = study.folder / FILE
     if not path.is_file():
         return {}
@@ -36,15 +36,16 @@ def saved(study: Study) -> dict[str, SavedSlice]:
             raise TypeError
         return {each.name: each for each in found}
     except (KeyError, TypeError, IndexError) as error:
-        raise BadInput("is not a list of slices; mend it, or delete it to start anew", path) from error
+        raise BadInput(
+            "is not a list of slices; repair the file, or delete it to start with an empty list", path
+        ) from error
 
 
 def save(study: Study, name: str, expression: str, replace: bool = False, by: str | None = None) -> SavedSlice:
-    """Save a slice in its plainest form. `by`: who asks; see `backend.core.rights.require`.
+    """Save a slice in its simplest form. `by` is the acting person; see `backend.core.rights.require`.
 
     Raises:
-        BadInput: an expression or a name that cannot be.
-        Refused: the name is taken, or `by` may not save slices.
+        BadInput: an invalid expression or name. Refused: the name is taken, or `by` may not save slices.
     """
     require(study, by, "save slices")
     name = " ".join(name.split())
@@ -58,18 +59,18 @@ def save(study: Study, name: str, expression: str, replace: bool = False, by: st
     with study.building("slices"):
         known = saved(study)
         if name in known and not replace:
-            raise Refused(f"there is a slice named {name!r} already; choose another name, or delete that one first")
+            raise Refused(f"a slice named {name!r} already exists; choose another name, or delete the old slice first")
         _write(study, {**known, name: made})
     return made
 
 
 def delete(study: Study, name: str, by: str | None = None) -> None:
-    """Delete a saved slice. Raises Missing, and Refused where `by` may not delete slices."""
+    """Delete a saved slice. Raises Missing, and Refused if `by` may not delete slices."""
     require(study, by, "save slices")
     with study.building("slices"):
         known = saved(study)
         if name not in known:
-            raise Missing(f"there is no slice named {name!r}")
+            raise Missing(f"no slice named {name!r}")
         _write(study, {key: each for key, each in known.items() if key != name})
 
 

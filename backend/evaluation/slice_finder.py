@@ -1,4 +1,6 @@
-"""The slice finder: conditions on questions, and the slices in which two runs differ more or less than in the other questions."""
+"""The slice finder: it searches conditions on questions for slices in which two runs differ more or less than in the
+other questions.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ ANSWER_LENGTHS = ((1, 1), (2, 2), (3, None))
 class FoundSlice:
     """A slice whose difference departs from the difference in the other questions.
 
-    expression: the slice as a person would type it. figures: both runs within the slice. explained, outside, p, p_adjusted: as in
+    expression: the slice as a person would type it.
+    figures: both runs within the slice. explained, outside, p, p_adjusted: as in
     `analysis.slices.Finding`.
     """
 
@@ -53,9 +56,9 @@ def find_slices(
 ) -> FoundSlices:
     """Return the slices of a comparison (or of some of its questions) whose difference departs from the rest.
 
-    The candidates are conditions that are known before a retriever searches: relation, set, question word, frequency, lengths, and
-    what the question shares with its gold. Pairs of these conditions are tested too. Ranks and tags are not candidates: they are
-    results, and would explain the difference by itself.
+    The candidates are conditions that are known before a retriever searches: relation, set, question word, frequency,
+    lengths, and what the question shares with its gold. Pairs of these conditions are tested too. Ranks and tags are
+    not candidates: they are results, so they would explain the difference by the difference.
     """
     compared, k = facts.comparison, facts.k
     kept = np.arange(len(compared)) if rows is None else np.arange(len(compared))[rows]
@@ -101,7 +104,7 @@ def candidates(facts: Facts) -> list[tuple[str, str]]:
     made += [("answer_length", _between("answer_length", *each)) for each in ANSWER_LENGTHS]
     made += [("overlap", each) for each in ("overlap<0.5", "overlap>=0.5 and overlap<1", "overlap=1")]
     made += [("title", "answer_in_title"), ("title", "not answer_in_title")]
-    # A pair of conditions becomes one expression, which must fit into an address: longer names cannot be slices.
+    # A pair of conditions becomes one expression, which must fit into an address, so longer names are skipped.
     longest = (MAX_LENGTH - len(" and ")) // 2
     return [(family, expression) for family, expression in made if len(expression) <= longest]
 

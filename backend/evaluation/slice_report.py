@@ -1,4 +1,4 @@
-"""The report that `blindspot compare --find-slices` prints."""
+"""The output of `blindspot compare --find-slices`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SliceReport:
             shares = (
                 f"{both.a.percent[0]:.1f}",
                 f"{both.b.percent[0]:.1f}",
-                f"{difference:+.1f} [{low:+.1f},{high:+.1f}]",
+                f"{difference:+z.1f} [{low:+z.1f},{high:+z.1f}]",
             )
             rows.append(
                 [
@@ -79,7 +79,7 @@ class SliceReport:
                     p,
                 ]
             )
-        head = ["Slice", "n", "A", "B", "A - B", "elsewhere", "moves all by", "p (adjusted)"]
+        head = ["Slice", "n", "A", "B", "A - B", "elsewhere", "contribution", "p (adjusted)"]
         return [(f"A: {self.a}, B: {self.b}, Success@{self.k}, %", head, rows)]
 
     def as_latex(self) -> str:
@@ -100,14 +100,15 @@ def _figures(each: FoundSlice) -> dict:
 
 
 def method(found: FoundSlices) -> str:
-    """Return the sentences on the method that stand beside the slices."""
+    """Return the note on the method that is shown with the slices."""
     return (
-        f"{found.tried:,} slices of at least {found.min_questions} questions were tested: single conditions and pairs of them. The null "
-        "hypothesis of each: the mean difference in the slice equals the mean difference in the other questions, however often the two "
-        "runs disagree in either. The test is a studentised score test. Its p values are adjusted by "
-        f"{CORRECTION_NAMES[found.correction]}; slices with an adjusted p of at most 0.05 are listed. "
-        f"'Moves all by' is how far the slice moves the difference over all {found.n:,} questions ({100 * found.mean:+.1f} points) away "
-        "from the difference elsewhere. A slice shows where a difference is, not why. Confirm it on other questions."
+        f"{found.tried:,} slices of at least {found.min_questions} questions were tested: single conditions and "
+        "pairs of them. The null hypothesis of each: the mean difference in the slice equals the mean difference "
+        "in the other questions, however often the two runs disagree in each. The test is a studentised score "
+        f"test. Its p values are adjusted by {CORRECTION_NAMES[found.correction]}; slices with an adjusted p of at "
+        f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all {found.n:,} "
+        f"questions ({100 * found.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
+        "difference is, not why. Confirm it on other questions."
     )
 
 

@@ -1,6 +1,7 @@
-"""Slices: groups of a comparison's questions, told by an expression such as `relation:P19 and not bucket:0 and first(bm25-dev)<=5`.
+"""Slices: groups of a comparison's questions, defined by an expression such as `relation:P19 and not bucket:0 and
+first(bm25-dev)<=5`.
 
-`analysis.expressions` reads the language; here stands what its conditions mean.
+`analysis.expressions` parses the language; this module defines its conditions.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ TEXTS = {
     "relation": "relation:P19",
     "split": "split:dev",
     "set": "set:common-random-buckets",
-    "word": "word:where (the question word; other where there is none)",
-    "group": 'group:"4-9 mentions" (how often the subject is mentioned, in steps)',
+    "word": "word:where (the question word; other if there is none)",
+    "group": 'group:"4-9 mentions" (mentions of the subject, in ranges)',
     "tag": "tag:bm25_only",
     "selection": 'selection:"far east" (saved on the map)',
 }
@@ -40,10 +41,10 @@ NUMBERS = {
     "answer_length": "answer_length=1 (words of the shortest answer)",
     "overlap": "overlap<0.5 (share of the question's content words in its gold passage, 0 to 1)",
 }
-FLAGS = {"answer_in_title": "answer_in_title (a gold passage's title holds an answer)"}
+FLAGS = {"answer_in_title": "answer_in_title (a gold passage's title contains an answer)"}
 OF_RUNS = {
-    "first": "first(bm25-dev)<=5 (rank of the first relevant passage; beyond every number where there is none)",
-    "gold": "gold(minilm-dev)>20 (rank of the best gold passage, likewise)",
+    "first": "first(bm25-dev)<=5 (rank of the first relevant passage; infinite if there is none)",
+    "gold": "gold(minilm-dev)>20 (rank of the best gold passage; infinite if there is none)",
 }
 TAGS = {
     "only_a": "only A finds it at k",
@@ -52,19 +53,19 @@ TAGS = {
     "both_fail": "neither finds it at k",
     "bm25_only": "BM25 finds it at k, the other run does not",
     "dense_only": "the other run finds it at k, BM25 does not",
-    "gold_below_unlabelled": "in the run that is not BM25 (else B), an unlabelled passage stands above every positive one",
-    "answer_in_unlabelled": "in that run, an unlabelled passage holds an answer within the first k",
+    "gold_below_unlabelled": "in the run that is not BM25 (else B), an unlabelled passage ranks above every positive",
+    "answer_in_unlabelled": "in that run, an unlabelled passage in the top k contains an answer",
 }
 
 
 CHOSEN_BY_RESULTS = (
-    "This slice is chosen by what the runs found (a rank or a tag): the difference within it follows from the choice, and no test of it "
-    "means anything."
+    "A result of the runs defines this slice (a rank or a tag). The difference within it follows from that choice, "
+    "so a test of it has no meaning."
 )
 
 
 def by_results(expression: str) -> bool:
-    """Does a slice depend on what runs found? False for one that cannot be read."""
+    """Return whether a slice depends on results of the runs; False for an expression that cannot be parsed."""
     try:
         conditions = _conditions(parse(expression)) if expression.strip() else []
     except NotAnExpression:
@@ -80,7 +81,7 @@ def _conditions(expression: Expression) -> list[Condition]:
 
 
 class Facts:
-    """What conditions ask about a comparison's questions, each array made when it is first asked for.
+    """The facts behind conditions on a comparison's questions; each array is computed at its first use.
 
     Args:
         k: the cut-off of the tags.
@@ -90,9 +91,9 @@ class Facts:
         self.comparison, self.k, self.study, self.questions = comparison, k, comparison.a.study, comparison.facts
 
     def mask(self, expression: str) -> np.ndarray:
-        """(q,) bool: the questions of a slice; every one for an empty expression.
+        """Return the questions of a slice, (q,) bool; all questions for an empty expression.
 
-        Raises: BadInput for an expression that cannot be read, Missing for a run that does not exist.
+        Raises: BadInput for an invalid expression, Missing for an unknown run.
         """
         if not expression.strip():
             return np.ones(len(self.comparison), dtype=bool)
@@ -119,10 +120,10 @@ class Facts:
             ranks = self.first(condition.argument) if name == "first" else self.gold_rank(condition.argument)
             return self._compared(condition, ranks, OF_RUNS[name])
         known = ", ".join((*TEXTS, *NUMBERS, *FLAGS, *OF_RUNS))
-        raise NotAnExpression(f"there is no condition {name!r}; there are {known}", condition.position)
+        raise NotAnExpression(f"unknown condition {name!r}; known: {known}", condition.position)
 
     def _wrong(self, condition: Condition, example: str) -> NotAnExpression:
-        return NotAnExpression(f"{condition} is not how it is written; write for example {example}", condition.position)
+        return NotAnExpression(f"{condition} is not a valid condition; write for example {example}", condition.position)
 
     def _number(self, condition: Condition, values: np.ndarray, example: str) -> np.ndarray:
         if condition.argument is not None:
@@ -135,7 +136,7 @@ class Facts:
         return self._compared(condition, values, example)
 
     def _compared(self, condition: Condition, values: np.ndarray, example: str) -> np.ndarray:
-        """What is not known (NaN) fits no comparison."""
+        """Compare values; an unknown value (NaN) never matches."""
         if condition.operator not in OPERATORS or condition.value is None:
             raise self._wrong(condition, example)
         return OPERATORS[condition.operator](values, float(condition.value)) & ~np.isnan(values)
@@ -143,7 +144,7 @@ class Facts:
     def _text(self, name: str, value: str, condition: Condition) -> np.ndarray:
         if name == "tag":
             if value not in TAGS:
-                raise NotAnExpression(f"there is no tag {value!r}; there are {', '.join(TAGS)}", condition.position)
+                raise NotAnExpression(f"unknown tag {value!r}; known: {', '.join(TAGS)}", condition.position)
             return self.tag(value)
         if name == "selection":
             from backend.evaluation.saved_selections import saved_selection
@@ -160,19 +161,25 @@ class Facts:
         return held[name] == value
 
     def first(self, run: str) -> np.ndarray:
-        """(q,) float64: rank of the first relevant passage in a run; inf where there is none, NaN where it did not search."""
+        """Return the rank of the first relevant passage in a run, (q,) float64; inf without one, NaN if the run lacks
+        the question.
+        """
         measured = self.comparison.other(run)
         found = np.append(np.where(measured.first > 0, measured.first, np.inf), np.nan)
         return found[[measured.row_of.get(question.id, -1) for question in self.comparison.questions]]
 
     def gold_rank(self, run: str) -> np.ndarray:
-        """(q,) float64: rank of the best gold passage in a run; inf where there is none, NaN without gold or where it did not search."""
+        """Return the rank of the best gold passage in a run, (q,) float64; inf without one, NaN without gold or if the
+        run lacks the question.
+        """
         gold, searched, named, _ = self._hits(run)
         first = first_hit(gold)
         return np.where(searched & named, np.where(first > 0, first, np.inf), np.nan)
 
     def _hits(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of a run: (q, K) bool which hits are gold; (q,) bool it searched the question; (q,) bool there is gold; (q,) rows."""
+        """Return for a run: which hits are gold (q, K) bool; whether it has the question (q,) bool; whether there is
+        gold (q,) bool; its rows (q,).
+        """
         if name not in self._held:
             run = self.study.run(name)
             rows = np.array(
@@ -189,12 +196,14 @@ class Facts:
         return {}
 
     def sides(self) -> tuple[str, str]:
-        """("a", "b") where A is BM25 or neither is, ("b", "a") where B alone is: BM25's side first."""
+        """The sides, BM25's first: ("b", "a") if only B is BM25, otherwise ("a", "b")."""
         kinds = [is_lexical(side.run.manifest) for side in (self.comparison.a, self.comparison.b)]
         return ("b", "a") if kinds == [False, True] else ("a", "b")
 
     def tag(self, name: str) -> np.ndarray:
-        """(q,) bool: the questions that carry a tag of TAGS. Raises BadInput for bm25_only and dense_only where not one run is BM25."""
+        """Return the questions with a tag of TAGS, (q,) bool. Raises BadInput for bm25_only and dense_only unless
+        exactly one run is BM25.
+        """
         compared = self.comparison
         codes = flips.cells(compared.first_a, compared.first_b, self.k)
         sparse, other = self.sides()
@@ -217,14 +226,16 @@ class Facts:
         return searched & (self._answers(run, rows, ordinals) & ~labelled)[:, : self.k].any(axis=1)
 
     def _answers(self, run: Run, rows: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
-        """(q, K) bool: which hits hold an answer, by the comparison's rule."""
+        """Return which hits contain an answer by the comparison's rule, (q, K) bool."""
         try:
             return np.asarray(run.answers(self.comparison.a.rule))[rows]
         except Missing:
             return match_run(self.study.corpus, self.comparison.questions, ordinals, self.comparison.a.rule)
 
     def _labelled(self, gold: np.ndarray, ordinals: np.ndarray, labels: tuple[str, ...] | None) -> np.ndarray:
-        """(q, K) bool: gold, and what people hold of the hits: one of `labels`, or any label. A consensus goes before the gold."""
+        """Return which hits have one of `labels` (or any label), (q, K) bool, from gold and people's labels. A
+        consensus overrides the gold.
+        """
         made = gold.copy()
         known = self.study.corpus.ordinals({each.passage for each in self._judged})
         for each in self._judged:
@@ -235,6 +246,6 @@ class Facts:
 
     @cached_property
     def _judged(self) -> list[Consensus]:
-        """What is agreed or adjudicated of pairs of these questions."""
+        """Return the agreed or adjudicated labels of pairs of these questions."""
         found = Labels(self.study.labels_path).consensus()
         return [each for each in found if each.label is not None and each.question in self.comparison.rows]

@@ -1,4 +1,4 @@
-"""Tables for the terminal, at any width: no number and no word is broken."""
+"""Tables for the terminal at any width, without broken numbers and words."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 NARROWEST = 9
-"""Characters that the first column keeps, however many columns stand beside it; longer names continue on the next line."""
+"""Minimum width of the first column in characters; longer names continue on the next line."""
 LONG = 5
-"""Characters of a heading; the words of a longer one stand below each other."""
+"""Maximum width of a heading in characters; a longer heading has one word per line."""
 BETWEEN = 2
 """Characters between two columns."""
 
 
 def rich_tables(tables: Sequence[Table], remarks: Sequence[str]) -> RenderableType:
-    """Return the tables with the remarks under them."""
+    """Return the tables with the remarks below them."""
     from rich.console import Group
     from rich.text import Text
 
@@ -33,8 +33,8 @@ def rich_tables(tables: Sequence[Table], remarks: Sequence[str]) -> RenderableTy
 class FittingTable:
     """A table that fits the terminal's width.
 
-    An interval stands on a line of its own, under its value. Columns that do not fit follow in a second part of the table, which
-    repeats the first column.
+    An interval is on a separate line below its value. Columns that do not fit follow in a second part of the table,
+    which repeats the first column.
     """
 
     def __init__(self, table: Table) -> None:
@@ -89,5 +89,7 @@ class FittingTable:
         for column in columns:
             made.add_column(Text(self.headings[column]), width=self.widths[column], justify="right")
         for row in self.rows:
-            made.add_row(*(Text(row[column]) for column in (0, *columns)))  # Text, so that brackets are no markup
+            made.add_row(
+                *(Text(row[column]) for column in (0, *columns))
+            )  # plain Text, so that brackets are not read as markup
         return made

@@ -1,4 +1,4 @@
-"""Why did this run miss this question? What is known about the gold, the winner, and the words they share with the question."""
+"""Why a run missed a question: facts about the gold, the winner, and the words they share with the question."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 NEIGHBOURS = 5
-MOST_VECTORS = 2_000_000  # more are not read for one question
+MOST_VECTORS = 2_000_000  # limit of gold passages read for one question
 NAME_NOISE = frozenset("the a an of and in de la le von van der st".split())
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where the gold stands in one run.
+    """The rank of the gold in one run.
 
-    rank, score: of the best gold passage; None where it is not among the run's k hits. margin: the top's score less the gold's, in the
-    run's own unit; None where the gold's score is not known. winner: the passage at rank 1; None for an empty list.
+    rank, score: of the best gold passage; None if it is not among the run's k hits. margin: the top score minus the
+    gold's score, in the run's unit; None if the gold's score is unknown. winner: the passage at rank 1; None for an
+    empty list.
     """
 
     run: str
@@ -44,7 +45,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The question's content words that a passage holds, in title or text, and those that it does not."""
+    """The question's content words that a passage contains in title or text, and those that it lacks."""
 
     shared: tuple[str, ...]
     missing: tuple[str, ...]
@@ -52,7 +53,8 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A passage near the gold among the stored vectors; `similarity` in the index's own measure (l2: negative squared distance)."""
+    """A passage near the gold among the stored vectors; `similarity` in the index's own measure (l2: negative squared
+    distance)."""
 
     ordinal: int
     similarity: float
@@ -61,13 +63,12 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What is known about a miss. Passages are by ordinal in `passages`.
+    """The facts about a miss. `passages` holds passages by row.
 
-    words: by ordinal of gold and winners. holds_answer: whether a winner's text holds an answer, by the rule.
-    namesake: of winners, those whose title shares a name with the subject and is another entity, with the shared part of the
-        subject's name (0 to 1).
-    trained: questions of the train split with the same relation, with the same template wording, and about the same subject; None
-        without training questions. neighbours: by encoder.
+    words: by row, of gold and winners. holds_answer: whether a winner's text contains an answer, by the rule. namesake:
+    winners whose title is another entity that shares a name with the subject, with the shared part of the subject's
+    name (0 to 1). trained: the number of training questions with the same relation, with the same template, and about
+    the same subject; None without training questions. neighbours: by encoder.
     """
 
     question: Question
@@ -84,7 +85,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """How often the training questions ask for this relation, in this wording (template), and about this subject."""
+    """How many training questions have this relation, this template, and this subject."""
 
     relation: int
     template: int
@@ -95,13 +96,14 @@ class Trained:
 def why(
     study: Study, question: Question, runs: Sequence[str], rule: str = DEFAULT_RULE, neighbours: int = NEIGHBOURS
 ) -> Why:
-    """Explain, as far as it can be told without the encoder, how runs did on a question.
+    """Explain how runs did on a question, as far as possible without the encoder.
 
     Args:
-        runs: those that did not search the question are left out.
-        neighbours: passages nearest to the best gold, for each dense run whose vectors the study holds; 0 for none.
+        runs: runs without the question are skipped.
+        neighbours: the number of passages nearest to the best gold, for each dense run whose vectors are in the study;
+            0 for none.
 
-    Raises: Missing for a run that does not exist.
+    Raises: Missing for an unknown run.
     """
     gold = sorted(find_ordinals(study.corpus, question.gold).values())
     standings = [found for name in dict.fromkeys(runs) if (found := _standing(study, name, question, gold)) is not None]
@@ -157,21 +159,22 @@ def _standing(study: Study, name: str, question: Question, gold: Sequence[int]) 
 
 
 def shared_words(question: str, passage: Passage) -> Words:
-    """Which content words of a question stand in a passage, title or text."""
+    """Return which content words of a question are in a passage's title or text."""
     text = f"{joined(nfd(passage.title))}{joined(nfd(passage.text))}"
     words = dict.fromkeys(word for word in joined(nfd(question)).split() if word in content_words(question))
     return Words(tuple(w for w in words if f" {w} " in text), tuple(w for w in words if f" {w} " not in text))
 
 
 def name_words(name: str) -> list[str]:
-    """The words of a name: what stands in brackets, particles and punctuation left out."""
+    """Return the words of a name, without bracketed text, particles and punctuation."""
     return [
         w for w in joined(nfd(name.partition(" (")[0])).split() if w not in NAME_NOISE and any(c.isalnum() for c in w)
     ]
 
 
 def near_namesake(subject: str | None, title: str) -> float:
-    """The share of the subject's name words that stand in a title of another entity; 0 for the subject itself, or nothing shared.
+    """Return the share of the subject's name words in a title of another entity; 0 for the subject itself, or without
+    shared words.
 
     "Arve Furset" and "Arve Henriksen" share 1 of 2 words: 0.5 (EntityQuestions, Table 7).
     """
@@ -184,7 +187,9 @@ def near_namesake(subject: str | None, title: str) -> float:
 
 
 def pattern(question: Question) -> str | None:
-    """The question with [X] for its subject: its template, else its text; None where the subject does not stand in it."""
+    """Return the question with [X] for its subject, from its template or its text; None if the text lacks the
+    subject.
+    """
     if question.template or not question.subject:
         return question.template
     before, found, after = question.text.partition(question.subject)
@@ -192,7 +197,9 @@ def pattern(question: Question) -> str | None:
 
 
 def trained(study: Study, question: Question) -> Trained | None:
-    """What the training questions of the study say of this question's relation, wording and subject; None where there are none."""
+    """Count the training questions with this question's relation, template and subject; None without training
+    questions.
+    """
     known = study.questions.all(split="train")
     if not known:
         return None
@@ -208,7 +215,7 @@ def trained(study: Study, question: Question) -> Trained | None:
 def _neighbours(
     study: Study, standings: Sequence[Standing], gold: Sequence[int], count: int
 ) -> dict[str, list[Neighbour]]:
-    """Passages nearest to the gold that stands highest in some run, by encoder; only for indexes whose vectors are there."""
+    """Return the passages nearest to the best-ranked gold, by encoder, for indexes whose vectors are in the study."""
     indexes = study.parts("indexes")
     ranked = [(each.rank, each.gold) for each in standings if each.rank is not None and each.gold is not None]
     centre = min(ranked, key=lambda pair: pair[0])[1] if ranked else gold[0]
@@ -232,7 +239,8 @@ def nearest(
     gold: Container[int] = (),
     block: int = 65_536,
 ) -> list[Neighbour]:
-    """The rows nearest to one row, itself left out, most similar first; ties by row. Read block by block from a memory map.
+    """Return the rows nearest to one row, without itself, most similar first; ties by row. Vectors are read block by
+    block.
 
     Args:
         vectors: (n, d) float16 or float32.

@@ -1,1 +1,1 @@
-"""Experiments: questions about a study that take several trainings to answer."""
+"""Experiments: the papers' findings, tested on a study with several trainings."""

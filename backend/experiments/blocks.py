@@ -62,9 +62,9 @@ class BlockStudy(Study):
 
 
 def _longer(settings: EncoderSettings, tokens: int) -> EncoderSettings:
-    """The encoder with a limit of `tokens`, or of the model's maximum."""
+    """Return the encoder's settings with a limit of `tokens`, or of the model's maximum."""
     model = settings.passage_model or settings.model
-    assert model is not None, "an encoder names a model, or one for passages"
+    assert model is not None, "every encoder has a model, or a passage model"
     path = Path(locate(model)) / "config.json"
     places = read_object(path).get("max_position_embeddings") if path.is_file() else None
     return replace(settings, max_tokens=max(settings.max_tokens, min(tokens, places or settings.max_tokens)))
@@ -72,7 +72,7 @@ def _longer(settings: EncoderSettings, tokens: int) -> EncoderSettings:
 
 @dataclass(frozen=True)
 class Cut:
-    """The result of cutting. gaps: places inside an article with missing passages; no block spans them."""
+    """Counts from cutting. gaps: positions inside an article with missing passages; no block spans a gap."""
 
     passages: int
     articles: int
@@ -124,7 +124,7 @@ class Blocks(Part):
 
 
 def token_counter(bench: Workbench, encoder: str) -> Callable[[str], int]:
-    """A function that counts the tokens of a word with an encoder's own tokenizer. Caches each word."""
+    """Return a function that counts the tokens of a word with an encoder's tokenizer. Counts are cached."""
     from backend.retrieval.encoder import load_encoder
 
     tokenizer = load_encoder(bench.settings.encoders[encoder], "cpu").model.tokenizer
@@ -144,8 +144,8 @@ def blocks(
     """Yield blocks of up to `tokens` tokens, cut between words, from consecutive passages of an article.
 
     Passages are consecutive if their titles are equal and, for whole-number ids, each id is one more than the last. A
-    block's id, like "12.0", is the first passage of its stretch and the block's number in it. `made` counts the fields
-    of `Cut`.
+    block's id, like "12.0", consists of the first passage of its stretch and the block's number in the stretch. `made`
+    collects the counts of `Cut`.
     """
     for stretch in _stretches(passages, made):
         words = [word for passage in stretch for word in passage.text.split()]
@@ -194,7 +194,7 @@ def _told(
 
 @dataclass(frozen=True)
 class BlockIndex(Part):
-    """The index of the blocks: BM25's, or an encoder's if one is given."""
+    """The index of the blocks: BM25, or dense if an encoder is given."""
 
     plural = "indexes"
     blocks: Blocks
@@ -220,7 +220,7 @@ class BlockIndex(Part):
 
 @dataclass(frozen=True)
 class BlockHits(RunPart):
-    """A run over the blocks. Only answers judge it: gold names passages, not blocks."""
+    """A run over the blocks. Relevance is by answers only, because gold refers to passages, not to blocks."""
 
     index: BlockIndex = required()
 
@@ -244,8 +244,8 @@ class BlockHits(RunPart):
 
 @dataclass(frozen=True)
 class AsMuchText:
-    """Success@k of passages, where k passages hold as many words as `k` blocks on average, up to the depth of the
-    run.
+    """Success@k of passages, where k is the number of passages with as many words as `k` blocks on average, up to the
+    depth of the run.
     """
 
     hits: RunPart
@@ -263,5 +263,5 @@ class AsMuchText:
 
 
 def passages_for(cut: Cut, k: int) -> int:
-    """The number of passages that hold as many words as `k` blocks."""
+    """Return the number of passages with as many words as `k` blocks."""
     return max(1, round(k * cut.words_per_block / cut.words_per_passage))

@@ -1,4 +1,4 @@
-"""Questions of a run grouped by the frequency of their subject, and the difference between groups."""
+"""The questions of a run, grouped by the frequency of their subject, and differences between groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bucket:
-    """The questions of a run whose subject has this frequency, and whether training asks about the subject.
+    """A bucket of a run's questions, by the frequency of their subject and by whether a training question has the same
+    subject.
 
     number: 0 is the most frequent. official: use the bucket in the question file; otherwise cut each relation's
     questions by frequency.
@@ -45,13 +46,15 @@ class Bucket:
 
 
 def is_seen(bench: Workbench, questions: Sequence[Question]) -> np.ndarray:
-    """(q,) bool: does a training question ask about the subject?"""
+    """Return whether a training question asks about the subject, (q,) bool."""
     training = {subject_key(question.subject) for question in bench.questions.all(split="train") if question.subject}
     return seen([question.subject for question in questions], training)
 
 
 def bucket_numbers(questions: Sequence[Question], official: bool) -> np.ndarray:
-    """(q,) int: 0 (most frequent subjects) to 7 (rarest), 8 never mentioned, -1 unknown."""
+    """Return the bucket of each question, (q,) int: 0 (most frequent subjects) to 7 (rarest), 8 never mentioned, -1
+    unknown.
+    """
     if official:
         return np.array([-1 if question.bucket is None else question.bucket for question in questions], np.int64)
     frequency = np.array([-1 if question.frequency is None else question.frequency for question in questions], np.int64)
@@ -76,9 +79,9 @@ class InBucket:
 class Between:
     """Mean Success@k of some buckets minus that of others, each bucket with the same weight.
 
-    The two sides hold different questions, so the values are not paired differences. Each value is the difference of
-    the means plus the question's own influence on it. The mean and the variance of the values are those of the
-    difference.
+    The two sides have different questions, so the values are not paired differences. Each value is the difference of
+    the means plus the influence of one question on the difference. The mean and the variance of the values are those of
+    the difference.
     """
 
     more: tuple[Bucket, ...]
@@ -96,7 +99,7 @@ class Between:
 
 
 def difference_values(groups: Sequence[tuple[float, np.ndarray]]) -> np.ndarray:
-    """From (weight, values) of groups of different items: one value for each item.
+    """Turn (weight, values) of groups of different items into one value for each item.
 
     Their mean is the weighted sum of the groups' means.
 

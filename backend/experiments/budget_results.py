@@ -1,4 +1,4 @@
-"""The result of a label-budget experiment: figures, the gain of the last labels, and the verdict."""
+"""The result of a label-budget experiment: its figures, the gain of the last labels, and the verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[Budget, int], Path]) -> dict[str, Any]:
-    """Success@k of each budget by the present labels of held-out questions, the gain of the last labels, and the
+    """Return Success@k of each budget by the present labels of held-out questions, the gain of the last labels, and the
     verdict.
 
     Args:
@@ -71,17 +71,18 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
 
 
 def convention(kind: str, asked: LabelBudgetSpec) -> str:
-    """How the figures were computed, in words shown beside them."""
+    """Return the note on how the figures were computed."""
     relevant = "a passage that contains an answer" if kind == "answers" else "gold"
     return (
-        f"Success@{asked.k} over the questions of {asked.split}. People's labels say what is relevant, else {relevant}. Labels count "
-        "in the order they were given, one of each person for a pair. 95% intervals by t quantiles, over seeds and "
-        "questions. The verdict assumes that the next labels gain as much as the last did."
+        f"Success@{asked.k} over the questions of {asked.split}. A passage is relevant by people's labels; without "
+        f"a label, {relevant} is relevant. Labels count in the order in which people gave them, one label of each "
+        "person for a pair. 95% intervals by t quantiles, over seeds and questions. The verdict assumes that the "
+        "next labels gain as much as the last labels."
     )
 
 
 def as_lines(result: Mapping[str, Any]) -> list[str]:
-    """A result as lines for the terminal."""
+    """Format a result as lines for the terminal."""
     lines = [
         f"Success@{result['k']}, %, by labels used ({len(result['seeds'])} seeds: {', '.join(map(str, result['seeds']))})"
     ]

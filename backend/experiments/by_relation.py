@@ -1,5 +1,5 @@
-"""Shared by EntityQuestions' experiments: relations with enough questions, and tables in which every relation has
-the same weight.
+"""Helpers of EntityQuestions' experiments: relations with enough questions, and tables in which every relation has the
+same weight.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
 
 AVERAGE = "Average (macro)"
-K = 20  # the k of every table of the paper
-LEAST, SMALL_LEAST = 10, 2  # minimum questions of a relation, to measure or to train on; and with --small
+K = 20  # the k of every table in the paper
+LEAST, SMALL_LEAST = 10, 2  # minimum questions of a relation to measure or to train on; the second is for --small
 
 Measured = Callable[[int, tuple[str, ...], bool], tuple[Measure, ...]]
-"""(k, relations, macro) to one measure for each seed."""
+"""A function from (k, relations, macro) to one measure for each seed."""
 
 
 def of_one_set(setting: Setting, bench: Workbench) -> Setting:
-    """Restrict a measured split to the one question set that is trained on, because other sets may repeat its
-    questions.
-    """
+    """Restrict a measured split to the question set of the training, because other sets may repeat its questions."""
     named = {train.rpartition("/")[0] for train in setting.train}
     sets = sorted(
         named if all(named) else {count["dataset"] for count in bench.questions.counts() if count["split"] == "train"}
@@ -43,7 +41,7 @@ def of_one_set(setting: Setting, bench: Workbench) -> Setting:
     return setting
 
 
-def counted(bench: Workbench, asked: QuestionSelection) -> dict[str, int]:
+def questions_by_relation(bench: Workbench, asked: QuestionSelection) -> dict[str, int]:
     """Count these questions by relation, in the order of the relations."""
     found = Counter(question.relation for question in asked.of(bench) if question.relation)
     return dict(sorted(found.items(), key=lambda item: relation_order(item[0])))
@@ -52,10 +50,10 @@ def counted(bench: Workbench, asked: QuestionSelection) -> dict[str, int]:
 def chosen(
     setting: Setting, counts: Mapping[str, int], what: str, most: int | None = None, preferred: Iterable[str] = ()
 ) -> tuple[tuple[str, ...], list[str]]:
-    """(relations with enough questions, notes about those left out).
+    """Return (relations with enough questions, notes about relations left out).
 
-    Takes the relations named with --relation; otherwise `preferred`, if they have enough questions; otherwise the
-    `most` largest.
+    These are the relations named with --relation; otherwise `preferred`, if they have enough questions; otherwise the
+    `most` largest relations.
 
     Args:
         counts: questions by relation. what: the kind of questions, as in "training questions".
@@ -67,16 +65,16 @@ def chosen(
     for relation in setting.relations:
         if counts.get(relation, 0) < least:
             raise Refused(
-                f"{relation_name(relation)} has {counts.get(relation, 0):,} {what}, and at least {least} are needed; "
-                "name another relation, or import more"
+                f"{relation_name(relation)} has {counts.get(relation, 0):,} {what}, but at least {least} are "
+                "needed; name another relation, or import more"
             )
     enough = [relation for relation, count in counts.items() if count >= least]
     if not enough:
         largest = max(counts.items(), key=lambda item: item[1], default=None)
         raise Refused(
             f"no relation has {least} {what}"
-            + (f"; {relation_name(largest[0])} has the most, {largest[1]:,}" if largest else "")
-            + "; import more, or questions that name their relation"
+            + (f"; the largest, {relation_name(largest[0])}, has {largest[1]:,}" if largest else "")
+            + "; import more questions, or questions with relations"
         )
     if setting.relations:
         return tuple(dict.fromkeys(setting.relations)), []
@@ -89,7 +87,7 @@ def chosen(
 
 
 def success_of(hits: Sequence[RunPart]) -> Measured:
-    """Success@k of one run for each seed."""
+    """Return Success@k of one run for each seed."""
     return lambda k, relations, macro: tuple(Success(each, k, macro, relations) for each in hits)
 
 
@@ -99,8 +97,8 @@ def relation_cells(
     ks: Sequence[int],
     published: Callable[[str, str], float | None],
 ) -> list[Cell]:
-    """A row for each relation and their average, a column for each system and k. published: figures by relation
-    (and "Average") and system.
+    """Return a row for each relation and their average, with a column for each system and k. published: the paper's
+    figures by relation (and "Average") and system.
     """
     rows = {
         **{relation_name(relation): ((relation,), relation) for relation in relations},
@@ -115,12 +113,12 @@ def relation_cells(
 
 
 def column(system: str, k: int, ks: Sequence[int]) -> str:
-    """The name of a column."""
+    """Return the name of a column."""
     return system if len(ks) == 1 else f"{system} @{k}"
 
 
 def claimed(ks: Sequence[int]) -> int:
-    """The k of the claims: the paper's 20, or else the largest."""
+    """Return the k of the claims: the paper's 20, or else the largest."""
     return K if K in ks else ks[-1]
 
 
@@ -135,6 +133,6 @@ class Together:
         return [part for measure in self.measures for part in measure.needs()]
 
     def values(self, bench: Workbench) -> np.ndarray:
-        """(q,) float64 of all questions."""
+        """Return the values of all questions, (q,) float64."""
         found = [measure.values(bench) for measure in self.measures]
         return macro_values(np.concatenate(found), np.repeat(np.arange(len(found)), [len(each) for each in found]))

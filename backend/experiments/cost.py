@@ -1,6 +1,4 @@
-"""Estimate the cost of an experiment: how many parts are missing, and how long they take, from a short trial of
-each model.
-"""
+"""Estimate the cost of an experiment: the number of missing parts and their time, from a short trial of each model."""
 
 from __future__ import annotations
 
@@ -86,9 +84,9 @@ class ExperimentCost:
 def cost(
     study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None
 ) -> ExperimentCost:
-    """Estimate without making or writing anything.
+    """Estimate the cost without making or writing a part.
 
-    Times trainings and encodings; does not count searching and building sets.
+    The estimate covers training and encoding, not searching and building training sets.
     """
     planned = planned_parts(study, experiment, given, device)
     reckoned, seconds = _CostEstimator(Workbench(study, device)), 0.0
@@ -102,7 +100,7 @@ def cost(
 
 
 class _CostEstimator:
-    """Estimates the seconds of a part. Parts that do the same share one trial."""
+    """An estimator of a part's seconds. Parts with the same work share one trial."""
 
     def __init__(self, bench: Workbench):
         self.bench = bench
@@ -111,7 +109,7 @@ class _CostEstimator:
         self._admitted: dict[Any, list[str]] = {}
 
     def seconds(self, part: Part) -> float | None:
-        """None for parts that cannot be estimated."""
+        """Return the seconds of a part; None for parts that cannot be estimated."""
         if isinstance(part, DualEncoder):
             return self._steps(part.settings, sum(map(self._questions, part.data))) * self._step(
                 part.settings, _origin(part.start)
@@ -143,7 +141,7 @@ class _CostEstimator:
         return len(self._train(data))
 
     def _train(self, data: TrainingData | Adapted) -> list[str]:
-        """The ids of a set's questions. The seeds of an experiment, and mostly its rows, share them."""
+        """Return the ids of a set's questions. All seeds of an experiment, and most of its rows, share them."""
         key = data.questions, data.relations, data.limit
         if key not in self._admitted:
             self._admitted[key] = eligible_questions(
@@ -158,7 +156,7 @@ class _CostEstimator:
         return settings.steps or max(1, round(settings.epochs * (questions // min(settings.batch, max(questions, 1)))))
 
     def _by_relation(self, part: QuestionEncoders) -> int:
-        """The steps of all trainings together."""
+        """Estimate the steps of all trainings together."""
         counts = Counter(
             question.relation for question in self.bench.questions.some(self._train(part.data)) if question.relation
         )
@@ -183,7 +181,7 @@ class _CostEstimator:
         return self._trials[key]
 
     def _pair(self, part: CrossEncoder | ReaderModelPart | JointModelPart, trained: bool) -> float:
-        """Seconds to read a question with a passage as one text, or to train on it."""
+        """Estimate the seconds to read a question with a passage as one text, or to train on it."""
         settings = part.settings
         key = ("pair", _origin(part.start), settings.layers, settings.tokens, settings.precision, trained)
         if key not in self._trials:
@@ -246,7 +244,7 @@ class _CostEstimator:
 
 
 def _origin(part: Part) -> str:
-    """The encoder of study.toml that a chain of trainings starts from."""
+    """Return the encoder of study.toml that a chain of trainings starts from."""
     while not isinstance(part, StudyEncoder):
         part = getattr(part, "start")  # noqa: B009  every other part of the chain has one
     return part.encoder

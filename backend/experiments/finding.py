@@ -34,7 +34,7 @@ def find(
     device: str | None,
     progress: Progress,
 ) -> None:
-    """Search exactly and write the hits into `folder` in the layout of a run.
+    """Search exactly, and write the hits into `folder` in the layout of a run.
 
     The vectors are float16, as in an index.
     """

@@ -1,7 +1,7 @@
-"""Fine-tuning on the questions of a relation: which questions may train, in which wording, and from which model.
+"""Fine-tuning on the questions of a relation: the training questions, their wording, and the initial model.
 
 EntityQuestions (Sciavolino et al. 2021), section 4.2: a model is trained on one relation's questions and measured on
-questions of the same relation about other entities. The model has seen none of their words.
+questions of the same relation about other entities. The training questions contain none of their words.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WORDINGS = {
 
 
 def words_of(question: Question, which: Words) -> set[str]:
-    """The lower-case words of a question's triple, without punctuation and stop words, which nearly all triples
+    """Return the lower-case words of a question's triple, without punctuation and stop words, which nearly all triples
     share.
     """
     texts = [question.subject or question.text, *(question.answers if which == "subject and answers" else ())]
@@ -58,10 +58,10 @@ class Apart:
 
 @dataclass(frozen=True)
 class Adapted(Part):
-    """A training set without the questions that share words with the measured ones, and in another wording if one is
-    given.
+    """A training set without the questions that share words with the measured questions, and optionally in another
+    wording.
 
-    wordings: (relation, template with [X] for the subject). Reads from the whole set; makes nothing.
+    wordings: (relation, template with [X] for the subject). The part reads from the whole set and stores nothing.
     """
 
     whole: TrainingData
@@ -84,7 +84,7 @@ class Adapted(Part):
         return self.whole.finished(bench)
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        """Nothing to make: the examples are read from the whole set."""
+        """Do nothing: the examples are read from the whole set."""
 
     def examples(self, bench: Workbench) -> TrainingExamples:
         whole, tests = self.whole.examples(bench), [apart.keeps(bench) for apart in self.apart]
@@ -122,7 +122,7 @@ class Begun(Part):
     shape: Shape
 
     def title(self) -> str:
-        return "making the model that training begins with"
+        return "preparing the initial model"
 
     def finished(self, bench: Workbench) -> bool:
         return (bench.path("models", bench.name(self)) / "training.json").is_file()
@@ -140,7 +140,7 @@ class Begun(Part):
 
 
 def before(setting: Setting) -> Part:
-    """The encoder before fine-tuning: the start model, cut down as the settings say."""
+    """Return the encoder before fine-tuning: the initial model, reduced as the settings say."""
     shape = setting.settings(0).shape
     if shape.layers is None and shape.pooling is None and shape.normalise is None:
         return setting.first
@@ -154,11 +154,11 @@ class Tuning(NamedTuple):
     only: Literal["question", "passage"] | None = None
 
     def models(self, setting: Setting) -> list[DualEncoder]:
-        """A model for each seed."""
+        """Return a model for each seed."""
         return [DualEncoder(self.data, setting.settings(seed, only=self.only), setting.first) for seed in setting.seeds]
 
     def hits(self, setting: Setting, asked: QuestionSelection, k: int) -> list[RunPart]:
-        """A run for each seed. If the passage tower is not trained, the index is the one before training."""
+        """Return a run for each seed. If the passage tower is not trained, the index is that of the initial model."""
         same = self.only == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
         return [
             DenseHits(asked, k, Index(before(setting)), model) if same else DenseHits(asked, k, Index(model))
@@ -167,9 +167,9 @@ class Tuning(NamedTuple):
 
 
 def relation_data(setting: Setting, train: Sequence[str], relation: str) -> TrainingData:
-    """A relation's training questions.
+    """Return a relation's training questions.
 
-    Negatives are BM25's passages without an answer; without gold, the highest one with an answer is the
+    Negatives are BM25's passages without an answer; without gold, BM25's highest passage with an answer is the
     positive.
     """
     return setting.data(
@@ -187,7 +187,7 @@ def datasets(bench: Workbench, split: str) -> Iterator[str]:
 
 
 def largest_k(setting: Setting) -> int:
-    """The largest k. Raises BadInput for settings that the experiment itself varies."""
+    """Return the largest k. Raises BadInput for settings that the experiment itself varies."""
     if "only" in dict(setting.training):
-        raise BadInput("this experiment varies which tower is trained alone; leave it out")
+        raise BadInput("this experiment varies the tower that is trained alone; remove this setting")
     return max(setting.ks)

@@ -1,4 +1,4 @@
-"""What was gained, and whether it is more than chance, where both the questions and the seeds of training are drawn."""
+"""The gain of labels, with intervals over both the questions and the training seeds."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from typing import Literal
 import numpy as np
 
 from analysis.accuracy import Estimate
+from backend.text.counting import counted
 
 LEAST_SEEDS, LEAST_QUESTIONS = 3, 30
 Verdict = Literal["worth it", "not worth it", "inconclusive"]
 
 
 def crossed_mean(values: np.ndarray, level: float = 0.95) -> Estimate:
-    """Return the mean of (s, q) values of s trainings on q questions, with an interval that lets both vary.
+    """Return the mean of (s, q) values of s trainings on q questions, with an interval over both.
 
-    The mean squares come from the two-way analysis of variance with seeds and questions crossed. Two approximations of the interval
+    The mean squares come from the two-way analysis of variance with seeds and questions crossed. Two approximations of
+    the interval
     are computed, and the wider one is returned, because each covers too little in some case:
-    - The variance is the sum of the mean squares of seeds and questions, as in the bootstrap over both (Owen 2007), with Student's t
+    - The variance is the sum of the mean squares of seeds and questions, as in the bootstrap over both (Owen 2007),
+    with Student's t
       and Satterthwaite's degrees of freedom. It covers too little if seeds vary much more than questions.
-    - What differs between seeds beyond the residual, and what differs between questions, each have their own t quantile. It covers
-      too little if the questions do not differ.
+    - The variance components of seeds and of questions each have their own t quantile. It covers too little if the
+    questions do not differ.
 
-    If seeds vary more than questions, three seeds say little, and the interval is about as wide as that of their three means. In
-    simulations with 3 to 8 seeds the interval covered 0.947 to 0.99, where the bootstrap over both covered as little as 0.82;
+    If seeds vary more than questions, three seeds say little, and the interval is about as wide as that of their three
+    means. In
+    simulations with 3 to 8 seeds the interval covered 0.947 to 0.99, where the bootstrap over both covered as little as
+    0.82;
     `tests/test_label_budget.py` repeats them. With one seed the interval describes the questions only.
 
     Returns an Estimate whose n is the number of questions; value None if there are none.
@@ -75,49 +80,49 @@ class Gain:
 
     @classmethod
     def of(cls, before: int, after: int, found_before: np.ndarray, found_after: np.ndarray) -> Gain:
-        """From found (s, q) bool of the same seeds and questions, before and after."""
+        """Compute the gain from found (s, q) bool of the same seeds and questions, before and after."""
         found_before, found_after = np.asarray(found_before), np.asarray(found_after)
         if found_before.shape != found_after.shape:
             raise ValueError(
-                f"found {found_before.shape} and {found_after.shape} must be of the same seeds and questions"
+                f"found {found_before.shape} and {found_after.shape} must have the same seeds and questions"
             )
         return cls(before, after, crossed_mean(found_after.astype(float) - found_before), len(found_after))
 
     def per_hundred(self, share: float) -> float:
-        """Percentage points for every hundred labels, from a difference in shares of 1."""
+        """Return percentage points for every hundred labels, from a difference in shares of 1."""
         return 100 * share * 100 / (self.after - self.before)
 
     def verdict(self, worth: float) -> tuple[Verdict, str]:
-        """(verdict, one sentence).
+        """Return (verdict, one sentence).
 
-        The next hundred labels are worth it if the whole interval of the last labels' gain, for every hundred, is at
-        or above `worth` percentage points. They are not worth it if the whole interval is below. Otherwise the verdict
-        is inconclusive. This assumes that the next labels gain as much as the last did.
+        The next hundred labels are worth it if the whole interval of the last labels' gain, for every hundred, is at or
+        above `worth` percentage points. They are not worth it if the whole interval is below. Otherwise the verdict is
+        inconclusive. This assumes that the next labels gain as much as the last labels.
         """
         labels, found = self.after - self.before, self.difference
         if labels < 1:
-            return "inconclusive", "Inconclusive: the last two budgets hold the same labels."
+            return "inconclusive", "Inconclusive: the last two budgets have the same labels."
         few = [
-            f"{count:,} {what} of at least {least}"
-            for count, what, least in ((self.seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS))
+            f"{counted(count, what)} (at least {least} needed)"
+            for count, what, least in ((self.seeds, "seed", LEAST_SEEDS), (found.n, "question", LEAST_QUESTIONS))
             if count < least
         ]
         if few:
             return (
                 "inconclusive",
-                f"Whether the next hundred labels are worth it is inconclusive: there are {' and '.join(few)}.",
+                f"Inconclusive: only {' and '.join(few)}.",
             )
         assert (
             found.value is not None and found.low is not None and found.high is not None
         )  # enough seeds and questions
         low, high = self.per_hundred(found.low), self.per_hundred(found.high)
         said = (
-            f"the last {labels:,} labels changed it by {100 * found.value:+.1f} points (95%: {100 * found.low:+.1f} to "
-            f"{100 * found.high:+.1f}), that is {self.per_hundred(found.value):+.2f} for a hundred ({low:+.2f} to {high:+.2f}), and "
-            f"{worth:g} would be worth it."
+            f"the last {labels:,} labels changed Success@k by {100 * found.value:+.1f} points (95%: "
+            f"{100 * found.low:+.1f} to {100 * found.high:+.1f}), that is {self.per_hundred(found.value):+.2f} "
+            f"points per hundred labels ({low:+.2f} to {high:+.2f}); a gain of {worth:g} is worth it."
         )
         if low >= worth:
             return "worth it", f"The next hundred labels are worth it: {said}"
         if high < worth:
             return "not worth it", f"The next hundred labels are not worth it: {said}"
-        return "inconclusive", f"Whether the next hundred labels are worth it is inconclusive: {said}"
+        return "inconclusive", f"Inconclusive: {said}"

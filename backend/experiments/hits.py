@@ -1,4 +1,4 @@
-"""Indexes and runs as parts of experiments."""
+"""The parts of experiments that are indexes and runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.experiments.workbench import Workbench
 
-TUNED_AT = 20  # Success@20, as in the DPR paper's tables
+TUNED_AT = 20  # the DPR paper's tables use Success@20
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Index(Part):
 
 @dataclass(frozen=True)
 class RunPart(Part):
-    """A run: the k best passages of each question. Base class of the kinds of runs."""
+    """A run: the k best passages of each question. Base class of all runs."""
 
     folder, plural = "runs", "runs"
     asked: QuestionSelection
@@ -83,7 +83,7 @@ class RunPart(Part):
     def search(
         self, bench: Workbench, questions: Sequence[Question], k: int, progress: Progress | None
     ) -> tuple[Any, dict]:
-        """(hits, the entries of the manifest about the search)."""
+        """Return (hits, the search's entries in the manifest)."""
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.core.runs import write_run
@@ -102,7 +102,7 @@ class RunPart(Part):
 
 @dataclass(frozen=True)
 class Bm25Hits(RunPart):
-    """k1, b: None for the study's values."""
+    """A BM25 run. k1, b: None for the study's values."""
 
     index: Bm25Index = Bm25Index()
     k1: float | None = None
@@ -122,7 +122,9 @@ class Bm25Hits(RunPart):
 
 @dataclass(frozen=True)
 class DenseHits(RunPart):
-    """index: the index of the passages. questions: the encoder of the questions, if it is not the index's own."""
+    """A dense run. index: the index of the passages. questions: the encoder of the questions, if it differs from the
+    index's encoder.
+    """
 
     index: Index = required()
     questions: Part | None = None
@@ -142,15 +144,15 @@ class DenseHits(RunPart):
             np.linalg.norm(vectors, axis=1), 1, atol=1e-3
         ):
             raise Refused(
-                f"the index of {retriever.name!r} is searched by cosine, and the questions' vectors have no unit length; train "
-                "both towers"
+                f"the index of {retriever.name!r} uses cosine similarity, but the question vectors do not have unit "
+                "length; train both towers"
             )
         return retriever.search_vectors(vectors, k, progress), retriever.settings
 
 
 @dataclass(frozen=True)
 class HybridHits(RunPart):
-    """BM25 and dense retrieval combined, see `Hybrid`. weight: None for the study's value."""
+    """A hybrid run of BM25 and dense retrieval; see `Hybrid`. weight: None for the study's value."""
 
     index: Index = required()
     method: str = "weighted"
@@ -166,7 +168,9 @@ class HybridHits(RunPart):
 
 @dataclass(frozen=True)
 class TunedHybridHits(HybridHits):
-    """tuned_on: the questions that choose the weight, the best of WEIGHTS by Success@20."""
+    """A hybrid run with a tuned weight. tuned_on: the questions on which the best of WEIGHTS is chosen by
+    Success@20.
+    """
 
     tuned_on: QuestionSelection = required()
 
@@ -186,7 +190,9 @@ class TunedHybridHits(HybridHits):
 
 @dataclass(frozen=True)
 class TunedBm25Hits(Bm25Hits):
-    """tuned_on: the questions that choose k1 and b, the best pair of `grid` by Success@20; the first of equals."""
+    """A BM25 run with tuned k1 and b. tuned_on: the questions on which the best pair of `grid` is chosen by Success@20;
+    the first of equal pairs.
+    """
 
     tuned_on: QuestionSelection = required()
     grid: tuple[tuple[float, float], ...] = ()

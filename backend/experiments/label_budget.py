@@ -1,12 +1,12 @@
-"""Measure what labels gain: train retrievers with none, some and all of the labels, and measure them on questions that
-never train.
+"""Measure what labels gain: train retrievers with none, some and all of the labels, and measure them on held-out
+questions.
 
 Labels count in the order in which people gave them. A budget is the labels up to an event, as they were at that time.
 Each budget has one training set, and each seed one retriever trained on it, all from the same start. The present
 labels of held-out questions, which no training sees, measure the retrievers.
 
-`experiments/<name>/` is written whole at the end: manifest.json, result.json, and each retriever's run. Until then
-everything is in `experiments/.<name>~working`, where a killed experiment resumes.
+`experiments/<name>/` appears complete at the end: manifest.json, result.json, and each retriever's run. Until then all
+files are in `experiments/.<name>~working`, where a killed experiment resumes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ TRAINS = ("train", "unlabelled")
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """share: percent. labels: number of labels. until: the last event; 0 for none. name: name of the training set."""
+    """A label budget. share: percent. labels: number of labels. until: the last event; 0 for none. name: of the
+    training set.
+    """
 
     share: int
     labels: int
@@ -87,26 +89,29 @@ class LabelBudgetSpec:
         return build(DualEncoderSettings, {**(SMALL_DUAL if self.small else {}), **self.settings, "seed": seed})
 
     def check(self) -> list[Question]:
-        """The questions to measure on. Raises BadInput, Refused or Missing for arguments that cannot work."""
+        """Check the arguments and return the questions to measure on. Raises BadInput, Refused or Missing."""
         from backend.core.splits import questions_in_split
 
         check_name(self.name, "experiment")
         if len(self.name) > 48:
             raise BadInput(
-                f"the experiment's name has {len(self.name)} characters; its training sets' add some, so take 48 at most"
+                f"the experiment's name has {len(self.name)} characters; use at most 48, because the names of its "
+                "training sets are longer"
             )
         if len(self.shares) < 2 or not 0 <= self.shares[0] <= self.shares[-1] <= 100:
-            raise BadInput("give two shares of the labels or more, each from 0 to 100 percent")
+            raise BadInput("give at least two shares of the labels, each from 0 to 100 percent")
         if not self.seeds:
-            raise BadInput("give one seed at least; use three or more to get a verdict")
+            raise BadInput("give at least one seed; use three or more to get a verdict")
         if not policy_named(self.policy).labels:
-            raise BadInput(f"the policy {self.policy!r} takes no labels; choose labels, or one that ends in +labels")
+            raise BadInput(
+                f"the policy {self.policy!r} does not use labels; choose labels, or a policy that ends in +labels"
+            )
         if not 1 <= self.k <= len(self.study.corpus):
-            raise BadInput(f"k is 1 to {len(self.study.corpus):,}, the number of passages, not {self.k}")
+            raise BadInput(f"k must be from 1 to {len(self.study.corpus):,}, the number of passages, not {self.k}")
         check(self.training(0))
         questions = questions_in_split(self.study, self.split)
         if any(question.split in TRAINS for question in questions):
-            raise Refused(f"{self.split!r} holds questions that train; measure on dev or test")
+            raise Refused(f"{self.split!r} contains training questions; measure on dev or test")
         return questions
 
 
@@ -128,23 +133,24 @@ def label_budget(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """The job.
+    """Run the experiment (a job).
 
-    Gives what result.json holds: of each budget Success@k, over all and by bucket, then the gain and the verdict.
+    Returns the content of result.json: Success@k of each budget, over all questions and by bucket, the gain and the
+    verdict.
 
     Args:
-        run: over the training questions; negatives are mined from it.
-        start: what every retriever starts from: an encoder of study.toml, or a folder or Hugging Face name.
-        split: what is measured on; none of it may train.
-        shares: percents of the labels of training questions.
-        seeds: of training; each share is trained with each.
-        policy, model: of denoising, with labels over it, and whose scores it uses.
-        worth: percentage points of Success@k that a hundred labels must gain.
-        settings: of the dual encoder, where they differ from its defaults, or from the small ones.
+        run: the run over training questions that negatives are mined from.
+        start: the initial model of every retriever: an encoder of study.toml, a folder or a Hugging Face name.
+        split: the questions to measure on, without training questions.
+        shares: percentages of the labels of training questions.
+        seeds: of training; every share is trained with every seed.
+        policy, model: the denoising policy with labels, and the model whose scores it uses.
+        worth: the minimum gain of a hundred labels, in percentage points of Success@k.
+        settings: settings of the dual encoder that differ from its defaults, or from the small ones.
 
     Raises:
-        Refused: no label of a training question, an experiment of that name that asked for something else.
-        BadInput, Missing: settings that make no sense, a run or model that is not there.
+        Refused: no label of a training question, or an experiment of this name with other settings.
+        BadInput, Missing: invalid settings, or an unknown run or model.
     """
     asked = LabelBudgetSpec(
         study,
@@ -167,7 +173,7 @@ def label_budget(
     if (held := read_manifest(asked.folder)) is not None:
         if held["request"] != request:
             raise Refused(
-                f"there is already an experiment {name!r}, which asked for something else; results do not change, so take "
+                f"an experiment {name!r} with other settings already exists; results never change, so choose "
                 "another name"
             )
         result = read_object(asked.folder / "result.json")
@@ -215,9 +221,9 @@ def _run_hash(asked: LabelBudgetSpec) -> str | None:
 
 
 def _pinned(asked: LabelBudgetSpec) -> dict[str, Any]:
-    """The budgets: the last event of each among the present events.
+    """Fix the budgets: the last event of each among the present events.
 
-    Raises Refused for taken names, or if there are no labels.
+    Raises Refused for taken names, or without labels.
     """
     labels = Labels(asked.study.labels_path, read_only=True)
     judged = list(labels.judgements())
@@ -228,9 +234,7 @@ def _pinned(asked: LabelBudgetSpec) -> dict[str, Any]:
     }
     numbers = [each.number for each in judged if each.question in trains]
     if not numbers:
-        raise Refused(
-            "nobody has labelled a passage of a training question yet, so there is nothing to compare; label some first"
-        )
+        raise Refused("nobody has labelled a passage of a training question yet; label some first")
     budgets = []
     for share in asked.shares:
         count = round(share / 100 * len(numbers))
@@ -238,7 +242,8 @@ def _pinned(asked: LabelBudgetSpec) -> dict[str, Any]:
         budgets.append(Budget(share, count, until, f"{asked.name}-{share:03d}"))
         if hash_of(asked.study, "set", budgets[-1].name) is not None:
             raise Refused(
-                f"there is already a training set {budgets[-1].name!r}, which this experiment would make; take another name"
+                f"a training set {budgets[-1].name!r} already exists, and this experiment would make one of that "
+                "name; choose another name"
             )
     return {
         "budgets": [asdict(budget) for budget in budgets],
@@ -268,14 +273,15 @@ def _build(asked: LabelBudgetSpec, state: State, budget: Budget, progress: Progr
         state.finish(budget.name, hash_of(asked.study, "set", budget.name), time.monotonic() - began)
     elif hash_of(asked.study, "set", budget.name) != state.stage(budget.name)["sha256"]:
         raise Missing(
-            f"the training set {budget.name!r}, which this experiment made, is gone or was changed; begin one of another name"
+            f"the training set {budget.name!r} of this experiment was deleted or changed; start an experiment with "
+            "another name"
         )
 
 
 def _train_and_search(
     asked: LabelBudgetSpec, state: State, budget: Budget, seed: int, questions: Sequence[Question], progress: Progress
 ) -> None:
-    """Train one retriever, search with it, and delete it. The run stays."""
+    """Train one retriever, search with it, and delete it. Its run is kept."""
     from backend.training.dual_encoder import start_encoder, train
     from backend.training.examples import TrainingSetExamples
     from backend.training_sets.training_set import TrainingSet
@@ -336,7 +342,7 @@ def _train_and_search(
 
 
 def _is_of(model: Path, about: Mapping[str, Any], seed: int) -> bool:
-    """Is this the wanted model? If so, the process was killed after its training."""
+    """Return whether a stored model is the wanted one. If so, the process was killed after the training."""
     path = model / "training.json"
     held = read_object(path) if path.is_file() else {}
     return (

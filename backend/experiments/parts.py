@@ -1,7 +1,7 @@
-"""The parts of experiments. Each part names the parts it needs, and makes itself once.
+"""The parts of experiments. Each part names the parts that it needs, and is made only once.
 
-A part is a frozen dataclass whose fields, other parts among them, are all that it depends on. `Workbench.make` makes
-it through the same functions as the commands. hits.py, trainings.py and readers.py define the parts.
+A part is a frozen dataclass. Its result depends only on its fields, which may be other parts. `Workbench.make` makes a
+part with the functions that the commands use. hits.py, trainings.py and readers.py define the parts.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Names of parts and keys of results are hashes over the former names, so older st
 
 
 def former_names(text: str) -> str:
-    """The text with the former name of every renamed class."""
+    """Return the text with the former name of every renamed class."""
     return re.sub(rf"\b({'|'.join(FORMER_NAMES)})\b", lambda match: FORMER_NAMES[match.group()], text)
 
 
 def required() -> Any:
-    """The default of a field that every caller gives, in a class whose base has fields with defaults."""
+    """Return the default of a required field, in a class whose base class has fields with defaults."""
     return None
 
 
@@ -56,24 +56,24 @@ class Part(ABC):
     folder, plural = "", "small parts"
 
     def own_name(self, bench: Workbench) -> str | None:
-        """The name of a part that the study already holds, instead of a hash."""
+        """The name of a part that the study already has, instead of a hash."""
         return None
 
     def _as_dataclass(self) -> Any:
-        """This part; every part that can be made is a dataclass."""
+        """Return this part as a dataclass; every concrete part is one."""
         return self
 
     def title(self) -> str:
-        """The part in a few words, shown while it is made."""
+        """A short title of the part, shown while it is made."""
         return type(self).__name__.lower()
 
     def needs(self) -> Iterator[Part]:
-        """Yield the parts it needs, each before the part that needs it."""
+        """Yield the parts that this part needs, in an order in which they can be made."""
         for field in fields(self._as_dataclass()):
             yield from _parts_in(getattr(self, field.name))
 
     def recipe(self, bench: Workbench) -> dict[str, Any]:
-        """Everything it depends on, as JSON; other parts by name."""
+        """Return everything that the part depends on as JSON, with other parts by name."""
         return {
             "part": former_names(type(self).__name__),
             **{field.name: _plain(getattr(self, field.name), bench) for field in fields(self._as_dataclass())},
@@ -84,10 +84,10 @@ class Part(ABC):
 
     @abstractmethod
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        """Make the part, whole or not at all. Not called if the part is finished."""
+        """Make the complete part or nothing. A finished part is not made again."""
 
     def note(self, bench: Workbench) -> str | None:
-        """A remark for the reader of the result, or None."""
+        """Return a remark for the reader of the result, or None."""
         return None
 
 
@@ -113,11 +113,11 @@ def _plain(value: Any, bench: Workbench) -> Any:
 
 @dataclass(frozen=True)
 class QuestionSelection:
-    """A selection of questions: a split or a set as `retrieve` takes it, some relations only, at most `limit`, drawn
-    with `seed`.
+    """A selection of questions: a split or a set as in `retrieve`, optionally only some relations, at most `limit`
+    questions, drawn with `seed`.
 
-    every: (first, step), as (1, 2) for every second question. trains: exactly the training questions that a training
-    set with the same limit takes: no leaks, and none that people call bad.
+    every: (first, step), as (1, 2) for every second question. trains: exactly the training questions of a training set
+    with the same limit: without leaks and without bad questions.
     """
 
     split: str
@@ -128,7 +128,7 @@ class QuestionSelection:
     trains: bool = False
 
     def of(self, bench: Workbench) -> list[Question]:
-        """The questions, in the study's order. Raises Missing for none."""
+        """Return the questions in the study's order. Raises Missing if there are none."""
         from backend.core.splits import questions_in_split
 
         found = {
@@ -149,7 +149,7 @@ class QuestionSelection:
         return [id for id in ids if id in taken]
 
     def digest(self, bench: Workbench) -> str:
-        """A hash of the questions' ids."""
+        """Return a hash of the questions' ids."""
         from backend.core.runs import question_set_hash
 
         return question_set_hash([question.id for question in self.of(bench)])
@@ -157,7 +157,7 @@ class QuestionSelection:
 
 @dataclass(frozen=True)
 class StudyEncoder(Part):
-    """An encoder of study.toml. There is nothing to make."""
+    """An encoder of study.toml, which always exists."""
 
     encoder: str
 
@@ -171,4 +171,4 @@ class StudyEncoder(Part):
         return bool(bench.weights(self.encoder))
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        """Nothing to make: the study holds it."""
+        """Do nothing: the encoder is part of the study."""

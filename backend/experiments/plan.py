@@ -16,6 +16,7 @@ from backend.experiments.hits import Bm25Hits, RunPart
 from backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from backend.experiments.trainings import DualEncoder, TrainingData, found_by
 from backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
+from backend.text.counting import counted
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 from db.errors import BadInput
 
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 Word = Literal["supported", "not supported", "inconclusive"]
 FORMER_WORDS = {"shows": "supported", "does not show": "not supported", "cannot tell": "inconclusive"}
-"""The words of results that older versions wrote."""
+"""Verdicts in results of older versions."""
 NO_FINDING = "no finding"
 SMALL_STEPS, SMALL_QUESTIONS = 20, 100
-"""The sizes of `--small`: enough to prove that everything runs, too small to learn anything."""
+"""The sizes of `--small`: enough to show that the experiment runs, too small to learn anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,10 @@ class Setting:
     """The settings of an experiment. Its `takes` names the settings that it uses.
 
     train: questions to train on. on: questions to measure on. limit, measured: maximum number of training and of
-    measured questions, drawn.
-    relations: of EntityQuestions. sets: question sets. encoders: of study.toml. depth: ranks that negatives are mined
-    from.
-    batches, sizes: what an experiment varies. training, cross, reader: settings that differ from the defaults of
-    `DualEncoderSettings`, from RocketQA's of `CrossEncoderSettings`, and from those of `ReaderSettings`. small: a tiny
-    model and few questions, to prove that the experiment runs.
+    measured questions, drawn. relations: of EntityQuestions. sets: question sets. encoders: of study.toml. depth: ranks
+    that negatives are mined from. batches, sizes: values that an experiment varies. training, cross, reader: settings
+    that differ from the defaults of `DualEncoderSettings`, from RocketQA's `CrossEncoderSettings`, and from
+    `ReaderSettings`. small: use a tiny model and few questions, to show that the experiment runs.
     """
 
     start: str = "minilm"
@@ -64,24 +63,24 @@ class Setting:
     small: bool = False
 
     def settings(self, seed: int, **more: Any) -> DualEncoderSettings:
-        """Of a dual encoder.
+        """Return the settings of a dual encoder.
 
-        What an experiment varies (`more`) counts most, then what a person gave, then the defaults.
+        Values that the experiment varies (`more`) come first, then the user's values, then the defaults.
         """
         small = {**SMALL_DUAL, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else {}
         return build(DualEncoderSettings, {**small, **dict(self.training), **more, "seed": seed})
 
     def cross_settings(self, seed: int) -> CrossEncoderSettings:
-        """Settings of a cross-encoder: RocketQA's, or the small ones, and then the user's."""
+        """Return the settings of a cross-encoder: RocketQA's or the small ones, overridden by the user's."""
         small = {**SMALL_CROSS, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else CROSS
         return build(CrossEncoderSettings, {**small, **dict(self.cross), "seed": seed})
 
     def asked(self, split: str | None = None, **more: Any) -> QuestionSelection:
-        """The questions to measure on, or a selection of them."""
+        """Return the questions to measure on, or a selection of them."""
         return QuestionSelection(split or self.on, limit=SMALL_QUESTIONS if self.small else self.measured, **more)
 
     def data(self, **more: Any) -> TrainingData:
-        """A training set over the questions to train on."""
+        """Return a training set over the training questions."""
         return TrainingData(
             **{
                 "questions": self.train,
@@ -92,14 +91,14 @@ class Setting:
         )
 
     def mined(self, train: Sequence[str] | None = None) -> tuple[Bm25Hits, ...]:
-        """BM25's passages for all training questions, to mine negatives from.
+        """Return BM25's passages for all training questions, to mine negatives from.
 
-        Training sets of some of them share the run.
+        Training sets over subsets share the run.
         """
         return tuple(Bm25Hits(QuestionSelection(each), self.depth) for each in train or self.train)
 
     def three_batches(self) -> tuple[int, int, int]:
-        """Questions in a small, a middle and a large batch. Raises BadInput unless there are three, ascending."""
+        """Return three batch sizes: small, middle and large. Raises BadInput unless there are three ascending sizes."""
         if self.small:
             return 2, 4, 8
         if len(self.batches) != 3 or not 2 <= self.batches[0] < self.batches[1] < self.batches[2]:
@@ -107,7 +106,7 @@ class Setting:
         return self.batches
 
     def late(self) -> str:
-        """The column of most claims: top-20 of 5, 20 and 100, the last but one."""
+        """The column of most claims: the last k but one, which is 20 of 5, 20 and 100."""
         return f"Success@{self.ks[-2] if len(self.ks) > 1 else self.ks[0]}"
 
     @property
@@ -116,10 +115,10 @@ class Setting:
 
 
 class Measure(Protocol):
-    """A figure for each of some items, usually questions.
+    """One value for each of some items, usually questions.
 
-    A measure with `estimate(bench) -> Estimate` supplies its own interval. A measure with `share` has a mean between 0
-    and 1, and so has its interval.
+    A measure with `estimate(bench) -> Estimate` supplies its own interval. The mean and the interval of a measure with
+    `share` are between 0 and 1.
     """
 
     def needs(self) -> Sequence[Part]: ...
@@ -146,7 +145,7 @@ class Success:
         return (self.hits,)
 
     def values(self, bench: Workbench) -> np.ndarray:
-        """(q,) float64."""
+        """Return the values of the questions, (q,) float64."""
         from analysis.accuracy import success_at
         from backend.evaluation.relevance import relevant
 
@@ -160,16 +159,16 @@ class Success:
 
 
 def macro_weights(names: np.ndarray) -> np.ndarray:
-    """(q,) weights with mean 1 that turn a mean over questions into the mean over the groups in `names`."""
+    """Return weights (q,) with mean 1 that turn a mean over questions into the mean over the groups in `names`."""
     _, place, counts = np.unique(names, return_inverse=True, return_counts=True)
     return len(names) / (len(counts) * counts[place]) if len(names) else np.ones(0)
 
 
 def macro_values(values: np.ndarray, names: np.ndarray) -> np.ndarray:
-    """(q,) values, of which the mean is the mean over the groups, and its variance that of the groups' means.
+    """Return values (q,) whose mean is the mean over the groups, with the variance of the groups' means.
 
-    Each is that mean plus the question's own share in it (its influence): with weights alone, a resample would change
-    how much a group counts, and the interval of a mean near 100% would pass it.
+    Each value is that mean plus the influence of the question on it. With weights alone, a resample would change the
+    weight of a group, and the interval of a mean near 100% would exceed 100%.
     """
     if not len(values):
         return values
@@ -201,7 +200,7 @@ def _trained(part: Part) -> bool:
 def success_cells(
     row: str, hits: Sequence[RunPart], ks: Sequence[int], published: Mapping[int, float] | None = None, **more: Any
 ) -> list[Cell]:
-    """A row of Success@k: one run for each seed. published: the paper's figures in per cent, by k."""
+    """Return a row of Success@k, with one run for each seed. published: the paper's figures in per cent, by k."""
     return [
         Cell(row, f"Success@{k}", tuple(Success(each, k, **more) for each in hits), (published or {}).get(k))
         for k in ks
@@ -218,7 +217,7 @@ def dense_row(
     start: Part | None = None,
     **more: Any,
 ) -> list[Cell]:
-    """A row of Success@k of dual encoders trained on `data`, one for each seed. more: training settings that the
+    """Return a row of Success@k of dual encoders trained on `data`, one for each seed. more: training settings that the
     row varies.
     """
     models = [
@@ -232,7 +231,7 @@ def dense_row(
 
 
 def in_column(cells: Sequence[Cell], column: str) -> list[Cell]:
-    """The first of the cells, under another column name."""
+    """Return the first of the cells under another column name."""
     return [replace(cell, column=column) for cell in cells[:1]]
 
 
@@ -241,9 +240,8 @@ class PaperClaim:
     """A claim of the paper about two cells: one is ahead of the other by more than `by`, or the two are `within` a
     distance.
 
-    Cells are named (row, column). Without `behind`, the claim is that the cell itself is more than `by`. Both numbers
-    are in the units of the
-    measure: shares of 1 for Success@k.
+    Cells are named (row, column). Without `behind`, the claim is that the value of the cell is more than `by`. Both
+    numbers have the unit of the measure: shares of 1 for Success@k.
     """
 
     says: str
@@ -253,7 +251,8 @@ class PaperClaim:
     by: float = 0.0
 
     def judge(self, ahead: np.ndarray, behind: np.ndarray, trained: bool, level: float) -> dict[str, Any]:
-        """Judge from values (seeds, items) of both cells: the difference, its interval, and a verdict with the reason.
+        """Judge the claim from values (seeds, items) of both cells: return the difference, its interval, and a verdict
+        with the reason.
 
         The claim is supported if the whole interval is where the claim says, and not supported if the whole interval
         is elsewhere.
@@ -273,15 +272,15 @@ class PaperClaim:
         return "not supported" if high < self.by else "inconclusive"
 
     def judge_estimate(self, found: Estimate, seeds: int, level: float) -> dict[str, Any]:
-        """Judge from an estimate of the difference, or of the one cell."""
+        """Judge the claim from an estimate of the difference, or of the one cell."""
         few = [
-            f"{count:,} {what} of at least {least}"
-            for count, what, least in ((seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS))
+            f"{counted(count, what)} (at least {least} needed)"
+            for count, what, least in ((seeds, "seed", LEAST_SEEDS), (found.n, "question", LEAST_QUESTIONS))
             if count < least
         ]
         word: Word = "inconclusive"
         if not few:
-            assert found.low is not None and found.high is not None  # there are enough questions for an interval
+            assert found.low is not None and found.high is not None  # enough questions for an interval
             word = self._word(found.low, found.high)
         return {
             "says": self.says,
@@ -295,7 +294,7 @@ class PaperClaim:
             "n": found.n,
             "level": level,
             "word": word,
-            "because": f"there are {' and '.join(few)}" if few else "",
+            "because": f"only {' and '.join(few)}" if few else "",
         }
 
 
@@ -311,13 +310,15 @@ class Plot:
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """The plan of an experiment. unit: of the cells' values; "%" shows shares of 1 as per cent. notes: further
+    """The plan of an experiment. unit: the unit of the cells' values; "%" shows shares of 1 as per cent. notes: further
     remarks.
     """
 
     cells: Sequence[Cell]
     claims: Sequence[PaperClaim] = ()
-    convention: str = "Success@k: a passage among the first k contains an answer by DPR's rule, searched in the text without the title."
+    convention: str = (
+        "Success@k: the text of a passage in the top k contains an answer by DPR's rule; titles are not searched."
+    )
     unit: str = "%"
     plot: Plot | None = None
     notes: Iterable[str] = ()
@@ -327,9 +328,8 @@ class ExperimentPlan:
 class Experiment:
     """One experiment of a paper.
 
-    plan: from a setting and the study; raises BadInput or Missing for what cannot be. takes: names of `Setting`'s
-    fields that it
-    uses, besides those that all take. defaults: its own values of fields.
+    plan: makes a plan from a setting and the study; raises BadInput or Missing. takes: fields of `Setting` that it uses
+    besides the common ones. defaults: its own values of fields.
     """
 
     name: str
@@ -341,13 +341,13 @@ class Experiment:
     def setting(self, given: Mapping[str, Any]) -> Setting:
         """Build a setting from the given values and this experiment's defaults.
 
-        With `small`, the small sizes replace the trainings' defaults. Raises
-        BadInput for a value that the experiment does not take.
+        With `small`, the small sizes replace the trainings' defaults. Raises BadInput for a value that the experiment
+        does not use.
         """
         small = bool(given.get("small"))
         common = {"start", "on", "ks", "seeds", "small", "training", "cross", "limit", "measured", "train", "depth"}
         if unused := [name for name in given if name not in common | self.takes]:
-            raise BadInput(f"experiment {self.name} takes no {unused[0]}")
+            raise BadInput(f"experiment {self.name} has no setting {unused[0]}")
         training = {**({} if small else dict(self.defaults.get("training", {}))), **dict(given.get("training", ()))}
         least = {"seeds": (0,), "depth": SMALL_DEPTH} if small else {}
         made = Setting(**{**self.defaults, **least, **given, "training": tuple(sorted(training.items()))})
@@ -357,7 +357,9 @@ class Experiment:
 
 
 def word_of(words: Sequence[Word]) -> Word:
-    """The verdict over several claims: supported if all are, not supported if one is not."""
+    """Return the verdict over several claims: supported if all are supported, not supported if one is not supported,
+    otherwise inconclusive.
+    """
     if "not supported" in words:
         return "not supported"
     return "supported" if words and all(word == "supported" for word in words) else "inconclusive"

@@ -14,7 +14,7 @@ MEASURED = ("dev", "test")
 
 
 def training_sets(setting: Setting, bench: Workbench, least: int = 2) -> tuple[str, ...]:
-    """The sets named with --set, else all with training questions and some to measure on.
+    """Return the question sets named with --set, else all sets with training questions and questions to measure on.
 
     Raises BadInput for fewer than `least`.
     """
@@ -23,28 +23,29 @@ def training_sets(setting: Setting, bench: Workbench, least: int = 2) -> tuple[s
     chosen = setting.sets or tuple(able)
     if unable := [name for name in chosen if name not in able]:
         raise BadInput(
-            f"the set {unable[0]!r} has no training questions, or none in dev or test; sets that have: "
+            f"the set {unable[0]!r} has no training questions, or none in dev or test; usable sets: "
             f"{', '.join(able) or 'none'}"
         )
     if len(chosen) < least:
         raise BadInput(
-            f"this takes {least} question sets with training questions; the study has {', '.join(able) or 'none'}"
+            f"this experiment needs {least} question sets with training questions; the study has "
+            f"{', '.join(able) or 'none'}"
         )
     return chosen
 
 
 def measured_on(setting: Setting, bench: Workbench, name: str) -> str:
-    """Which of a set's questions to measure on: dev or test as --on says, where there are such; else the other."""
+    """Return the questions of a set to measure on: dev or test as in --on if the set has them, else the other split."""
     held = _splits(bench)[name]
     return f"{name}/{setting.on if setting.on in held else next(split for split in MEASURED if split in held)}"
 
 
 def measured_sets(setting: Setting, bench: Workbench) -> tuple[str, ...]:
-    """The sets named with --set, or else the dev or test questions of every set."""
+    """Return the sets named with --set, or else the dev or test questions of every set."""
     named = sorted(name for name, held in _splits(bench).items() if name and held & set(MEASURED))
     found = setting.sets or tuple(measured_on(setting, bench, name) for name in named)
     if not found:
-        raise BadInput("no question set of the study has dev or test questions; name one with --set")
+        raise BadInput("no question set of the study has dev or test questions; give one with --set")
     return found
 
 

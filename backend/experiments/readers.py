@@ -1,4 +1,4 @@
-"""Readers as parts of experiments: trained on a run, reading a run; and exact match as a measure."""
+"""The parts of experiments that train readers and read runs, and the measure exact match."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SMALL_READER = {
 
 
 def reader_settings(kind: type[S], setting: Setting, seed: int) -> S:
-    """DPR's reader settings, or the small ones, and then the user's."""
+    """Return the settings of a reader: DPR's or the small ones, overridden by the user's."""
     return build(kind, {**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed})
 
 
@@ -89,7 +89,7 @@ class JointModelPart(Model):
 
 @dataclass(frozen=True)
 class JointHits(RunPart):
-    """A run by the question encoder of a joint training."""
+    """A run of the question encoder from a joint training."""
 
     model: JointModelPart = required()
 
@@ -104,7 +104,7 @@ class JointHits(RunPart):
 
 @dataclass(frozen=True)
 class ReadingPart(Part):
-    """A run whose first `k` passages of each question a reader has read."""
+    """A reader's answers from the top `k` passages of each question of a run."""
 
     plural = "readings"
     reader: ReaderModelPart | JointModelPart
@@ -136,7 +136,7 @@ class ReadingPart(Part):
 
 @dataclass(frozen=True)
 class ExactMatch:
-    """Exact match of each question, reading the first k passages (SQuAD's normalisation)."""
+    """Exact match of each question from the top k passages (SQuAD's normalisation)."""
 
     read: ReadingPart
     k: int
@@ -145,14 +145,14 @@ class ExactMatch:
         return (self.read,)
 
     def values(self, bench: Workbench) -> np.ndarray:
-        """(q,) float64."""
+        """Return the values of the questions, (q,) float64."""
         return self.read.answered(bench, self.k).exact[self.k].astype(float)
 
 
 @dataclass(frozen=True)
 class ExactMatchOfSelected:
-    """Exact match of the retriever that finds most, or least, of several: chosen by Success@k on one half, measured
-    on the other.
+    """Exact match of the retriever with the highest or lowest Success@k. One half of the questions chooses the
+    retriever, the other half measures it.
     """
 
     reads: tuple[ReadingPart, ...]
@@ -163,7 +163,7 @@ class ExactMatchOfSelected:
         return self.reads
 
     def values(self, bench: Workbench) -> np.ndarray:
-        """(q / 2,) float64."""
+        """Return the values of half of the questions, (q / 2,) float64."""
         found = [Success(read.hits, self.k).values(bench)[0::2].mean() for read in self.reads]
         chosen = self.reads[int(np.argmax(found) if self.most else np.argmin(found))]
         return ExactMatch(chosen, self.k).values(bench)[1::2]
@@ -172,6 +172,6 @@ class ExactMatchOfSelected:
 def exact_cells(
     row: str, reads: Sequence[ReadingPart], ks: Sequence[int], published: float | None = None
 ) -> Iterator[Cell]:
-    """A row of exact match: one reading for each seed. The paper's figure goes with the largest k."""
+    """Return a row of exact match, with one reading for each seed. The paper's figure belongs to the largest k."""
     for k in ks:
         yield Cell(row, f"EM@{k}", tuple(ExactMatch(read, k) for read in reads), published if k == max(ks) else None)

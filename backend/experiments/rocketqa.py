@@ -1,8 +1,7 @@
-"""RocketQA's steps as parts (Qu et al. 2021, section 3.4), for experiments that compare, leave out or vary them.
+"""RocketQA's steps as parts (Qu et al. 2021, section 3.4), for experiments that compare, omit or vary the steps.
 
-Cross-batch negatives are the passages of the batches on all devices. On one device they are those of one large batch,
-which gradient
-caching fits into its memory: the same negatives, the same gradient.
+Cross-batch negatives are the passages of the batches on all devices. On one device, a large batch with gradient caching
+gives the same negatives and the same gradient.
 """
 
 from __future__ import annotations
@@ -34,26 +33,26 @@ class Steps:
 
     @cached_property
     def in_batch(self) -> DualEncoder:
-        """A dual encoder with the batch of one device."""
+        """Return a dual encoder trained with the batch of one device."""
         return self.trained(self.labelled(), self.batch, 0)
 
     @cached_property
     def cross_batch(self) -> DualEncoder:
-        """Step 1: with the batches of all devices."""
+        """Step 1: return a dual encoder trained with the batches of all devices."""
         return self.trained(self.labelled(), self.batch * self.devices, 0)
 
     @cached_property
     def found(self) -> DenseHits:
-        """What step 1's retriever finds for the training questions.
+        """Return the run of step 1's retriever over the training questions.
 
-        All of it is judged, so only of those that train.
+        Only training questions are searched, because every hit is judged.
         """
         asked = QuestionSelection(self.setting.train[0], limit=self.setting.data().limit, trains=True)
         return found_by(self.cross_batch, asked, self.setting.depth)
 
     @cached_property
     def judge(self) -> CrossEncoder:
-        """Step 2: a cross-encoder trained on step 1's run."""
+        """Step 2: return a cross-encoder trained on step 1's run."""
         return CrossEncoder(
             self.labelled(mined=(self.found,)), self.setting.cross_settings(self.seed), self.start or self.setting.first
         )
@@ -64,7 +63,7 @@ class Steps:
 
     @cached_property
     def raw(self) -> DualEncoder:
-        """With hard negatives that are not denoised."""
+        """Return training data with raw hard negatives."""
         return self.trained(self.labelled(mined=(self.found,)), self.batch * self.devices, 1)
 
     @cached_property
@@ -73,11 +72,13 @@ class Steps:
 
     @cached_property
     def denoised(self) -> DualEncoder:
-        """Step 3: with hard negatives that the cross-encoder is sure about."""
+        """Step 3: return training data with denoised hard negatives, which the cross-encoder scores with confidence."""
         return self.trained(self.cleaned, self.batch * self.devices, 1)
 
     def augmented(self, limit: int | None = None) -> DualEncoder:
-        """Step 4: also with unlabelled questions, at most `limit`, whose passages the cross-encoder is sure about."""
+        """Step 4: return training data that adds up to `limit` unlabelled questions, with passages that the
+        cross-encoder scores with confidence.
+        """
         found = found_by(self.denoised, QuestionSelection("unlabelled"), self.setting.depth)
         free = TrainingData(
             questions=("unlabelled",),
@@ -103,22 +104,24 @@ class Steps:
 
     @property
     def mini_batch(self) -> int | None:
-        """None if a batch is small enough to be encoded at once."""
+        """The size of a mini-batch; None if the whole batch is encoded at once."""
         return 128 if self.batch * self.devices > 128 else None
 
 
 def steps_of(setting: Setting, start: Part | None = None) -> list[Steps]:
-    """The steps for each seed. `--batches B` is the batch of one device; small runs use 2 questions on 2 devices."""
+    """Return the steps for each seed. `--batches B` is the batch of one device; small runs use 2 questions on 2
+    devices.
+    """
     batch, devices = (2, 2) if setting.small else (setting.batches[0], DEVICES)
     return [Steps(setting, seed, batch, devices, start) for seed in setting.seeds]
 
 
 def unlabelled(bench: Workbench) -> int:
-    """The number of unlabelled questions."""
+    """Return the number of unlabelled questions."""
     return sum(count["questions"] for count in bench.questions.counts() if count["split"] == "unlabelled")
 
 
 def need_one_train(setting: Setting) -> None:
-    """Raises BadInput if there are several sets to train on."""
+    """Check that there is one training set. Raises BadInput for several."""
     if len(setting.train) != 1:
         raise BadInput("this experiment trains on one set of questions; name one with --train")

@@ -1,8 +1,7 @@
 """Run an experiment: make its parts one after the other, measure its cells, judge its claims, and store the result.
 
-A killed or cancelled experiment resumes with the same command: every part is whole or absent, and a training resumes.
-The same experiment of the same study is one result; a repeated command reads it. `experiments/<experiment>-<hash>/`
-holds the result.
+A killed or cancelled experiment resumes with the same command, because every part is either complete or absent, and
+trainings resume. A repeated command reads the stored result, which is in `experiments/<experiment>-<hash>/`.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ def run_experiment(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """The job. Gives what result.json holds.
+    """Run an experiment (a job), and return the content of result.json.
 
     Args:
         experiment: a name of `backend.experiments.papers.EXPERIMENTS`.
-        given: fields of `Setting`, as JSON has them.
+        given: fields of `Setting`, in JSON types.
 
     Raises:
-        Missing: no such experiment, or something that it needs. BadInput: settings that make no sense.
+        Missing: the experiment, or something that it needs, does not exist. BadInput: invalid settings.
         Refused: another experiment of this study is running.
     """
     chosen, bench = named(experiment), Workbench(study, device)
@@ -93,13 +92,13 @@ def run_experiment(
 
 
 def named(experiment: str) -> Experiment:
-    """The experiment of that name. Raises Missing for an unknown name."""
+    """Return the experiment of this name. Raises Missing for an unknown name."""
     from backend.experiments.papers import EXPERIMENTS, INSTALLED, experiments
 
     if (installed := INSTALLED.find(experiment)) is not None:
         return installed
     if experiment not in EXPERIMENTS:
-        raise Missing(f"there is no experiment {experiment!r}; known: {', '.join(experiments())}")
+        raise Missing(f"unknown experiment {experiment!r}; known: {', '.join(experiments())}")
     module = importlib.import_module(f"backend.experiments.papers.{experiment.replace('-', '_')}")
     return Experiment(
         experiment,
@@ -111,7 +110,7 @@ def named(experiment: str) -> Experiment:
 
 
 def results(study: Study) -> list[dict[str, Any]]:
-    """The stored results, newest first."""
+    """Return the stored results, newest first."""
     found = [
         (manifest["made"], read_result(study.path("experiments", name, RESULT)))
         for name, manifest in study.parts("experiments").items()
@@ -121,7 +120,7 @@ def results(study: Study) -> list[dict[str, Any]]:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """A stored result. A result of an older version gets the present words for its verdict and its claims."""
+    """Read a stored result. Verdict and claims of a result of an older version get the present wording."""
     result = read_object(path)
     former = {result["verdict"], *(claim["word"] for claim in result["claims"])} & FORMER_WORDS.keys()
     if not former:
@@ -132,7 +131,7 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def all_parts(plan: ExperimentPlan) -> Iterator[Part]:
-    """Yield every part that the plan's measures need, each after the parts that it needs."""
+    """Yield every part that the plan's measures need, in an order in which they can be made."""
     for cell in plan.cells:
         for measure in cell.measures:
             for part in measure.needs():
@@ -186,7 +185,7 @@ def _measured(chosen: Experiment, setting: Setting, plan: ExperimentPlan, bench:
 
 
 def _figure(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench) -> dict[str, Any]:
-    """The mean of (seeds, items) with its interval over both, and by seed."""
+    """Return the mean of (seeds, items) with its interval over both, and the mean by seed."""
     estimate, found = _estimate(cell, values, bench, 0.95), values(cell)
     return {
         "value": estimate.value,
@@ -199,7 +198,9 @@ def _figure(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench) 
 
 
 def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench, level: float) -> Estimate:
-    """The measure's own; Wilson's of shares where nothing is drawn but questions; else over seeds and questions."""
+    """Return the estimate of a measure: the measure's own; a Wilson interval for shares over questions only; else an
+    interval over seeds and questions.
+    """
     own = getattr(cell.measures[0], "estimate", None)
     if own:
         return own(bench)
@@ -211,30 +212,34 @@ def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench
         return estimate
     return replace(
         estimate, low=max(0.0, estimate.low), high=min(1.0, estimate.high)
-    )  # the linearised interval of a macro average may leave 0 to 1
+    )  # the linearised interval of a macro average may exceed 0 to 1
 
 
 def _convention(plan: ExperimentPlan, level: float) -> str:
     said = (
-        f"{plan.convention} Intervals are at 95%: over seeds and questions (t quantiles of both), or Wilson's where a figure is "
-        "the share of the questions of one run."
+        f"{plan.convention} Intervals are at 95%: over seeds and questions (t quantiles of both), or Wilson "
+        "intervals if a figure is a share of one run's questions."
     )
     if not plan.claims:
         return said
     return (
         f"{said} A claim is supported if the whole interval of the paired difference at {100 * level:.4g}% (95% for "
-        f"{len(plan.claims)} claim{'s' * (len(plan.claims) > 1)} together) is where the claim says, and not supported if the whole interval is elsewhere."
+        f"{len(plan.claims)} claim{'s' * (len(plan.claims) > 1)} together) agrees with the claim, and not supported "
+        "if the whole interval contradicts it."
     )
 
 
 def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]]) -> str:
     if verdict == NO_FINDING:
-        return "No finding: --small proves that the experiment runs; its models are too small and its questions too few for a finding."
+        return (
+            "No finding: --small only shows that the experiment runs. Its models are too small, and its "
+            "questions too few, for a finding."
+        )
     if not claims:
-        return "The paper makes no claim here that can be judged; read the figures."
+        return "The paper makes no testable claim here; compare the figures."
     reasons = sorted({claim["because"] for claim in claims if claim["because"]})
     if verdict == "inconclusive":
-        return f"Whether the paper's finding holds here is inconclusive{': ' + '; '.join(reasons) if reasons else ''}."
+        return f"The paper's finding is inconclusive here{': ' + '; '.join(reasons) if reasons else ''}."
     return f"The paper's finding is {verdict} here."
 
 

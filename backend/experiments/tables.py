@@ -1,4 +1,4 @@
-"""An experiment's result as a table for the terminal, as CSV and as LaTeX, with our figures beside the paper's."""
+"""Format an experiment's result as a terminal table, CSV or LaTeX, with our figures beside the paper's."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ FIELDS = ("row", "column", "value", "low", "high", "n", "seeds", "published")
 
 
 def shown(value: float | None, unit: str) -> str:
-    """A figure in its unit: shares as per cent with one decimal; "-" for none."""
+    """Format a figure in its unit: shares as per cent with one decimal; "-" for none."""
     if value is None:
         return "-"
     return f"{100 * value:.1f}" if unit == "%" else f"{value:,.2f}"
 
 
 def figure(cell: Mapping[str, Any], unit: str) -> str:
-    """A figure with its interval."""
+    """Format a figure with its interval."""
     if cell["value"] is None:
         return "-"
     return f"{shown(cell['value'], unit)} ({shown(cell['low'], unit)}–{shown(cell['high'], unit)})"
 
 
 def grid(result: Mapping[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], dict]]:
-    """(rows, columns, cells by row and column), each in order."""
+    """Return (rows, columns, cells by row and column), in the order of the plan."""
     cells = {(cell["row"], cell["column"]): cell for cell in result["cells"]}
     return list(dict.fromkeys(row for row, _ in cells)), list(dict.fromkeys(column for _, column in cells)), cells
 
 
 def counts(row: str, cells: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
-    """The number of questions, and of seeds if there are several, behind a row."""
+    """Format the number of questions of a row, and of seeds if there are several."""
     ns = sorted({cell["n"] for (name, _), cell in cells.items() if name == row})
     seeds = max(cell["seeds"] for (name, _), cell in cells.items() if name == row)
     return f"{ns[0]:,}" + (f" to {ns[-1]:,}" if len(ns) > 1 else "") + (f" x {seeds}" if seeds > 1 else "")
 
 
 def as_rich(result: Mapping[str, Any]) -> Table:
-    """Our figures with intervals; the paper's figures in columns of their own."""
+    """Return a table of our figures with intervals, with the paper's figures in separate columns."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -70,7 +70,7 @@ def as_rich(result: Mapping[str, Any]) -> Table:
 
 
 def as_lines(result: Mapping[str, Any]) -> list[str]:
-    """The lines under the table: the convention, each claim, the notes, the verdict."""
+    """Return the lines under the table: the note on the figures, each claim, the notes, the verdict."""
     lines = [result["convention"]]
     for claim in result["claims"]:
         lines.append(f"{claim['says']}: {difference(claim, result['unit'])}: {claim['word']}")
@@ -78,7 +78,7 @@ def as_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def difference(claim: Mapping[str, Any], unit: str) -> str:
-    """The basis of a claim's verdict: the difference, its interval, n."""
+    """Format the basis of a claim's verdict: the difference, its interval, n."""
     if claim["difference"] is None:
         return "no questions"
     return (
@@ -93,14 +93,14 @@ def _signed(value: float, unit: str) -> str:
 
 
 def as_csv(result: Mapping[str, Any]) -> str:
-    """One line for each cell, with shares of 1 and the paper's figure as printed."""
+    """Return CSV with one line for each cell, with shares of 1 and the paper's figure as printed."""
     out = io.StringIO()
     write_csv(out, FIELDS, result["cells"])
     return out.getvalue()
 
 
 def as_latex(result: Mapping[str, Any]) -> str:
-    """A LaTeX table (booktabs) with the paper's figures in brackets."""
+    """Return a LaTeX table (booktabs) with the paper's figures in brackets."""
     rows, columns, cells = grid(result)
     lines = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Trained parts of experiments: training sets, dual encoders, cross-encoders and their scores."""
+"""The parts of experiments that are trained: training sets, dual encoders, cross-encoders and their scores."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingData(Part):
-    """A training set; see `TrainingSetSpec`, whose fields these are.
+    """A training set, with the fields of `TrainingSetSpec`.
 
-    mined: runs over its questions. judge: a cross-encoder's scores of what was mined. limit: so many of its questions,
-    drawn with `seed`.
-    may_be_empty: it adds to another set, and adds nothing where none of its questions has a positive.
+    mined: runs over its questions. judge: a cross-encoder's scores of the mined passages. limit: the number of its
+    questions, drawn with `seed`. may_be_empty: allowed for a set that only adds to another set; it may have no question
+    with a positive.
     """
 
     folder, plural = "training_sets", "training sets"
@@ -62,7 +62,7 @@ class TrainingData(Part):
 
     def note(self, bench: Workbench) -> str | None:
         return (
-            f"No question of {', '.join(self.questions)} has a positive, so they add nothing."
+            f"No question of {', '.join(self.questions)} has a positive, so these questions add nothing."
             if self.empty(bench)
             else None
         )
@@ -100,7 +100,7 @@ class TrainingData(Part):
                 raise
 
     def examples(self, bench: Workbench) -> TrainingExamples:
-        """The examples of the set, with easy negatives."""
+        """Return the examples of the set, with easy negatives."""
         from backend.training.examples import TrainingSetExamples
         from backend.training_sets.training_set import TrainingSet
 
@@ -127,7 +127,7 @@ class Joined:
 
 
 class Model(Part):
-    """A trained part. Its `settings` hold its seed. what: the model in words, "a reader"."""
+    """A trained part. Its `settings` include its seed. what: the kind of model, as in "a reader"."""
 
     folder, plural, what = "models", "models", "a model"
 
@@ -142,7 +142,9 @@ class Model(Part):
 
 @dataclass(frozen=True)
 class DualEncoder(Model):
-    """A dual encoder trained on one or several training sets together, from a start. settings: its seed among them."""
+    """A dual encoder trained on one or several training sets together, from an initial model. settings: include the
+    seed.
+    """
 
     plural, what = "dual encoders", "a dual encoder"
     data: tuple[TrainingData | Adapted, ...]
@@ -168,9 +170,9 @@ class DualEncoder(Model):
 
 
 def found_by(model: DualEncoder, asked: QuestionSelection, k: int) -> DenseHits:
-    """A run of a trained dual encoder.
+    """Return a run of a trained dual encoder.
 
-    Where its question tower alone learned, the vectors of passages are those of its start.
+    If only the question tower was trained, the passage vectors are those of the initial model.
     """
     settings = model.settings
     changed = settings.layers, settings.pooling, settings.normalise
@@ -179,7 +181,7 @@ def found_by(model: DualEncoder, asked: QuestionSelection, k: int) -> DenseHits:
 
 
 def examples_of(bench: Workbench, data: Sequence[TrainingData | Adapted]) -> Joined:
-    """The joined examples of finished training sets, with easy negatives."""
+    """Return the joined examples of finished training sets, with easy negatives."""
     return Joined([each.examples(bench) for each in data])
 
 
@@ -209,7 +211,7 @@ class CrossEncoder(Model):
 
 @dataclass(frozen=True)
 class ScoresPart(Part):
-    """A cross-encoder's scores of the first `depth` passages of a run."""
+    """A cross-encoder's scores of the top `depth` passages of a run."""
 
     folder, plural = "scores", "judged runs"
     judge: CrossEncoder

@@ -1,8 +1,7 @@
-"""The workbench of experiments: the study, and beside it the parts that only experiments need, each named by a hash of
-its recipe.
+"""The workbench of experiments: the study, plus parts that only experiments need, each named by a hash of its recipe.
 
 `experiments/parts/` has the same folders as a study (runs, training_sets, models, indexes, scores). Experiments share
-parts, and people's lists of runs and encoders do not show them.
+parts. The study's lists of runs and encoders do not show the parts.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ KINDS = ("runs", "training_sets", "models", "indexes", "scores", "readings")
 
 
 class Workbench(Study):
-    """A study that can make, find and open parts of experiments by name, like its own parts.
+    """A study that can also make, find and open parts of experiments by name.
 
     device: the device of trainings and encoders; None for a GPU if there is one.
     """
@@ -65,7 +64,7 @@ class Workbench(Study):
 
     @cached_property
     def _digest(self) -> str:
-        """A hash of the passages and of all data about the questions."""
+        """Return a hash of the passages and of all data about the questions."""
         rows = (json.dumps(asdict(question), sort_keys=True) for question in self.questions.all())
         return text_sha256(self.corpus.digest, *rows)
 
@@ -74,9 +73,9 @@ class Workbench(Study):
         return {}
 
     def weights(self, encoder: str) -> str:
-        """One hash of an encoder that the study names: of its settings and its weights.
+        """Return a hash of the settings and weights of an encoder of the study.
 
-        Raises Missing for one that it does not.
+        Raises Missing for an unknown encoder.
         """
         from backend.recipes.stages import weights_of
 
@@ -84,7 +83,7 @@ class Workbench(Study):
             known = super().settings.encoders
             if encoder not in known:
                 raise Missing(
-                    f"study.toml names no encoder {encoder!r}; known: {', '.join(known) or 'none'} (add one with "
+                    f"study.toml has no encoder {encoder!r}; known: {', '.join(known) or 'none'} (add one with "
                     "'blindspot encoder add')"
                 )
             folders = [known[encoder].model, known[encoder].question_model, known[encoder].passage_model]
@@ -96,14 +95,14 @@ class Workbench(Study):
         return self._weights[encoder]
 
     def name(self, part: Part) -> str:
-        """The name of a part: its own, or a hash of its recipe."""
+        """Return the name of a part: its own, or a hash of its recipe."""
         if part not in self._names:
             recipe = json.dumps(part.recipe(self), sort_keys=True)
             self._names[part] = part.own_name(self) or f"part-{text_sha256(self._digest, recipe)[:16]}"
         return self._names[part]
 
     def make(self, part: Part, progress: Progress | None = None) -> str:
-        """Make a part and the parts it needs, unless they exist, and return its name."""
+        """Make a part and the parts that it needs, unless they exist, and return its name."""
         for needed in part.needs():
             self.make(needed, progress)
         name = self.name(part)
@@ -114,7 +113,7 @@ class Workbench(Study):
         return name
 
     def record(self, part: Part) -> Path:
-        """The file with the recipe of a part."""
+        """Return the file with the recipe of a part."""
         from backend.experiments.parts import former_names
 
         return self.home / f"{self.name(part)}.{former_names(type(part).__name__)}.json"

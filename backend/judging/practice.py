@@ -1,4 +1,5 @@
-"""Practice: settled questions that new annotators judge before the queue opens. They then see where and why they differ."""
+"""Practice: settled questions that new annotators judge before the queue opens. They then see where and why they
+differ."""
 
 from __future__ import annotations
 
@@ -35,10 +36,12 @@ class PracticeSummary:
 
 
 def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = None) -> PracticeSummary:
-    """Make a practice batch of `size` settled questions: those with the most annotators first, then the adjudicated ones.
+    """Make a practice batch of `size` settled questions: those with the most annotators first, then the adjudicated
+    ones.
 
-    A question qualifies if every judged passage of it is settled, none of them as unsure, and nobody called the question bad.
-    Its number of annotators is the minimum over its passages. Practice labels never count as judgements.
+    A question qualifies if every judged passage of it is settled, none of them as unsure, and nobody marked the
+    question as bad. Its number of annotators is the minimum over its passages. Practice labels never count as
+    judgements.
 
     Raises:
         BadInput: a size below 1.

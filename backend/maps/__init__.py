@@ -1,4 +1,6 @@
-"""Maps of the embedding space: which points are on one, how it is made, what is kept, its clusters, its way to judging."""
+"""Maps of the embedding space: their points, projection, storage and clusters, and the way from a selection to
+judging.
+"""
 
 from backend.maps.making import make, make_map
 from backend.maps.request import MapRequest

@@ -1,7 +1,7 @@
-"""What the points of a map can be coloured by.
+"""Map colours: the categories that colour the points of a map.
 
-A map colour gives every point a category. To add one, write a file in this package, or in an installed one (entry point group
-`blindspot.map_colours`), that registers a `MapColour` in `MAP_COLOURS`. The Map page offers it.
+A map colour gives every point a category. To add a colour, write a file in this package, or in an installed one (entry
+point group `blindspot.map_colours`), that registers a `MapColour` in `MAP_COLOURS`. The Map page offers it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ FOUND, MISSED, NOT_IN_RUN = "found", "missed", "not in this run"
 
 @dataclass(frozen=True)
 class MapView:
-    """What a colour may use.
+    """The data that a colour may use.
 
-    first: the rank of the first relevant passage by question id, 0 for none, of the questions that `run` can be measured on.
+    first: the rank of the first relevant passage by question id, 0 for none. It covers the questions that `run` can be
+    measured on.
     """
 
     map: Map
@@ -44,12 +45,12 @@ class MapView:
 
     @property
     def drawn(self) -> list[Question]:
-        """The questions that the map draws."""
+        """The questions that the map shows as points."""
         return self.known.questions[: self.map.drawn]
 
     @property
     def passages(self) -> range:
-        """The places of the map's passages."""
+        """The position of each passage among the map's passages."""
         return range(len(self.map.ordinals))
 
     def questions_as(self, category: str) -> list[str]:
@@ -60,10 +61,10 @@ class MapView:
 class MapColour:
     """A way to colour a map.
 
-    name: in addresses. title: for people. categories: one category a point, questions first.
-    quiet: categories that are drawn in grey. needs_run: it can be chosen only when a run covers the map's questions.
-    relations: its categories are relations' ids, which the page replaces by their names. note: a sentence below the map, of the run's
-    name and k.
+    name: used in addresses. title: shown in the interface. categories: one category for each point, questions first.
+    quiet: categories drawn in grey. needs_run: whether the colour needs a run over the map's questions. relations:
+    whether the categories are relation ids; the page then shows the relations' names. note: a sentence below the map,
+    formatted with the run's name and k.
     """
 
     name: str
@@ -94,12 +95,14 @@ def values(
     run: Run | None = None,
     k: int = 20,
 ) -> list[str]:
-    """A category for each point, questions first. `by` is the name of a map colour; the rest is what `MapView` holds."""
+    """Return a category for each point, questions first. `by` is the name of a map colour; the other arguments are the
+    fields of `MapView`.
+    """
     return MAP_COLOURS.get(by).categories(MapView(map, what, state, first, run, k))
 
 
 def quiet_categories() -> set[str]:
-    """The categories that are drawn in grey, of every colour."""
+    """Return the categories drawn in grey, for all colours."""
     return {category for colour in MAP_COLOURS for category in colour.quiet}
 
 
@@ -110,7 +113,7 @@ def _kind(view: MapView) -> list[str]:
 
 
 def _of_questions(view: MapView, category: Callable[[Question], str], several: str) -> list[str]:
-    """A question's own category; a passage's is that of the questions it is a positive of."""
+    """Return the category of each point. A passage gets the category of the questions for which it is a positive."""
     of = [category(question) for question in view.known.questions]
     passages = []
     for place in view.passages:
@@ -136,7 +139,9 @@ def _cluster(view: MapView) -> list[str]:
 
 
 def _hit(view: MapView) -> list[str]:
-    """A question is found if it has a relevant passage in the run's first k; a passage if the run ranks it there."""
+    """Return hit or miss for each point. A question is a hit if the run's top k contain a relevant passage, a passage
+    if it is in the top k of a question for which it is a positive.
+    """
     if view.run is None or view.first is None:
         return [NOT_IN_RUN] * len(view.map)
     found = {id: FOUND if 0 < rank <= view.k else MISSED for id, rank in view.first.items()}
@@ -162,8 +167,8 @@ def _passages_found(view: MapView, run: Run) -> list[str]:
 
 def _hit_note(run: str, k: int) -> str:
     return (
-        f"A question is found if {run} has a relevant passage among its first {k}. A passage is found if {run} ranks it there for a "
-        "question it is a positive of."
+        f"A question is found if the top {k} of {run} contain a relevant passage. A passage is found if it is in "
+        f"the top {k} of a question for which it is a positive."
     )
 
 

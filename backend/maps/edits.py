@@ -1,4 +1,6 @@
-"""What people changed of a map's clusters: split, merged, renamed, noted. Kept as a list of edits, each of which can be undone."""
+"""People's edits of a map's clusters: split, merge, rename, note. Edits are stored as a list, and each can be
+undone.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ _FILE = "edits.json"
 
 @dataclass(frozen=True)
 class Clusters:
-    """The clusters of a map as they stand after `edits` edits.
+    """The clusters of a map after `edits` edits.
 
-    labels: (p,) int32 the cluster of each passage, -1 for none. words: telling words. names: those that people gave.
-    undoable, redoable: what the last edit, and the one taken back last, did; None where there is none.
+    labels: (p,) int32, the cluster of each passage, -1 for none. words: characteristic words of each cluster. names:
+    names that people gave. undoable, redoable: descriptions of the last edit and of the last undone edit, or None.
     """
 
     labels: np.ndarray
@@ -45,26 +47,30 @@ class Clusters:
 
     @property
     def ids(self) -> list[int]:
-        """Clusters by falling size, of equals the lower id first."""
+        """Cluster ids by decreasing size; equal sizes by id."""
         ids, sizes = np.unique(self.labels[self.labels != NOISE], return_counts=True)
         return [int(id) for id in ids[np.lexsort((ids, -sizes))]]
 
     def name(self, id: int) -> str:
-        """The name that people gave, else the telling words; the number tells namesakes apart."""
+        """Return the name that people gave, else the characteristic words. The number distinguishes clusters with equal
+        names.
+        """
         if id == NOISE:
             return NO_CLUSTER
-        return f"{id + 1} · {self.names.get(id) or ', '.join(self.words.get(id, ())[:3]) or 'no telling words'}"
+        return f"{id + 1} · {self.names.get(id) or ', '.join(self.words.get(id, ())[:3]) or 'no characteristic words'}"
 
     def members(self, id: int) -> np.ndarray:
-        """Places in the map's `ordinals`. Raises Missing for a cluster that is not there."""
+        """Return the positions of a cluster's passages in the map's `ordinals`. Raises Missing for an unknown
+        cluster.
+        """
         found = np.flatnonzero(self.labels == id)
         if not len(found):
-            raise Missing(f"there is no cluster {id + 1} on this map")
+            raise Missing(f"this map has no cluster {id + 1}")
         return found
 
 
 def clusters_of(map: Map) -> Clusters:
-    """The map's clusters with everything that people changed. Raises BadInput where a file is damaged."""
+    """Return the map's clusters with all edits applied. Raises BadInput for a damaged file."""
     found = Clusters(
         np.array(map._array("clusters.npy")),
         {int(id): words for id, words in read_json(map.folder / "words.json").items()},
@@ -75,7 +81,7 @@ def clusters_of(map: Map) -> Clusters:
             found = _applied(found, edit)
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(
-            f"is damaged ({error}); delete it to have the clusters as they were made", map.folder / _FILE
+            f"is damaged ({error}); delete the file to restore the original clusters", map.folder / _FILE
         ) from error
     return Clusters(
         found.labels,
@@ -89,29 +95,31 @@ def clusters_of(map: Map) -> Clusters:
 
 
 def rename(map: Map, id: int, name: str, seen: int | None = None, by: str | None = None) -> Clusters:
-    """Give a cluster a name; an empty one gives its telling words back. Raises Missing, Refused."""
+    """Give a cluster a name; an empty name restores the characteristic words. Raises Missing, Refused."""
     name = " ".join(name.split())
     if len(name) > LONGEST_NAME:
-        raise Refused(f"a name of a cluster has {LONGEST_NAME} characters at most")
+        raise Refused(f"a cluster's name may have at most {LONGEST_NAME} characters")
     return _edit(
         map, lambda now: now.members(id) is not None and {"kind": "rename", "cluster": id, "name": name}, seen, by
     )
 
 
 def note(map: Map, id: int, text: str, seen: int | None = None, by: str | None = None) -> Clusters:
-    """Write a note on a cluster, in the place of the last. Raises Missing, Refused."""
+    """Write a note on a cluster, replacing the previous note. Raises Missing, Refused."""
     if len(text) > LONGEST_NOTE:
-        raise Refused(f"a note has {LONGEST_NOTE:,} characters at most")
+        raise Refused(f"a note may have at most {LONGEST_NOTE:,} characters")
     return _edit(
         map, lambda now: now.members(id) is not None and {"kind": "note", "cluster": id, "text": text.strip()}, seen, by
     )
 
 
 def merge(map: Map, ids: Sequence[int], seen: int | None = None, by: str | None = None) -> Clusters:
-    """Make one cluster of several; it keeps the number, name and note of the first. Raises Missing, Refused for fewer than two."""
+    """Merge several clusters; the result keeps the number, name and note of the first. Raises Missing, and Refused for
+    fewer than two clusters.
+    """
     ids = list(dict.fromkeys(ids))
     if len(ids) < 2:
-        raise Refused("merging takes two clusters at least")
+        raise Refused("choose at least two clusters to merge")
 
     def edit(now: Clusters) -> dict:
         labels = now.labels.copy()
@@ -128,7 +136,7 @@ def merge(map: Map, ids: Sequence[int], seen: int | None = None, by: str | None 
 
 
 def split(map: Map, id: int, parts: int = 2, seed: int = 0, seen: int | None = None, by: str | None = None) -> Clusters:
-    """Cut a cluster into parts by k-means in the original space; the largest keeps the number. Raises Missing, Refused."""
+    """Split a cluster by k-means in the original space; the largest part keeps the number. Raises Missing, Refused."""
 
     def edit(now: Clusters) -> dict:
         members = now.members(id)
@@ -154,19 +162,19 @@ def split(map: Map, id: int, parts: int = 2, seed: int = 0, seen: int | None = N
 
 
 def undo(map: Map, seen: int | None = None, by: str | None = None) -> Clusters:
-    """Take the last edit back. Raises Refused where there is none."""
+    """Undo the last edit. Raises Refused if there is none."""
     return _move(map, "edits", "undone", "nothing to undo", seen, by)
 
 
 def redo(map: Map, seen: int | None = None, by: str | None = None) -> Clusters:
-    """Do again what was undone last. Raises Refused where there is nothing, or something was changed since."""
-    return _move(map, "undone", "edits", "nothing to do again", seen, by)
+    """Redo the last undone edit. Raises Refused if there is none, or if another edit followed."""
+    return _move(map, "undone", "edits", "nothing to redo", seen, by)
 
 
 def _components(map: Map, members: np.ndarray) -> np.ndarray:
     encoder = map.manifest["encoders"][0]
     if encoder["name"] in map.outdated():
-        raise Refused(f"the index {encoder['name']!r} is not the one this map was made of; make the map again")
+        raise Refused(f"the index {encoder['name']!r} has changed since this map was made; make the map again")
     vectors = open_array(map.study.path("indexes", encoder["name"]) / "embeddings.npy", "index the passages again")
     similarity = "l2" if encoder["distance"] == "euclidean" else "cosine"
     return principal_components(
@@ -175,7 +183,7 @@ def _components(map: Map, members: np.ndarray) -> np.ndarray:
 
 
 def _next(now: Clusters, edits: Sequence[Mapping]) -> int:
-    """A number that no cluster has or had."""
+    """Return a number that no cluster has or had."""
     used = [
         int(now.labels.max(initial=-1)),
         *now.words,
@@ -198,13 +206,13 @@ def _applied(now: Clusters, edit: Mapping[str, Any]) -> Clusters:
         elif kind == "split":
             labels[labels == edit["cluster"]] = np.array(edit["new"])[np.array(edit["parts"])]
         else:
-            raise ValueError(f"no edit is called {kind!r}")
+            raise ValueError(f"unknown edit {kind!r}")
         words.update((int(id), found) for id, found in edit["words"].items())
     return Clusters(labels, words, names, notes)
 
 
 def _told(edits: Sequence[Mapping]) -> str | None:
-    """ "split cluster 3": the last edit, for people."""
+    """Describe the last edit, as in "split of cluster 3"."""
     if not edits:
         return None
     edit = edits[-1]
@@ -238,7 +246,10 @@ def _move(map: Map, source: str, target: str, nothing: str, seen: int | None, by
 
 def _refuse_stale(now: Clusters, seen: int | None) -> None:
     if seen is not None and seen != now.edits:
-        raise Refused("somebody else changed the clusters of this map meanwhile; look at them and do it again")
+        raise Refused(
+            "somebody else has changed the clusters of this map in the meantime; look at the clusters and "
+            "repeat your edit"
+        )
 
 
 def _read(map: Map) -> dict[str, list]:
@@ -247,13 +258,13 @@ def _read(map: Map) -> dict[str, list]:
         return {"edits": [], "undone": []}
     log = read_json(path)
     if not isinstance(log, dict) or not all(isinstance(log.get(key), list) for key in ("edits", "undone")):
-        raise BadInput("is damaged; delete it to have the clusters as they were made", path)
+        raise BadInput("is damaged; delete the file to restore the original clusters", path)
     return log
 
 
 @contextmanager
 def _held(map: Map) -> Iterator[None]:
-    """One at a time edits a map's clusters; others wait a moment."""
+    """Lock a map's clusters for one editor at a time; others wait a moment."""
     file = os.open(map.folder / ".edits.lock", os.O_CREAT | os.O_RDWR, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Making a map: vectors, plane, quality, clusters and spread, kept as one folder."""
+"""Make a map: vectors, projection, quality, clusters and spread, stored in one folder."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ Result = TypeVar("Result")
 QUALITY_AT = 15
 MEASURED_ROWS = 1000
 _ROWS = 8192
-_LOOK = 0.25  # seconds between two looks at whether to stop
+_LOOK = 0.25  # seconds between two checks for cancellation
 
 
 @dataclass(frozen=True, slots=True)
 class _Vectors:
-    """One encoder's vectors of the map's points: as they are, and as the map compares them (questions first, then passages)."""
+    """One encoder's vectors of the map's points: as stored, and as the map compares them (questions first, then
+    passages).
+    """
 
     dense: Dense
     passages: np.ndarray
@@ -48,22 +50,23 @@ class _Vectors:
 
 @job("map")
 def make(study: Study, replace_old: bool = False, progress: Progress | None = None, **request: Any) -> Map:
-    """`make_map` with the request's fields as arguments: what a job calls."""
+    """Run `make_map` with the request's fields as arguments. Jobs call this function."""
     return make_map(study, MapRequest(**request), replace_old, progress)
 
 
 def make_map(study: Study, request: MapRequest, replace_old: bool = False, progress: Progress | None = None) -> Map:
-    """Make a map and keep it in maps/<name>.
+    """Make a map and store it in maps/<name>.
 
     Raises:
         Missing: an index, a run or questions that do not exist.
-        Refused: the name is taken and `replace_old` is false, there are too few points, or another process makes this map.
+        Refused: the name is taken and `replace_old` is false, there are too few points, or another process is making
+            this map.
     """
     folder = study.path("maps", request.name)
 
     def refuse_existing() -> None:
         if read_manifest(folder) is not None and not replace_old:
-            raise Refused(f"there is already a map named {request.name!r}; choose another name, or replace it")
+            raise Refused(f"a map named {request.name!r} already exists; choose another name, or give --replace")
 
     refuse_existing()
     tell, started = progress or (lambda done, total, doing: None), time.monotonic()
@@ -132,7 +135,7 @@ def _vectors(study: Study, name: str, points: Points, request: MapRequest, tell:
 
 
 def _planes(encoders: list[_Vectors], request: MapRequest, tell: Progress) -> tuple[list[np.ndarray], dict]:
-    """Coordinates for each encoder, and what the manifest says of how they belong together."""
+    """Return coordinates for each encoder, and how they belong together, for the manifest."""
 
     def drawn(components: Components, doing: str, start: np.ndarray | None = None) -> np.ndarray:
         return watched(
@@ -178,7 +181,7 @@ def _quality(encoder: _Vectors, plane: np.ndarray, seed: int) -> dict:
 def _clusters(
     study: Study, encoder: _Vectors, points: Points, request: MapRequest, tell: Progress
 ) -> tuple[np.ndarray, dict]:
-    """The cluster of each passage by the first encoder, and each cluster's words."""
+    """Return the cluster of each passage by the first encoder, and each cluster's words."""
     if request.clusters == "none":
         return np.full(len(points.ordinals), clusters.NOISE, np.int32), {}
     method = request.clusters
@@ -199,13 +202,15 @@ def _clusters(
 
 
 def named(study: Study, ordinals: np.ndarray, labels: np.ndarray) -> dict[int, list[str]]:
-    """The telling words of each cluster of passages, their titles left out: a name repeated in a title is no topic."""
+    """Return the characteristic words of each cluster of passages. Titles are left out, because a name repeated in
+    titles is not a topic.
+    """
     texts = [clusters.words(passage.text) for passage in study.corpus.passages(ordinals.tolist())]
     return clusters.telling_words(texts, labels)
 
 
 def watched(work: Callable[[], Result], tell: Progress, doing: str) -> Result:
-    """Do `work` in a thread that ends with the process, so that whoever waits can be told, and can stop waiting."""
+    """Run `work` in a daemon thread, so that the caller can report progress and can cancel."""
     outcome: dict[str, Any] = {}
 
     def run() -> None:

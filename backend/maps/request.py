@@ -1,4 +1,4 @@
-"""What is put on a map: questions, and passages by their gold, by a run's top k, and at random."""
+"""The points of a map: questions, and passages that are gold, in a run's top k, or random."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ FEWEST, MOST = 30, 200_000
 
 @dataclass(frozen=True, slots=True)
 class MapRequest:
-    """How to make a map.
+    """The request for a map.
 
-    name: of the map; a folder and a part of an address.
-    encoder, second: dense indexes; with `second` the map shows both, before and after.
-    questions: a split, a set or SET/SPLIT, as `retrieve` takes it; None and no `slice`: those of `run`, else all.
-    slice: question ids, in the place of `questions`.
-    passages: which of SOURCES: gold of the questions, the `top` first of `run`, `random` ones to fill up.
-    most: passages at most; gold comes first, then the run's by rank, then random ones. Where gold alone is more, it is sampled.
-    draw_questions: whether the questions are points too.
-    neighbours, min_dist: umap's. perplexity: t-SNE's. components: principal components that are projected and clustered.
-    clusters: hdbscan, kmeans or none; cluster_count for kmeans, cluster_size (the smallest) for hdbscan.
+    name: of the map; also its folder and part of its address. encoder, second: encoders with dense indexes. With
+    `second` the map shows both, before and after. questions: a split, a set or SET/SPLIT, as in `retrieve`. None
+    without `slice` means the questions of `run`, or else all. slice: question ids; replaces `questions`. passages: some
+    of SOURCES: gold passages of the questions, the `top` passages of `run`, `random` passages. most: the maximum number
+    of passages. Gold comes first, then the run's passages by rank, then random ones. Too many gold passages are
+    sampled. draw_questions: whether the questions are points too. neighbours, min_dist: parameters of UMAP. perplexity:
+    a parameter of t-SNE. components: the number of principal components that are projected and clustered. clusters:
+    hdbscan, kmeans or none; cluster_count for kmeans, cluster_size (the smallest) for hdbscan.
     """
 
     name: str
@@ -59,9 +58,9 @@ class MapRequest:
     cluster_size: int = 30
 
     def __post_init__(self) -> None:
-        """Raises Refused for what makes no sense."""
+        """Check the fields. Raises Refused for a contradiction."""
         check_name(self.name, "map")
-        for key in ("passages", "slice"):  # lists, where the request was kept as JSON
+        for key in ("passages", "slice"):  # lists, if the request comes from JSON
             value = getattr(self, key)
             object.__setattr__(self, key, None if value is None else tuple(value))
         _one_of("method", self.method, projection.METHODS)
@@ -69,13 +68,13 @@ class MapRequest:
         for source in self.passages:
             _one_of("passages", source, SOURCES)
         if not self.passages:
-            raise Refused(f"a map needs passages: one or more of {', '.join(SOURCES)}")
+            raise Refused(f"choose at least one source of passages: {', '.join(SOURCES)}")
         if self.second == self.encoder:
-            raise Refused(f"the second encoder must be another than the first, {self.encoder!r}")
+            raise Refused(f"the second encoder must differ from the first, {self.encoder!r}")
         if "top" in self.passages and self.run is None:
-            raise Refused("the top passages of which run? Name one with --run, or leave 'top' out of the passages")
+            raise Refused("'top' needs a run: name one with --run, or remove 'top' from the passages")
         if not FEWEST <= self.most <= MOST:
-            raise Refused(f"a map holds {FEWEST} to {MOST:,} passages, not {self.most:,}")
+            raise Refused(f"the maximum number of passages must be from {FEWEST} to {MOST:,}, not {self.most:,}")
         for key, least in (
             ("top", 1),
             ("random", 0),
@@ -88,12 +87,12 @@ class MapRequest:
             ("seed", 0),
         ):
             if getattr(self, key) < least:
-                raise Refused(f"{key.replace('_', ' ')} must be {least} or more")
+                raise Refused(f"{key.replace('_', ' ')} must be at least {least}")
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The map's questions, and its passages by ordinal, rising; `sources` counts where the passages come from."""
+    """The map's questions, and its passages by ascending row. `sources` counts the passages by source."""
 
     questions: list[Question]
     ordinals: np.ndarray
@@ -101,9 +100,9 @@ class Points:
 
 
 def chosen_points(study: Study, request: MapRequest) -> Points:
-    """The questions and passages that the request asks for.
+    """Return the questions and passages of a request.
 
-    Raises Missing for questions, a run or a slice that do not exist, Refused for too few passages.
+    Raises Missing if the questions, the run or the slice do not exist, Refused for too few passages.
     """
     questions = _questions(study, request)
     rng, kept, sources = np.random.default_rng(request.seed), np.empty(0, np.int64), {}
@@ -116,7 +115,7 @@ def chosen_points(study: Study, request: MapRequest) -> Points:
         kept = np.concatenate([kept, new])
         sources[source] = len(new)
     if len(kept) < FEWEST:
-        raise Refused(f"only {len(kept)} passages are chosen; a map needs {FEWEST} at least: take random ones too")
+        raise Refused(f"only {len(kept)} passages match; a map needs at least {FEWEST}, so add random passages")
     return Points(questions, np.sort(kept).astype(np.int32), sources)
 
 
@@ -128,7 +127,7 @@ def _of(
     kept: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Different ordinals, in the order in which they are wanted."""
+    """Return distinct rows, in order of priority."""
     if source == "gold":
         found = study.corpus.ordinals({id for question in questions for id in question.gold})
         return np.array(sorted(found.values()), np.int64)

@@ -1,4 +1,4 @@
-"""From points that somebody chose on a map to pairs that can be judged, and to questions that make a slice. By id throughout."""
+"""Turn points selected on a map into pairs to judge and into the questions of a slice. Points are identified by id."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from backend.core.runs import Run
 
 QUESTION, PASSAGE = "q:", "p:"
-"""What a point's id begins with: the question or passage id follows."""
+"""The prefixes of a point's id; the question or passage id follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """(question id, passage id), by question. without: chosen passages that no question of the map has unlabelled in its top k.
-    more: pairs that were left out because a question shows `CANDIDATES` passages at most."""
+    """(question id, passage id), by question. without: selected passages that are not unlabelled in the top k of any
+    question of the map. more: pairs left out because a question shows at most `CANDIDATES` passages.
+    """
 
     pairs: list[tuple[str, str]]
     without: int
@@ -35,16 +36,17 @@ class Pairs:
 
 
 def point_ids(map: Map) -> list[str]:
-    """The id of each point: "q:" and the question's id, or "p:" and the passage's."""
+    """Return the id of each point: "q:" and the question's id, or "p:" and the passage's id."""
     passages = map.study.corpus.passages(map.ordinals.tolist())
     return [QUESTION + id for id in map.question_ids[: map.drawn]] + [PASSAGE + passage.id for passage in passages]
 
 
 def pairs_to_judge(map: Map, what: Known, run: Run, chosen: Iterable[str], k: int, most: int = CANDIDATES) -> Pairs:
-    """The unlabelled pairs of a selection.
+    """Return the unlabelled pairs of a selection.
 
-    A chosen passage is paired with each question of the map that has it among the first k of `run`; a chosen question with every
-    passage there. Pairs that are gold or were judged are left out. Of each question the first `most` by rank are taken.
+    A selected passage is paired with each question of the map that has it in the top k of `run`, and a selected
+    question with every passage in its top k. Gold and judged pairs are left out. At most `most` pairs of each question
+    are taken, by rank.
     """
     chosen = set(chosen)
     wanted = set(map.study.corpus.ordinals({id[2:] for id in chosen if id.startswith(PASSAGE)}).values())
@@ -67,7 +69,9 @@ def pairs_to_judge(map: Map, what: Known, run: Run, chosen: Iterable[str], k: in
 
 
 def questions_of_selection(what: Known, map: Map, chosen: Iterable[str]) -> list[str]:
-    """The chosen questions, and those that have a positive among the chosen passages; in the map's order."""
+    """Return the selected questions, and the questions with a positive among the selected passages, in the map's
+    order.
+    """
     chosen = set(chosen)
     places = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
     ordinals = map.study.corpus.ordinals({id[2:] for id in chosen if id.startswith(PASSAGE)}).values()
@@ -89,17 +93,17 @@ def send_to_judging(
     people_needed: int = 1,
     by: str | None = None,
 ):
-    """Put a selection's unlabelled pairs into the queue as a batch. Gives `backend.judging.batches.BatchSummary`.
+    """Queue a selection's unlabelled pairs as a batch, and return its `backend.judging.batches.BatchSummary`.
 
-    Raises Refused where there is nothing to judge, or the batch's name is taken.
+    Raises Refused if there is nothing to judge, or if the batch's name is taken.
     """
     from backend.judging.batches import batch_of_pairs
 
     found = pairs_to_judge(map, what, run, chosen, k)
     if not found.pairs:
         raise Refused(
-            f"nothing to judge: of the selection, no passage is unlabelled and in the first {k} of {run.name!r} for a question "
-            "of this map"
+            f"nothing to judge: no passage of the selection is unlabelled and in the top {k} of {run.name!r} for a "
+            "question of this map"
         )
-    origin = f"map {map.name}, the first {k} of {run.name}"
+    origin = f"map {map.name}, top {k} of {run.name}"
     return batch_of_pairs(map.study, name, found.pairs, people_needed=people_needed, origin=origin, by=by)

@@ -20,7 +20,8 @@ ALL = "all"
 def spreads(
     study: Study, points: Points, encoders: Sequence[tuple[np.ndarray, np.ndarray | None]], seed: int
 ) -> list[dict[str, Any]]:
-    """A row for each relation whose questions have two positives on the map, and one for all; the largest first.
+    """Return a row for each relation whose questions have two positives on the map, and one row for all; the largest
+    relation first.
 
     Args:
         encoders: (passages (p, d), questions (q, d) or None) for each, rows as in `points`.
@@ -44,7 +45,9 @@ def spreads(
 
 
 def positives(study: Study, points: Points) -> list[list[int]]:
-    """For each question the places in `points.ordinals` of its positives: its gold as labels have corrected it."""
+    """Return for each question the positions of its positives in `points.ordinals`. Positives are its gold, corrected
+    by labels.
+    """
     from db.labels import Labels
 
     ids = [question.id for question in points.questions]

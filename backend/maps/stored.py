@@ -1,4 +1,4 @@
-"""A map as it is kept: points by id, coordinates, quality; its neighbours come from the original space."""
+"""A stored map: points by id, coordinates and quality. Neighbours come from the original space."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 SINGLE, ALIGNED, MATCHED = "single", "aligned", "matched"
 TOGETHER = {
     SINGLE: "One encoder.",
-    ALIGNED: "Both encoders on one plane: the second's vectors were turned onto the first's (orthogonal Procrustes, which keeps every "
-    "cosine), then all points were projected together. A point's two places can be compared.",
-    MATCHED: "Two maps: the encoders differ in width, so each is projected alone, the second from the places of the first. Compare "
-    "who is near whom, not where a point lies.",
+    ALIGNED: "Both encoders on one map. The second encoder's vectors were rotated onto the first's (orthogonal "
+    "Procrustes, which preserves every cosine), then all points were projected together. You can compare "
+    "the two positions of a point.",
+    MATCHED: "Two maps. The encoders have different dimensions, so each is projected alone; the second projection "
+    "starts from the positions of the first. Compare which points are neighbours, not the positions of "
+    "points.",
 }
 
 
 class Map:
-    """A finished map. Points are numbered: the questions that are drawn first, then the passages.
+    """A finished map. Points are numbered: first the questions shown as points, then the passages.
 
-    question_ids: of the map's questions, drawn or not. ordinals: (p,) int32 of its passages, rising.
+    question_ids: of the map's questions, shown or not. ordinals: (p,) int32, the rows of its passages, ascending.
     """
 
     def __init__(self, study: Study, folder: Path, manifest: dict):
@@ -38,15 +40,15 @@ class Map:
 
     @classmethod
     def open(cls, study: Study, name: str) -> Map:
-        """Raises Missing for a map that is absent or unfinished, Refused for one made over other passages."""
+        """Open a map. Raises Missing for an absent or unfinished map, Refused for a map of other passages."""
         check_name(name, "map")
         folder = study.path("maps", name)
         manifest = read_manifest(folder)
         if manifest is None:
-            known = ", ".join(study.parts("maps")) or "none yet; make one with 'blindspot map new'"
-            raise Missing(f"there is no map {name!r}; maps here: {known}")
+            known = ", ".join(study.parts("maps")) or "none; make one with 'blindspot map new'"
+            raise Missing(f"no map {name!r}; maps of this study: {known}")
         if manifest["corpus"] != study.corpus.digest:
-            raise Refused(f"map {name!r} was made over other passages than this study holds; make it again")
+            raise Refused(f"map {name!r} was made over passages that differ from this study's; make the map again")
         return cls(study, folder, manifest)
 
     def __len__(self) -> int:
@@ -58,12 +60,12 @@ class Map:
 
     @property
     def drawn(self) -> int:
-        """How many points are questions."""
+        """The number of questions shown as points."""
         return self.manifest["question_points"]
 
     @property
     def together(self) -> str:
-        """How the encoders' pictures belong together, in a sentence."""
+        """A sentence on how the encoders' positions can be compared."""
         return TOGETHER[self.manifest["together"]]
 
     @cached_property
@@ -84,7 +86,7 @@ class Map:
         return self._array(f"coordinates.{encoder}.npy")
 
     def outdated(self) -> list[str]:
-        """Encoders whose index was made again, or is gone, since the map was made."""
+        """The encoders whose index was rebuilt or deleted since the map was made."""
         indexes = self.study.parts("indexes")
 
         def index_made(encoder: str) -> str | None:
@@ -93,13 +95,14 @@ class Map:
         return [each["name"] for each in self.manifest["encoders"] if index_made(each["name"]) != each["index_made"]]
 
     def neighbours(self, point: int, k: int = 10, encoder: int = 0) -> Neighbours:
-        """The passages of the whole collection that are nearest to a point in the original space, itself left out.
+        """Return the passages of the whole collection nearest to a point in the original space, without the point
+        itself.
 
-        Raises Missing where the encoder's index is gone, Refused where it was made again since.
+        Raises Missing if the encoder's index is gone, Refused if it was rebuilt since.
         """
         each = self.manifest["encoders"][encoder]
         if each["name"] in self.outdated():
-            raise Refused(f"the index {each['name']!r} is not the one this map was made of; make the map again")
+            raise Refused(f"the index {each['name']!r} has changed since this map was made; make the map again")
         vectors = open_array(self.study.path("indexes", each["name"]) / "embeddings.npy", "index the passages again")
         similarity: Similarity = "l2" if each["distance"] == "euclidean" else "cosine"
         if point < self.drawn:
@@ -114,12 +117,12 @@ class Map:
     def _array(self, name: str) -> np.ndarray:
         path = self.folder / name
         if not path.exists():
-            raise Missing(f"{path} is gone; make the map {self.name!r} again")
+            raise Missing(f"{path} is missing; make the map {self.name!r} again")
         return open_array(path, "delete the map and make it again")
 
 
 def maps_of(study: Study) -> dict[str, dict]:
-    """Finished maps over this study's passages: name to manifest, oldest first."""
+    """Return the finished maps over this study's passages: name to manifest, oldest first."""
     if not study.has_corpus:
         return {}
     return {

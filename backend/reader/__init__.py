@@ -1,3 +1,3 @@
-"""The extractive reader of DPR (Karpukhin et al. 2020, section 6): it is trained on a run, and reads answers from a
-run's passages.
+"""DPR's extractive reader (Karpukhin et al. 2020, section 6). It is trained on a run, and extracts answers from the
+passages of a run.
 """

@@ -19,19 +19,19 @@ PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalised(answer: str) -> str:
-    """The normalised form of an answer, for comparison."""
+    """Return the normalised form of an answer, for comparison."""
     return " ".join(ARTICLES.sub(" ", answer.lower().translate(PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, answers: Iterable[str]) -> bool:
-    """Is the prediction one of the answers, both normalised?"""
+    """Return whether the normalised prediction equals one of the normalised answers."""
     wanted = normalised(prediction)
     return any(normalised(answer) == wanted for answer in answers)
 
 
 def f1(prediction: str, answers: Iterable[str]) -> float:
-    """The largest harmonic mean of precision and recall over the words shared by the prediction and an answer, from 0
-    to 1.
+    """Return the largest harmonic mean of precision and recall over the words shared by the prediction and an answer,
+    from 0 to 1.
 
     Two texts that are both empty after normalisation are equal: 1.
     """
@@ -46,7 +46,7 @@ def _f1(predicted: Sequence[str], wanted: Sequence[str]) -> float:
 
 
 def scored(prediction: str | None, answers: Sequence[str], patterns: bool = False) -> tuple[bool, float]:
-    """(exact match, F1) of a prediction. None, no answer at all, is wrong. `patterns`: the answers are patterns."""
+    """Return (exact match, F1) of a prediction. A prediction of None is wrong. `patterns`: the answers are patterns."""
     if prediction is None:
         return False, 0.0
     if patterns:

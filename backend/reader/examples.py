@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 NO_ANSWERS = "no answers"
-NOTHING_THERE = "no passage of the first {depth} holds an answer"
-MAY_NOT_TRAIN = "not of a training split, a leak, or called bad"
+NOTHING_THERE = "no passage in the top {depth} contains an answer"
+MAY_NOT_TRAIN = "not in a training split, a leak, or marked bad"
 POSITIVE, NEGATIVE, NEITHER = 1, -1, 0
 
 
@@ -36,8 +36,7 @@ class ReaderExample:
     """A question with the first passages of a run, in their order.
 
     roles: the role of each passage: POSITIVE (contains an answer), NEGATIVE (contains none), or NEITHER (people
-    contradict, or disagree).
-    rule: the matching rule that finds the answers in a positive.
+    contradict the match, or disagree). rule: the matching rule that finds the answers in a positive.
     """
 
     id: str
@@ -56,25 +55,25 @@ class ReaderExample:
 
 
 class ReaderExamples(NumberedExamples[ReaderExample], Protocol):
-    """Examples by number, each with a positive, and a hash of their content."""
+    """Numbered examples, each with a positive, and a hash of their content."""
 
     digest: str
 
 
 class RunExamples:
-    """The questions of a run that may train and have a positive.
+    """The training questions of a run that have a positive.
 
-    Holds rows of passages and roles, and reads texts on demand.
+    It stores rows of passages and roles, and reads texts on demand.
 
-    A passage that contains an answer is a positive, unless people call it related or negative. A passage without an
-    answer is a negative, unless people call it positive. Pairs in dispute are neither. Questions of dev, test and
+    A passage that contains an answer is a positive, unless people label it related or negative. A passage without an
+    answer is a negative, unless people label it positive. Pairs in dispute are neither. Questions of dev, test and
     bucket sets, and questions that leak from them (`backend.data.leaks`), never train.
 
-    left_out: number of questions that do not train, by reason.
+    left_out: number of questions left out, by reason.
     """
 
     def __init__(self, study: Study, run: Run, depth: int = DEPTH):
-        """Raises Refused if no question is left."""
+        """Select the questions. Raises Refused if no question remains."""
         self._study = study
         may = may_train(study)
         questions = study.questions.some(run.question_ids)
@@ -132,7 +131,7 @@ class RunExamples:
 
 
 def run_hash(run: Run) -> str:
-    """A hash of a run as a reader sees it: its questions and its passages."""
+    """Return a hash of a run's questions and passages."""
     return text_sha256(*(file_sha256(run.folder / name) for name in ("questions.json", "ordinals.npy")))
 
 
@@ -143,9 +142,10 @@ def may_train(study: Study) -> set[str]:
 
 
 def _holds(study: Study, run: Run, questions: Sequence, ordinals: np.ndarray) -> np.ndarray:
-    """(q, depth) bool, always by the default rule, whose spans are in the text.
+    """Return which passages contain an answer, (q, depth) bool, always by the default rule, whose spans are in the
+    text.
 
-    A title does not count as an answer.
+    A match in a title does not count.
     """
     try:
         return np.asarray(run.answers(DEFAULT_RULE)[:, : ordinals.shape[1]])

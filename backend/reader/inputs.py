@@ -34,12 +34,12 @@ class Encoded:
     offsets: np.ndarray
 
     def characters(self, start: int, end: int) -> Span:
-        """The characters from token `start` to token `end`, both inclusive positions in `ids`."""
+        """Return the characters from token `start` to token `end`, both inclusive positions in `ids`."""
         return int(self.offsets[start - self.first, 0]), int(self.offsets[end - self.first, 1])
 
     def tokens(self, start: int, end: int) -> Span | None:
-        """The first and last token (inclusive) of the characters start .. end; None if truncation removed some of
-        them.
+        """Return the first and last token (inclusive) of the characters start .. end; None if truncation removed some
+        of them.
         """
         touched = np.flatnonzero((self.offsets[:, 1] > start) & (self.offsets[:, 0] < end))
         if not len(touched) or self.offsets[touched[-1], 1] < end:
@@ -49,7 +49,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class ReaderInputs:
-    """A tokenizer as the reader uses it.
+    """A tokenizer with the reader's input format.
 
     limit: maximum number of tokens. A question gets at most a third of them and a title a sixth, so part of the
     passage always fits.
@@ -81,7 +81,7 @@ class ReaderInputs:
         return made
 
     def batch(self, encoded: Sequence[Encoded]) -> tuple[torch.Tensor, torch.Tensor]:
-        """(n, L) int64 ids, padded on the right, and (n, L) bool: which are tokens."""
+        """Return ids (n, L) int64, padded on the right, and a mask (n, L) bool of the tokens."""
         import torch
 
         width = max(len(each.ids) for each in encoded)
@@ -103,7 +103,7 @@ class ReaderInputs:
 
 
 def answer_positions(encoded: Encoded, passage: Passage, answers: Sequence[str], rule: str = "dpr") -> list[Span]:
-    """Every span of every answer in the passage, as sorted (first, last) tokens, without those that truncation
+    """Return every span of every answer in the passage, as sorted (first, last) tokens, without spans that truncation
     removed.
     """
     found = {

@@ -8,7 +8,7 @@ their first 100 passages with the current encoder, and adds two losses:
   the question's answer, as in ORQA;
 - reader: `reader_loss`, on 24 passages sampled from the question's own first 5 positives and first 30 negatives.
 
-A question without an answer in its passages takes no part in its step. `models/<name>/` is a reader's folder, with the
+A question without an answer in its passages is left out of its step. `models/<name>/` is a reader's folder, with the
 question encoder in `question_encoder/`. `retrieve_joint` makes a run with that encoder over the same index, and the
 reader reads that run.
 """
@@ -66,20 +66,18 @@ def train_joint(
     start: str = "minilm",
     settings: dict[str, Any] | None = None,
     device: str | None = None,
-    replace_old: bool = False,
-    restart: bool = False,
     progress: Progress | None = None,
 ) -> TrainedReader:
     """Train on the training questions of a study, or resume an interrupted training.
 
     Args:
-        encoder: the dual encoder to start from, whose dense index stays; if it has one tower, the questions get a copy
-            of it.
-        start: the start of the reader, see `train_reader`.
+        encoder: the dual encoder to start from, whose dense index stays fixed; if it has one tower, the question
+            encoder is a copy of it.
+        start: the reader's initial model, see `train_reader`.
 
     Raises:
-        Missing: there is no dense index of that encoder, or a start cannot be loaded.
-        Refused: an index by distance, no training question with answers, and as training a reader raises.
+        Missing: the encoder has no dense index, or an initial model cannot be loaded.
+        Refused: an index by distance, no training question with answers, or as in training a reader.
     """
     from transformers import TrainingArguments
 
@@ -87,25 +85,16 @@ def train_joint(
     from backend.reader.trainer import FIGURE
 
     check_packages()
-    target, on, chosen = (
-        new_model_folder(study, name, replace_old),
-        training_device(device),
-        JointSettings(**(settings or {})),
-    )
+    target, on = new_model_folder(study, name, False), training_device(device)
+    chosen = JointSettings(**(settings or {}))
     chosen = replace(chosen, passages=chosen.passages_on(on))
-    index = Dense(study, encoder, device)
-    if index.manifest["similarity"] == "l2":
-        raise Refused(f"the index of {encoder!r} is searched by distance; joint training takes dot products or cosines")
-    may = may_train(study)
-    questions = [question for question in study.questions.all() if question.id in may and question.answers]
-    if not questions:
-        raise Refused("there is no training question with answers to train on; import some with --split train")
+    index, questions = _fixed_index(study, encoder, device), _training_questions(study)
     training, aside = hold_out(questions, chosen.held_out, chosen.seed)
     arguments = training_arguments(TrainingArguments, working_folder(study, name), chosen, on, FIGURE)
     arguments.greater_is_better = True
     began = time.monotonic()
     with (
-        study.building(f"models/{name}", lambda: new_model_folder(study, name, replace_old)),
+        study.building(f"models/{name}", lambda: new_model_folder(study, name, False)),
         readable_training_errors(chosen.batch),
     ):
         reader = start_reader(start_folder(study, start), chosen.layers, chosen.tokens, chosen.seed)
@@ -120,17 +109,10 @@ def train_joint(
             ),
         }
         working = Path(arguments.output_dir)
-        checkpoint = load_checkpoint(working, request, restart)
-        _run_trainer(
-            RetrievedPassages(study, index, chosen),
-            model,
-            reader,
-            arguments,
-            [questions[i] for i in training],
-            [questions[i] for i in aside],
-            checkpoint,
-            progress,
-        )
+        checkpoint = load_checkpoint(working, request, False)
+        trained_on, held_out = ([questions[i] for i in numbers] for numbers in (training, aside))
+        found = RetrievedPassages(study, index, chosen)
+        _run_trainer(found, model, reader, arguments, trained_on, held_out, checkpoint, progress)
         about = {
             "kind": KIND,
             "joint": True,
@@ -141,6 +123,21 @@ def train_joint(
             "seconds": round(time.monotonic() - began, 1),
         }
         return _save_best(working, target, model, reader, request | about)
+
+
+def _fixed_index(study: Study, encoder: str, device: str | None) -> Dense:
+    index = Dense(study, encoder, device)
+    if index.manifest["similarity"] == "l2":
+        raise Refused(f"the index of {encoder!r} uses l2 similarity; joint training needs dot products or cosines")
+    return index
+
+
+def _training_questions(study: Study) -> list[Question]:
+    may = may_train(study)
+    questions = [question for question in study.questions.all() if question.id in may and question.answers]
+    if not questions:
+        raise Refused("there is no training question with answers to train on; import some with --split train")
+    return questions
 
 
 def _run_trainer(
@@ -204,8 +201,8 @@ class RetrievedPassages:
     def of(
         self, questions: Sequence[Question], vectors: np.ndarray, k: int | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(q, k) rows of each question's passages; (u,) the rows of all together; (q, u) bool: does the passage
-        contain this question's answer?
+        """Return the rows of each question's passages (q, k), the distinct rows of all (u,), and whether a passage
+        contains the question's answer (q, u) bool.
         """
         ordinals = self.index.search_vectors(
             vectors, min(k or self.settings.retrieved, len(self.study.corpus))
@@ -282,7 +279,7 @@ def retrieve_joint(
     """Make a run with the question encoder of a joint training, over the index that it was trained for.
 
     Raises:
-        Missing: there is no such training. Refused: the index has changed since.
+        Missing: the training does not exist. Refused: the index has changed since.
     """
     from backend.core.runs import claim_run, write_run
     from backend.core.splits import questions_in_split
@@ -306,20 +303,20 @@ def retrieve_joint(
 def question_vectors(
     study: Study, name: str, texts: Sequence[str], device: str | None = None
 ) -> tuple[Dense, np.ndarray]:
-    """The index of a joint training, and (q, d) float32 vectors of questions by its question encoder.
+    """Return the index of a joint training, and the vectors of questions (q, d) float32 from its question encoder.
 
     Raises:
-        Missing: there is no such training. Refused: the index has changed since.
+        Missing: the training does not exist. Refused: the index has changed since.
     """
     from sentence_transformers import SentenceTransformer
 
     folder = study.path("models", name)
     about = read_object(folder / TRAINING) if (folder / TRAINING).is_file() else {}
     if not about.get("joint"):
-        raise Missing(f"{name!r} is no joint training of question encoder and reader")
+        raise Missing(f"{name!r} is not a joint training of question encoder and reader")
     index = Dense(study, about["encoder"], device)
     if index.manifest["model_hash"] != about["index_hash"]:
-        raise Refused(f"the index of {about['encoder']!r} is not the one that {name!r} was trained for; train it again")
+        raise Refused(f"the index of {about['encoder']!r} has changed since {name!r} was trained; train {name!r} again")
     opened = open_model(folder / QUESTION_ENCODER)
     with readable_model(opened.path):
         model = SentenceTransformer(opened.path, device=device, **opened.sentence_transformers)

@@ -34,7 +34,7 @@ class JointModel(torch.nn.Module):
 
 
 def question_tower(start: EncoderSettings, tokens: int) -> SentenceTransformer:
-    """The question tower of an encoder, alone."""
+    """Return the question tower of an encoder."""
     model = start_model(start, Shape(question_tokens=tokens, passage_tokens=start.max_tokens), "cpu")
     return SentenceTransformer(modules=list(tower(model, "question")), device="cpu")
 
@@ -57,9 +57,9 @@ def keys_of(batch: Sequence[tuple[int, int]]) -> dict[str, torch.Tensor]:
 
 
 class JointTrainer(ReaderTrainer):
-    """Retrieves passages while it trains.
+    """A trainer that retrieves passages while it trains.
 
-    Evaluates the reader's answers from the passages that the question encoder retrieves.
+    It evaluates the reader's answers from the passages that the question encoder retrieves.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class JointTrainer(ReaderTrainer):
         return super().evaluate()
 
     def _vectors(self, model: JointModel, asked: Sequence[Question]) -> torch.Tensor:
-        """(q, d) float32."""
+        """Return question vectors, (q, d) float32."""
         features = model.questions.preprocess(
             [question.text for question in asked], max_length=self.settings.question_tokens
         )
@@ -135,10 +135,10 @@ class JointTrainer(ReaderTrainer):
 
 
 def retriever_loss(scores: torch.Tensor, holds: torch.Tensor) -> torch.Tensor:
-    """() the mean negative log share of passages with an answer, over the questions that have such a passage.
+    """Return the mean negative log share of passages with an answer, over the questions that have such a passage.
 
     Args:
-        scores: (q, u) of each question and all retrieved passages. holds: (q, u) bool.
+        scores: (q, u), of each question and all retrieved passages. holds: (q, u) bool.
     """
     there = holds.any(dim=1)
     if not there.any():

@@ -12,7 +12,7 @@ LOWEST = -1e30  # replaces -inf, whose gradient is undefined if a question has n
 
 
 def reader_loss(start: Tensor, end: Tensor, relevance: Tensor, real: Tensor, places: Tensor, spans: Tensor) -> Tensor:
-    """The mean over the questions of a batch of `selection_loss` plus `span_loss`.
+    """Return the mean of `selection_loss` plus `span_loss` over the questions of a batch.
 
     Args:
         start, end: (n, L) logits of all passages of the batch.
@@ -27,16 +27,18 @@ def reader_loss(start: Tensor, end: Tensor, relevance: Tensor, real: Tensor, pla
 
 
 def selection_loss(relevance: Tensor, places: Tensor) -> Tensor:
-    """(q,) -log P_selected(positive): a softmax of the relevance logits over the question's passages (equation 5)."""
+    """Return -log P_selected(positive), (q,): a softmax of the relevance logits over the question's passages (equation
+    5).
+    """
     logits = relevance.float()[places.clamp(min=0)].masked_fill(places == PAD, float("-inf"))
     return logits.logsumexp(dim=1) - logits[:, 0]
 
 
 def span_loss(start: Tensor, end: Tensor, real: Tensor, positives: Tensor, spans: Tensor) -> Tensor:
-    """(q,) -log of the sum over all answer spans (s, t) in the positive of P_start(s) P_end(t).
+    """Return -log of the sum over all answer spans (s, t) in the positive of P_start(s) P_end(t), (q,).
 
-    Both are softmaxes over the tokens of the positive with its question (equations 3 and 4), without padding. 0 if a
-    positive has no span, because truncation removed it.
+    Both are softmaxes over the tokens of the positive with its question (equations 3 and 4), without padding. The loss
+    is 0 if truncation removed all spans of the positive.
     """
     there = spans[..., 0] != PAD
     at = spans.clamp(min=0)

@@ -1,6 +1,6 @@
 """The reader's network: transformers' `DPRReader`, made from any BERT or loaded from a checkpoint.
 
-Weights are read from safetensors alone.
+Weights are read only from safetensors.
 
 A trained reader is an ordinary folder: `DPRReader.from_pretrained(folder)` and `AutoTokenizer.from_pretrained(folder)`
     load it anywhere.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 READER = "DPRReader"
 KIND = "reader"
-MODULES = "modules.json"  # marks a sentence-transformers folder
+MODULES = "modules.json"  # this file marks a sentence-transformers folder
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class ReaderModel:
 
 
 def start_reader(start: str, layers: int | None = None, tokens: int = TOKENS, seed: int = 0) -> ReaderModel:
-    """A reader to train: a trained one, or a BERT whose three new vectors are drawn at random.
+    """Return a reader to train: a trained reader, or a BERT with three new random vectors.
 
     Args:
-        start: a folder or Hugging Face name of a `DPRReader`, a BERT, a DPR encoder or a dual encoder (of two towers
-            the one for passages); or "minilm".
-        layers: only the first so many; None keeps all.
+        start: a folder or Hugging Face name of a `DPRReader`, a BERT, a DPR encoder or a dual encoder (with two towers,
+            the passage tower); or "minilm".
+        layers: number of first layers to keep; None keeps all.
 
     Raises:
-        Missing: it cannot be loaded, or holds no safetensors.
-        Refused: its network is no BERT, layers that are not there, or a tokenizer that does not fit.
+        Missing: the model cannot be loaded, or has no safetensors.
+        Refused: its network is not a BERT, it has too few layers, or its tokenizer does not fit.
     """
     import torch
     from transformers import BertModel, DPRConfig
@@ -86,14 +86,14 @@ def start_reader(start: str, layers: int | None = None, tokens: int = TOKENS, se
 
 
 def load_reader(folder: str | Path, tokens: int | None = None) -> ReaderModel:
-    """A reader from its folder or Hugging Face name, in 32 bits, on the CPU.
+    """Load a reader from its folder or Hugging Face name, in 32 bits, on the CPU.
 
     Args:
-        tokens: length of question, title and passage; None takes what it was trained with, else DPR's 350.
+        tokens: maximum tokens of question, title and passage; None takes the value of its training, else DPR's 350.
 
     Raises:
-        Missing: no such folder, none of a reader, or no safetensors.
-        Refused: it was changed since it was trained, or its tokenizer is another's.
+        Missing: the folder does not exist, is not a reader's, or has no safetensors.
+        Refused: the reader was changed since its training, or its tokenizer belongs to another model.
     """
     import transformers
 
@@ -101,14 +101,14 @@ def load_reader(folder: str | Path, tokens: int | None = None) -> ReaderModel:
     path = source.path
     if _architecture(source) != READER:
         raise Missing(
-            f"{path} holds no reader; train one with 'blindspot train reader', or give a DPRReader checkpoint"
+            f"{path} is not a reader; train one with 'blindspot train reader', or give a DPRReader checkpoint"
         )
     about = read_object(Path(path) / TRAINING) if (Path(path) / TRAINING).is_file() else {}
     digest = weights_hash(Path(path)) if Path(path).is_dir() else ""
     if about.get("kind") == KIND and about.get("model_hash", digest) != digest:
         raise Refused(
-            f"the weights or the tokenizer of {path} are not those that it was trained with; train it again, or take away "
-            f"{TRAINING} if that is meant"
+            f"the weights or the tokenizer of {path} have changed since its training; train it again, or delete "
+            f"{TRAINING} if you changed them on purpose"
         )
     with readable_model(path, "the reader"):
         loaded: Any = transformers.DPRReader.from_pretrained(path, output_loading_info=True, **source.transformers)
@@ -121,26 +121,26 @@ def load_reader(folder: str | Path, tokens: int | None = None) -> ReaderModel:
 
 
 def reader_folder(study: Study, reader: str) -> str:
-    """The folder of a reader: a model of the study, or else a folder or Hugging Face name, unchanged."""
+    """Return the folder of a reader: a model of the study, or else a folder or Hugging Face name, unchanged."""
     if "/" not in reader and (study.path("models", reader) / TRAINING).is_file():
         return str(study.path("models", reader))
     return reader
 
 
 def start_folder(study: Study, start: str) -> str:
-    """The start of a training: an encoder of study.toml (of two towers, the passage tower), or else as
-    `reader_folder`.
+    """Return the initial model of a training: an encoder of study.toml (with two towers, the passage tower), or else as
+    in `reader_folder`.
     """
     encoder = study.settings.encoders.get(start)
     if encoder is None:
         return reader_folder(study, start)
     folder = encoder.model or encoder.passage_model
-    assert folder is not None, "an encoder names a model, or one for passages"
+    assert folder is not None, "every encoder has a model, or a passage model"
     return folder
 
 
 def reader_logits(network: DPRReader, ids: Tensor, real: Tensor, half: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """Start and end logits (n, L) and relevance logits (n,), in 32 bits; `half` runs the BERT in bfloat16."""
+    """Return start and end logits (n, L) and relevance logits (n,) in 32 bits; `half` runs the BERT in bfloat16."""
     import torch
 
     predictor = network.span_predictor
@@ -155,21 +155,21 @@ def reader_logits(network: DPRReader, ids: Tensor, real: Tensor, half: bool = Fa
 def _inputs(network: DPRReader, tokenizer: Any, tokens: int, path: str) -> ReaderInputs:
     size, needed = network.config.vocab_size, (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
     if None in needed:
-        raise Refused(f"the tokenizer of {path} has no [CLS], [SEP] or [PAD]; the reader needs a BERT's")
+        raise Refused(f"the tokenizer of {path} has no [CLS], [SEP] or [PAD]; the reader needs a BERT tokenizer")
     if len(tokenizer) > size or network.config.pad_token_id not in (None, tokenizer.pad_token_id):
         raise Refused(
-            f"the tokenizer of {path} is another model's: it has {len(tokenizer):,} words, the network {size:,}; put the one "
-            "beside the weights that they were trained with"
+            f"the tokenizer of {path} belongs to another model: it has {len(tokenizer):,} words, the network "
+            f"{size:,}; use the tokenizer that the weights were trained with"
         )
     if not tokenizer.is_fast:
         raise Refused(
-            f"the tokenizer of {path} does not tell which characters a token came from; give a fast one (tokenizer.json)"
+            f"the tokenizer of {path} does not map tokens to characters; use a fast tokenizer (tokenizer.json)"
         )
     return ReaderInputs(tokenizer, min(tokens, network.config.max_position_embeddings))
 
 
 def _architecture(folder: ModelFolder) -> str:
-    """The name of the network's class; "" if the folder does not say."""
+    """Return the name of the network's class; "" if the folder does not name it."""
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
@@ -182,7 +182,7 @@ def _architecture(folder: ModelFolder) -> str:
 
 
 def _bert(source: ModelFolder) -> tuple[Any, Any]:
-    """The network inside an encoder, and its tokenizer."""
+    """Return the network inside an encoder, and its tokenizer."""
     import transformers
 
     path = source.path

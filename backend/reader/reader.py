@@ -25,12 +25,11 @@ GPU_BATCH = 128
 
 @dataclass(frozen=True, slots=True)
 class PassageReadings:
-    """What was read in m passages, in their order.
+    """The readings of m passages, in their order.
 
-    relevance: (m,) float32 logits; their softmax over a question's passages is P_selected.
-    spans: (m, 2) int32, the best span in characters of each passage's text; -1 where nothing of it could be read.
-    tokens: (m, 2) int32, the same as first and last token of the input.
-    scores: (m,) float32, start logit plus end logit; -inf where nothing could be read.
+    relevance: (m,) float32 logits; their softmax over a question's passages is P_selected. spans: (m, 2) int32, the
+    best span in characters of each passage's text; -1 if nothing could be read. tokens: (m, 2) int32, the same as first
+    and last token of the input. scores: (m,) float32, start logit plus end logit; -inf if nothing could be read.
     probabilities: (m,) float32, P_start times P_end of that span within its passage.
     """
 
@@ -42,20 +41,19 @@ class PassageReadings:
 
     @classmethod
     def nothing(cls, count: int) -> PassageReadings:
-        """The result for `count` passages of which nothing was read."""
+        """Return the result for `count` passages without any reading."""
         tokens, spans = np.full((count, 2), -1, np.int32), np.full((count, 2), -1, np.int32)
         low = np.full(count, -np.inf, np.float32)
         return cls(low.copy(), tokens, spans, low, np.zeros(count, np.float32))
 
 
 def selected(relevance: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
-    """Select the passage whose best span is the answer: the most relevant of the first k passages with something to
-    read.
+    """Select the passage whose best span is the answer: the most relevant readable passage in the top k.
 
     Args:
         relevance, scores: (q, m), as in `PassageReadings`.
 
-    Returns: (q,) int64 columns, the first of equals; -1 if nothing was read.
+    Returns: (q,) int64 columns, the first of equal ones; -1 if nothing was read.
     """
     there = np.isfinite(scores[:, :k])
     if not there.shape[1]:
@@ -68,9 +66,9 @@ class Reader:
     """A loaded reader.
 
     Args:
-        batch: passages read at a time; None for what suits the device.
-        precision: "auto" reads in bfloat16 on a GPU that has it.
-        longest: tokens of an answer at most.
+        batch: passages in a batch; None for the device's default.
+        precision: "auto" is bfloat16 on a GPU that supports it.
+        longest: maximum tokens of an answer.
     """
 
     def __init__(
@@ -81,7 +79,7 @@ class Reader:
         precision: Precision = "auto",
         longest: int = ANSWER_TOKENS,
     ):
-        """Raises Refused for a missing device, or an unknown precision."""
+        """Place the reader on a device. Raises Refused for a missing device, or an unknown precision."""
         from backend.training.checkpoints import training_device, uses_bfloat16
 
         if precision not in get_args(Precision):
@@ -95,7 +93,7 @@ class Reader:
     def open(
         cls, study: Study, name: str, device: str | None = None, batch: int | None = None, precision: Precision = "auto"
     ) -> Reader:
-        """A reader of the study, or a folder or Hugging Face name of a `DPRReader`. Raises as `load_reader` does."""
+        """Open a reader of the study, or a folder or Hugging Face name of a `DPRReader`. Raises as in `load_reader`."""
         return cls(load_reader(reader_folder(study, name)), device, batch, precision)
 
     def read(self, question: str, passages: Sequence[Passage]) -> PassageReadings:
@@ -115,7 +113,7 @@ class Reader:
         return made
 
     def _forward(self, encoded: Sequence[Encoded]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """(n,) relevance, (n, 2) tokens, (n,) logit sums, (n,) log probabilities."""
+        """Return relevance (n,), tokens (n, 2), logit sums (n,) and log probabilities (n,)."""
         import torch
 
         ids, real = (each.to(self.device, non_blocking=True) for each in self.inputs.batch(encoded))

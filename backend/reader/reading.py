@@ -1,9 +1,9 @@
-"""Reading a run: what a reader answers from the first k passages of each question, for every k at once.
+"""Reading a run: a reader's answers from the top k passages of each question, for every k at once.
 
 A passage's scores do not depend on the others, so one pass over the first `depth` passages gives the answer at every k
-up to it. Kept in `runs/<run>/answers-read.<reader>/`: arrays, predictions.jsonl for other programs, and manifest.json
-last. Until then parts of 32 questions lie in `runs/<run>/.reading-<reader>/`, and a reading that was killed goes on
-from them.
+up to it. The result is in `runs/<run>/answers-read.<reader>/`: arrays, predictions.jsonl for other programs, and
+manifest.json, which is written last. Until then, parts of 32 questions are in `runs/<run>/.reading-<reader>/`, and a
+killed reading resumes from them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FOLDER = "answers-read."
 ARRAYS = ("relevance", "spans", "scores", "probabilities")
 PREDICTIONS = "predictions.jsonl"
 PER_PART = 32  # questions
-VERSION = 1  # version of the way readings are computed
+VERSION = 1  # version of the computation of readings
 
 
 class Reading:
@@ -55,7 +55,7 @@ class Reading:
     def open(cls, study: Study, run: str | Run, reader: str) -> Reading:
         """Open a reading.
 
-        Raises Missing if that reader has not read that run, Refused if the run was replaced since.
+        Raises Missing if the reader has not read the run, Refused if the run was replaced since.
         """
         opened = study.run(run) if isinstance(run, str) else run
         folder = opened.folder / f"{FOLDER}{check_name(reader, 'reader')}"
@@ -63,11 +63,11 @@ class Reading:
         if manifest is None:
             known = ", ".join(readings_of(opened)) or "none yet"
             raise Missing(
-                f"the reader {reader!r} has not read run {opened.name!r} (readers that have: {known}); use 'blindspot read --run "
-                f"{opened.name} --reader {reader}'"
+                f"the reader {reader!r} has not read run {opened.name!r} (readers of this run: {known}); use "
+                f"'blindspot read --run {opened.name} --reader {reader}'"
             )
         if manifest["run_hash"] != run_hash(opened):
-            raise Refused(f"run {opened.name!r} is not the one that {reader!r} read; read it again")
+            raise Refused(f"run {opened.name!r} was replaced since {reader!r} read it; read the run again")
         return cls(opened, folder, manifest)
 
     @property
@@ -76,7 +76,7 @@ class Reading:
 
     @property
     def ks(self) -> list[int]:
-        """The k at which predictions.jsonl gives answers."""
+        """Return the k at which predictions.jsonl has answers."""
         return self.manifest["ks"]
 
     @cached_property
@@ -96,18 +96,20 @@ class Reading:
         return self._array("probabilities")
 
     def selected(self, k: int) -> np.ndarray:
-        """(q,) int64: the column of the passage that holds the answer at k; -1 if nothing was read."""
+        """Return the column of the passage with the answer at k, (q,) int64; -1 if nothing was read."""
         return selected(self.relevance, self.scores, k)
 
     def selection_probability(self, row: int, column: int, k: int) -> float:
-        """P_selected of a passage among the first k (equation 5)."""
+        """Return P_selected of a passage in the top k (equation 5)."""
         relevance = self.relevance[row, :k][np.isfinite(self.scores[row, :k])].astype(np.float64)
         return float(np.exp(self.relevance[row, column] - relevance.max()) / np.exp(relevance - relevance.max()).sum())
 
     def answers(
         self, study: Study, ks: Sequence[int], rows: Sequence[int] | None = None
     ) -> dict[int, list[str | None]]:
-        """The predicted answers at each k: the text of the best span of the best passage, None if nothing was read."""
+        """Return the predicted answers at each k: the text of the best span of the best passage, None if nothing was
+        read.
+        """
         rows = list(range(len(self.relevance))) if rows is None else list(rows)
         columns = {k: self.selected(k)[rows] for k in ks}
         wanted = sorted(
@@ -123,11 +125,11 @@ class Reading:
 
     def _array(self, name: str) -> np.ndarray:
         path = self.folder / f"{name}.npy"
-        return open_array(path, "delete the folder it lies in and read again")
+        return open_array(path, "delete its folder and read the run again")
 
 
 def readings_of(run: Run) -> dict[str, dict]:
-    """The readers that have read a run, oldest first: name to manifest."""
+    """Return the readers that have read a run, oldest first: name to manifest."""
     found = [manifest for folder in run.folder.glob(f"{FOLDER}*") if (manifest := read_manifest(folder)) is not None]
     return {manifest["reader"]: manifest for manifest in sorted(found, key=lambda each: each["made"])}
 
@@ -144,17 +146,18 @@ def read(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Reading:
-    """The job: read the first max(ks) passages of each question of a run. What was read so before is not read again.
+    """Read the top max(ks) passages of each question of a run (a job). Stored readings with the same settings are
+    reused.
 
     Args:
-        reader: one trained here, or a folder or Hugging Face name of a `DPRReader`.
-        ks: default `KS`, as deep as the run goes.
-        name: of the reader in the study; default its folder's.
-        batch: passages at a time; default 16 on a CPU, 128 on a GPU.
+        reader: a reader of the study, or a folder or Hugging Face name of a `DPRReader`.
+        ks: cut-offs (default: `KS`, up to the depth of the run).
+        name: of the reader in the study (default: its folder's name).
+        batch: passages in a batch (default: 16 on a CPU, 128 on a GPU).
 
     Raises:
-        Missing: no such run or reader.
-        Refused: a run without hits, a k that it is not deep enough for, a reader whose tokenizer is another's.
+        Missing: an unknown run or reader.
+        Refused: a run without hits, a k beyond its depth, or a reader with another model's tokenizer.
     """
     opened = study.run(run)
     wanted = _cut_offs(opened, ks)
@@ -209,7 +212,7 @@ def read(
 
 
 def _cut_offs(run: Run, ks: Sequence[int] | None) -> list[int]:
-    """Ascending values of k. Raises Refused for a k that the run cannot give."""
+    """Return ascending values of k. Raises Refused for a k beyond the depth of the run."""
     there = int((np.asarray(run.hits.ordinals) >= 0).any(axis=0).sum()) if len(run.hits) else 0
     if not there:
         raise Refused(f"run {run.name!r} has no hits: there is nothing to read")
@@ -217,7 +220,8 @@ def _cut_offs(run: Run, ks: Sequence[int] | None) -> list[int]:
         return sorted({k for k in KS if k < there} | {min(there, KS[-1])})
     if not ks or min(ks) < 1 or max(ks) > there:
         raise Refused(
-            f"run {run.name!r} holds up to {there} passages a question: k is 1 to {there}, not {max(ks, default=0)}"
+            f"run {run.name!r} has up to {there} passages per question; k must be from 1 to {there}, not "
+            f"{max(ks, default=0)}"
         )
     return sorted(set(ks))
 

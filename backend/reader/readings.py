@@ -1,4 +1,4 @@
-"""Measure readings: exact match and F1 at each k, by relation and bucket, for one reading or two side by side."""
+"""Measure readings: exact match and F1 at each k, by relation and bucket, for one reading or for two."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 Group = Literal["relation", "bucket"]
 SEED = 0
 CONVENTION = (
-    "Exact match: the answer read is one of the question's, both in lower case, without punctuation, a, an, the (SQuAD). F1: shared words. "
-    "The answer is the best span of the passage that the reader prefers among the first k."
+    "Exact match: the predicted answer equals one of the question's answers, both in lower case and without "
+    "punctuation, a, an, the (SQuAD). F1: overlap of words. The predicted answer is the best span of the passage "
+    "that the reader selects from the top k."
 )
 
 
 @dataclass(frozen=True)
 class MeasuredReading:
-    """A reading, measured. Row i is questions[i] in every array.
+    """A measured reading. Row i is questions[i] in every array.
 
-    said: by k, the answers read, None where nothing was. exact: by k, (q,) bool. f1: by k, (q,) float64.
-    found: by k, (q,) bool, whether a passage among the first k holds an answer (Success@k by the default rule): what
-    could be read.
-    left_out: questions of the run that have no answers.
+    said: by k, the predicted answers, None if nothing was read. exact: by k, (q,) bool. f1: by k, (q,) float64. found:
+    by k, (q,) bool, whether a passage in the top k contains an answer (Success@k by the default rule), an upper bound
+    for the reader. left_out: number of questions of the run without answers.
     """
 
     run: str
@@ -59,11 +59,13 @@ class MeasuredReading:
 
     @cached_property
     def relations(self) -> np.ndarray:
-        """(q,) str, "" for a question without a relation."""
+        """The relation of each question, (q,) str; "" without a relation."""
         return np.array([question.relation or "" for question in self.questions], dtype=str)
 
     def groups(self, by: Group) -> dict[str, np.ndarray]:
-        """The rows of each relation or bucket, in the order of a table, without questions that have no relation."""
+        """Return the rows of each relation or bucket, in the order of a table, without questions that have no
+        relation.
+        """
         labels = (
             self.relations
             if by == "relation"
@@ -74,7 +76,7 @@ class MeasuredReading:
 
 
 def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) -> MeasuredReading:
-    """Measure a reading at its own values of k, or at others up to its depth.
+    """Measure a reading at its own values of k, or at other values up to its depth.
 
     Raises:
         BadInput: a k beyond the reading's depth, or a run whose questions have no answers.
@@ -82,7 +84,8 @@ def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) ->
     ks = sorted(set(reading.ks if ks is None else ks))
     if not ks or ks[0] < 1 or ks[-1] > reading.depth:
         raise BadInput(
-            f"{reading.name}: k is 1 to {reading.depth}, not {', '.join(map(str, ks)) or 'nothing'}; read deeper with --k"
+            f"{reading.name}: k must be from 1 to {reading.depth}, not {', '.join(map(str, ks)) or 'nothing'}; read "
+            "deeper with --k"
         )
     relevance = relevant(study, reading.run, "answers")
     if relevance.kind != "answers":
@@ -116,7 +119,7 @@ class AnswerRow:
 
 
 def answer_rows(made: MeasuredReading, by: Group | None = None) -> list[AnswerRow]:
-    """One row for all questions ("all"), or a row for each relation or bucket."""
+    """Return one row for all questions ("all"), or a row for each relation or bucket."""
     groups = {"all": np.arange(len(made.questions))} if by is None else made.groups(by)
     return [
         AnswerRow(
@@ -131,7 +134,7 @@ def answer_rows(made: MeasuredReading, by: Group | None = None) -> list[AnswerRo
 
 
 def macro_exact(made: MeasuredReading) -> dict[int, Estimate]:
-    """Exact match at each k, averaged over relations; empty if no question has a relation."""
+    """Return exact match at each k, averaged over relations; empty if no question has a relation."""
     related = made.relations != ""
     if not related.any():
         return {}
@@ -140,7 +143,7 @@ def macro_exact(made: MeasuredReading) -> dict[int, Estimate]:
 
 @dataclass(frozen=True, slots=True)
 class TunedK:
-    """The k with the best exact match on dev questions; the smallest of equals."""
+    """The k with the best exact match on dev questions; the smallest of equal ones."""
 
     k: int
     run: str
@@ -150,13 +153,14 @@ class TunedK:
 def tuned_k(made: MeasuredReading) -> TunedK:
     """Tune k on dev questions.
 
-    Raises Refused if the reading holds none: choosing k on the questions it is measured on would flatter it.
+    Raises Refused if the reading has no dev questions: choosing k on the measured questions would bias the result
+    upwards.
     """
     dev = np.array([question.split == "dev" for question in made.questions], dtype=bool)
     if not dev.any():
         raise Refused(
-            f"run {made.run!r} holds no dev question with answers to tune k on; give --tune-on a run over dev questions "
-            "('blindspot retrieve --split dev')"
+            f"run {made.run!r} has no dev question with answers to tune k on; give --tune-on a run over dev "
+            "questions ('blindspot retrieve --split dev')"
         )
     shares = {k: proportion(made.exact[k][dev]) for k in made.ks}
     best = max(made.ks, key=lambda k: (shares[k].value, -k))
@@ -176,12 +180,11 @@ class BothAnswer:
 def both_answer(
     a: MeasuredReading, b: MeasuredReading, k: int, by: Group | None = None, kept: set[str] | None = None
 ) -> dict[str, BothAnswer]:
-    """Compare two readings on the questions that both measure: all ("all"), or by group with p adjusted by Holm's
-        method.
+    """Compare two readings on the questions that are measured in both: all ("all"), or by group with p adjusted by
+    Holm's method.
 
     Args:
-        k: a cut-off at which both were measured.
-        kept: ids of the questions to use; None for all.
+        k: a cut-off at which both readings are measured. kept: ids of the questions to use; None for all.
     """
     rows = [
         row

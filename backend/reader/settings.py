@@ -9,7 +9,7 @@ from backend.core.declared import Field, settings_class
 from backend.training.training_settings import TrainingSettings
 
 DEPTH = 100
-"""Ranks that positives and negatives are sampled from; RocketQA trains its reader on 50."""
+"""Number of top ranks that positives and negatives are sampled from; RocketQA trains its reader on 50."""
 TOKENS = 350
 PASSAGES = {"cuda": 24, "cpu": 8}
 
@@ -22,12 +22,15 @@ class ReaderSettings(TrainingSettings):
         default=TOKENS, title="Tokens", description="Maximum tokens of question + title + passage", ge=16
     )
     depth: int = Field(
-        default=DEPTH, title="Depth", description="Ranks of the run that positives and negatives are sampled from", ge=1
+        default=DEPTH,
+        title="Depth",
+        description="Number of top ranks of the run that positives and negatives are sampled from",
+        ge=1,
     )
     passages: int | None = Field(
         default=None,
         title="Passages",
-        description="Passages of a question in a step, one of them positive; default 24 on a GPU, 8 on a CPU",
+        description="Passages per question in a step, including one positive (default: 24 on a GPU, 8 on a CPU)",
         ge=2,
     )
     batch: int = Field(
@@ -38,11 +41,12 @@ class ReaderSettings(TrainingSettings):
     )
     epochs: float = Field(default=20.0, title="Epochs", description="Passes over the questions", gt=0)
     learning_rate: float = Field(
-        default=1e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
+        default=1e-5,
+        title="Learning rate",
+        description="Peak learning rate, after a linear warm-up and before a linear decay",
+        gt=0,
     )
-    read: int = Field(
-        default=20, title="Read", description="Passages of the run that are read for a held-out question", ge=1
-    )
+    read: int = Field(default=20, title="Read", description="Number of passages read for a held-out question", ge=1)
 
     def passages_on(self, device: str) -> int:
         """Passages of a question in a step on "cuda" or "cpu"."""
@@ -64,5 +68,8 @@ class JointSettings(ReaderSettings):
         default=30, title="Negatives", description="Top negatives that the reader's negatives are sampled from", ge=0
     )
     question_tokens: int = Field(
-        default=64, title="Question tokens", description="Maximum tokens of a question; longer questions are cut", ge=1
+        default=64,
+        title="Question tokens",
+        description="Maximum tokens of a question; longer questions are truncated",
+        ge=1,
     )

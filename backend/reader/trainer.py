@@ -1,4 +1,4 @@
-"""transformers' Trainer for the reader, with our batches, loss and evaluation.
+"""A subclass of transformers' Trainer for the reader, with our batches, loss and evaluation.
 
 Only training imports this module, because it loads torch.
 """
@@ -27,8 +27,8 @@ FIGURE, SECOND = "exact_match", "f1"
 
 @dataclass(frozen=True)
 class ReaderCollator:
-    """Turns sampled examples into the inputs of `reader_loss`: the passages of all questions in one batch, each
-    positive first.
+    """Turn sampled examples into the inputs of `reader_loss`: the passages of all questions in one batch, each positive
+    first.
     """
 
     inputs: ReaderInputs
@@ -53,7 +53,7 @@ class ReaderCollator:
 
 
 class ReaderTrainer(SampledTraining, Trainer):
-    """Compares checkpoints by exact match on held-out questions; of equals the later one wins."""
+    """A trainer that compares checkpoints by exact match on held-out questions; of equal ones the later wins."""
 
     def __init__(
         self, *arguments: Any, held_out: Sequence[ReaderExample], read: int, inputs: ReaderInputs, **named: Any
@@ -91,12 +91,12 @@ class ReaderTrainer(SampledTraining, Trainer):
 
 
 def reader_of(model: ReaderModel, arguments: Any) -> Reader:
-    """The current reader, on the device and in the precision of its training."""
+    """Return the current reader, on the device and in the precision of its training."""
     return Reader(model, arguments.device.type, precision="bfloat16" if arguments.bf16 else "float32")
 
 
 def measure(reader: Reader, examples: Sequence[ReaderExample], k: int) -> dict[str, float]:
-    """Exact match and F1, from 0 to 1, of the answers read from the first k passages of each question."""
+    """Return exact match and F1, from 0 to 1, of the answers from the top k passages of each question."""
     found = []
     for example in examples:
         passages = example.passages[:k]

@@ -1,9 +1,9 @@
 """Train the extractive reader (Karpukhin et al. 2020, section 6.1) on the passages that a run retrieves for training
 questions.
 
-`train` works on folders and knows no study; `train_reader` is the job. The model is an ordinary folder that
-transformers' `DPRReader.from_pretrained` loads anywhere, with training.json and log.jsonl beside the weights. In
-several processes: `torchrun --nproc-per-node 4 --no-python blindspot train reader ...`.
+`train` works on folders without a study; `train_reader` is the job. The model is an ordinary folder that transformers'
+`DPRReader.from_pretrained` loads anywhere, with training.json and log.jsonl beside the weights. In several processes:
+`torchrun --nproc-per-node 4 --no-python blindspot train reader ...`.
 """
 
 from __future__ import annotations
@@ -70,17 +70,17 @@ def train_reader(
     restart: bool = False,
     progress: Progress | None = None,
 ) -> TrainedReader:
-    """The job: train on a run over training questions.
+    """Train a reader on a run over training questions (a job).
 
     Args:
-        start: a reader of the study (to continue with a small set), an encoder of study.toml, a folder or a Hugging
-            Face name.
-        settings: the settings that differ from the defaults of `ReaderSettings`.
+        start: the initial model: a reader of the study (to continue with a small set), an encoder of study.toml, a
+            folder or a Hugging Face name.
+        settings: settings that differ from the defaults of `ReaderSettings`.
 
     Raises:
-        Refused: a model of that name exists and `replace` is false; no question of the run can train; and as `train`
-            raises.
-        Missing: no such run, or the start cannot be loaded.
+        Refused: a model of this name exists and `replace` is false; the run has no training question with a positive;
+            or as in `train`.
+        Missing: the run does not exist, or the initial model cannot be loaded.
     """
     target, chosen, opened = new_model_folder(study, name, replace), ReaderSettings(**(settings or {})), study.run(run)
     examples = RunExamples(study, opened, chosen.depth)
@@ -122,11 +122,11 @@ def train(
         start: see `start_reader`.
         working: folder of checkpoints and log during the training; removed at the end.
         restart: discard an unfinished training in `working`.
-        about: further entries of training.json; a training with other entries is another training.
+        about: further entries of training.json; other entries mean another training.
 
     Raises:
-        Refused: settings that cannot learn, too few questions, another unfinished training in `working`, a full disk.
-        Missing: the start model cannot be loaded, or a package for training is missing.
+        Refused: invalid settings, too few questions, another unfinished training in `working`, or a full disk.
+        Missing: the initial model cannot be loaded, or a package for training is missing.
     """
     from transformers import TrainingArguments
 
@@ -196,10 +196,10 @@ def train(
 
 
 def batch_sampler(questions: int, settings: ReaderSettings) -> BatchSampler:
-    """The sampler of batches. Raises Refused if a process would have no question."""
+    """Return the sampler of batches. Raises Refused if a process would have no question."""
     processes = world_size()
     if questions < processes:
-        raise Refused(f"{questions} questions are too few to train on with {processes} processes; add some")
+        raise Refused(f"{questions} questions are too few to train with {processes} processes; add questions")
     batch = min(settings.batch, questions // processes)
     steps = settings.steps or max(1, round(settings.epochs * (questions // (batch * processes))))
     return BatchSampler(questions, batch, steps, processes, settings.seed)

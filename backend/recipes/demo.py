@@ -26,7 +26,7 @@ RUNS = {"bm25": "bm25-dev", "dense": "minilm-dev", "hybrid": "hybrid-dev"}
 
 
 def make_demo(folder: Path, passages: int, seed: int, progress: Progress | None = None) -> tuple[Study, list[str]]:
-    """Make the demo study, or its missing parts.
+    """Create the demo study, or its missing parts.
 
     Returns: the study, and lines that describe what the encyclopedia shows.
 
@@ -51,14 +51,14 @@ def make_demo(folder: Path, passages: int, seed: int, progress: Progress | None 
 
 
 def _generated(source: Path, passages: int, seed: int, progress: Progress | None) -> dict:
-    """The summary of the generated files; generates them if they do not exist."""
+    """Return the summary of the generated files; generate them if they do not exist."""
     about = source / "about.json"
     if about.is_file():
         made = json.loads(about.read_text())
         if (made["passages"], made["seed"]) != (passages, seed):
             raise Refused(
-                f"{source.parent} holds a demo of {made['passages']:,} passages from seed {made['seed']}; "
-                "name another folder, or delete it"
+                f"{source.parent} already has a demo of {made['passages']:,} passages from seed {made['seed']}; "
+                "choose another folder, or delete it"
             )
         return made
     made = encyclopedia.write(source, passages, seed, progress)
@@ -74,7 +74,7 @@ def _size(made: dict) -> str:
 
 
 def shows(study: Study) -> list[str]:
-    """One line for each figure of this study's BM25 and dense runs, with n and a 95% interval."""
+    """Return a line for each figure of this study's BM25 and dense runs, with n and a 95% interval."""
     bm25_run, dense_run = study.run(RUNS["bm25"]), study.run(RUNS["dense"])
     questions = study.questions.some(bm25_run.question_ids)
     with open(study.path(SOURCE, "truth.jsonl"), encoding="utf-8") as file:
@@ -90,13 +90,13 @@ def shows(study: Study) -> list[str]:
         "false_negatives": "of the unlabelled passages in the dense top 5 answer the question: planted false negatives",
         "only_bm25": "of the questions are answered in BM25's top 5 only",
         "only_dense": "of the questions are answered in the dense top 5 only",
-        "bm25_first_wording": "Success@5 of BM25 on the questions as the template words them",
-        "bm25_second_wording": "Success@5 of BM25 on the same facts asked in other words",
+        "bm25_first_wording": "Success@5 of BM25 on questions in the wording of the template",
+        "bm25_second_wording": "Success@5 of BM25 on the same facts in other wordings",
     }
     return [_line(found[name], text) for name, text in lines.items()]
 
 
 def _line(figure: dict, text: str) -> str:
     low, high = wilson(round(figure["share"] * figure["n"]), figure["n"])
-    assert low is not None and high is not None, "every figure counts a question"
+    assert low is not None and high is not None, "every figure covers at least one question"
     return f"{100 * figure['share']:5.1f}%  {text} (95%: {100 * low:.1f} to {100 * high:.1f}, n={figure['n']:,})"

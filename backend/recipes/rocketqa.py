@@ -1,12 +1,11 @@
-"""RocketQA's training procedure (Qu et al. 2021, section 3.4), with people's labels over the machine's: `blindspot
-train rocketqa`.
+"""RocketQA's training procedure (Qu et al. 2021, section 3.4): `blindspot train rocketqa`. People's labels override the
+cross-encoder's.
 
-1. A dual encoder whose only negatives are the other passages of the batch (of all processes, under torchrun).
-2. A cross-encoder, trained on what that dual encoder retrieves for the training questions; its scores of these
-    passages are stored.
-3. A dual encoder with hard negatives that the cross-encoder is sure do not answer.
-4. A dual encoder on these and on unlabelled questions, with the positives and negatives that the cross-encoder is sure
-    about.
+1. A dual encoder whose only negatives are the other passages of the batch (of all processes, under torchrun). 2. A
+cross-encoder, trained on the passages that the dual encoder retrieves for the training questions. Its scores of these
+passages are stored. 3. A dual encoder with denoised hard negatives: passages to which the cross-encoder gives a low
+score. 4. A dual encoder on the same data and on unlabelled questions, with positives and negatives that the
+cross-encoder scores with confidence.
 
 Steps 1, 3 and 4 start from the same model. Each step consists of stages (`stages.py`), each an ordinary part of the
 study: a training set, a model, an index, a run, scores. `recipes/<name>/` holds state.json, a folder with a manifest
@@ -60,17 +59,17 @@ def train_rocketqa(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> RecipeMade | None:
-    """The job: all four steps, or those that remain. Returns None in processes other than the main one.
+    """Run all four steps, or the remaining ones (a job). Returns None in processes other than the main one.
 
     Args:
         run: a run over the training questions; step 1's training set is mined from it.
-        start: the start of all four models: an encoder of study.toml, or a folder or Hugging Face name.
+        start: the initial model of all four models: an encoder of study.toml, a folder or a Hugging Face name.
         settings: fields of `RecipeSettings` that differ from its defaults.
 
     Raises:
         Refused: the recipe was started with other arguments, a name it needs is taken, or the output of a stage has
             changed since.
-        BadInput, Missing: as the stages do.
+        BadInput, Missing: as in the stages.
     """
     check_recipe_name(name)
     chosen = RecipeSettings.of(settings or {})
@@ -115,7 +114,9 @@ def _do(study: Study, state: State, stage: Stage, stages: list[Stage], say: Prog
 
 
 def _unchanged(study: Study, state: State, stage: Stage) -> str:
-    """The hash of an earlier stage's output. Raises Refused if the output has changed; scores may have grown."""
+    """Return the hash of an earlier stage's output. Raises Refused if the output has changed; new scores are
+    allowed.
+    """
     now, then = hash_of(study, stage.kind, stage.name), state.stage(stage.key)["sha256"]
     if now is None or now != then and stage.kind != "scores":
         raise Refused(
@@ -126,16 +127,17 @@ def _unchanged(study: Study, state: State, stage: Stage) -> str:
 
 
 def _check_free(study: Study, state: State, stages: list[Stage]) -> None:
-    """Raises Refused if an output's name is taken by something that this recipe did not make."""
+    """Check that the names of the outputs are free. Raises Refused if another job made a part of the same name."""
     for stage in stages:
         if not state.stage(stage.key) and stage.kind != "scores" and hash_of(study, stage.kind, stage.name) is not None:
             raise Refused(
-                f"there is already a {WORDS[stage.kind]} {stage.name!r}, which this recipe would make; take another name for it"
+                f"a {WORDS[stage.kind]} {stage.name!r} already exists, and this recipe would make one of that name; "
+                "choose another name for the recipe"
             )
 
 
 def _follow(study: Study, recipe: Recipe) -> None:
-    """The other processes: wait, and take part in each training. An existing model is not trained again."""
+    """Wait in the other processes, and take part in each training. An existing model is not trained again."""
     stages, state = recipe.stages(), recipe.state
     for number, stage in enumerate(stages):
         if not stage.everywhere:

@@ -1,4 +1,4 @@
-"""What a recipe is asked for: the run to begin from, the start model, and the settings of its four steps."""
+"""The settings of a recipe: its run, its initial model, and the settings of its four steps."""
 
 from __future__ import annotations
 
@@ -67,26 +67,32 @@ DENOISED_BY = (KEEP_BELOW, PROPOSE_ABOVE)
 
 @settings_class
 class RecipeSettings:
-    """The choices of a recipe.
+    """The settings of a recipe.
 
-    `dual` and `cross` hold what differs from the model settings that the other choices give.
+    `dual` and `cross` override the model settings that follow from the other settings.
     """
 
-    small: bool = Field(default=False, title="Small", description="Small retrievers, short texts, few steps: for a CPU")
+    small: bool = Field(
+        default=False, title="Small", description="Use small retrievers, short texts and few steps, for a CPU"
+    )
     depth: int | None = Field(
-        default=None, title="Depth", description="Ranks to judge and to mine; default 100, small 20", ge=1
+        default=None,
+        title="Depth",
+        description="Number of top ranks to judge and to mine (default: 100; with --small: 20)",
+        ge=1,
     )
     hard_negatives: int = Field(
         default=1,
         title="Hard negatives",
-        description="Hard negatives of each question in steps 3 and 4 (step 1 has none)",
+        description="Number of hard negatives for each question in steps 3 and 4 (step 1 has none)",
         ge=0,
     )
-    seed: int = Field(default=0, title="Seed", description="Seed of everything random", ge=0, le=LARGEST_SEED)
+    seed: int = Field(default=0, title="Seed", description="Seed of all random choices", ge=0, le=LARGEST_SEED)
     thresholds: tuple[float, float] = Field(
         default=DENOISED_BY,
         title="Thresholds",
-        description="Probabilities: a passage below the first is a negative, one above the second a pseudo-positive",
+        description="Probability thresholds: a passage below the first is a negative, above the second a "
+        "pseudo-positive",
     )
     distil: float = Field(
         default=0.0,
@@ -99,9 +105,9 @@ class RecipeSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RecipeSettings:
-        """The settings from plain values, as a job stores them.
+        """Build the settings from plain values, as a job stores them.
 
-        Raises BadInput or Refused for values that cannot train.
+        Raises BadInput or Refused for invalid values.
         """
         thresholds = values.get("thresholds", DENOISED_BY)
         made = build(cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds})
@@ -116,13 +122,15 @@ class RecipeSettings:
 
     @property
     def easy(self) -> int:
-        """Random passages of each question for the cross-encoder: with the mined ones as many as the paper draws
-        from.
+        """The number of random passages per question for the cross-encoder: with the mined passages, as many as in the
+        paper.
         """
         return max(0, DEPTH - self.ranks) if self.small else 0
 
     def dual_settings(self, step: int, judge: str | None = None) -> dict[str, Any]:
-        """Of the dual encoder of step 1, 3 or 4. judge: the cross-encoder that may teach it."""
+        """Return the settings of the dual encoder of step 1, 3 or 4. judge: the cross-encoder that may be its
+        teacher.
+        """
         taught = {"distil": judge, "distil_weight": self.distil} if step > 1 and self.distil and judge else {}
         return {
             **(SMALL_DUAL if self.small else DUAL),
@@ -136,15 +144,18 @@ class RecipeSettings:
         return {**(SMALL_CROSS if self.small else CROSS), "seed": self.seed, **self.cross}
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON gives it back."""
+        """Return the settings as a dict of JSON types."""
         return asdict(self) | {"thresholds": list(self.thresholds), "dual": dict(self.dual), "cross": dict(self.cross)}
 
 
 def check_recipe_name(name: str) -> str:
-    """A recipe's name begins those of its sets, models and runs, so it is somewhat shorter than theirs may be."""
+    """Check a recipe's name. The names of its sets, models and runs begin with it, so its maximum length is shorter
+    than theirs.
+    """
     check_name(name, "recipe")
     if len(name) > 48:
         raise BadInput(
-            f"the recipe's name has {len(name)} characters; its sets, models and runs add some, so take 48 at most"
+            f"the recipe's name has {len(name)} characters; use at most 48, because the names of its sets, models "
+            "and runs are longer"
         )
     return name

@@ -1,4 +1,4 @@
-"""The stages of a recipe: the output of each, its inputs, and how it is made."""
+"""The stages of a recipe: the inputs, the output and the function of each."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 DEV_DEPTH = 100
 KS = (1, 5, 20)
 NO_UNLABELLED = (
-    "there are no unlabelled questions to learn from; import some with 'blindspot import questions FILE --split unlabelled', "
-    "and begin a recipe of another name"
+    "there are no unlabelled questions to learn from; import some with 'blindspot import questions FILE --split "
+    "unlabelled', and start a recipe with another name"
 )
 
 
@@ -35,10 +35,10 @@ NO_UNLABELLED = (
 class Stage:
     """One stage of a recipe, with one output.
 
-    step: 1 to 4; 0 comes before. what: the stage in words. kind, name: of the output. needs: keys of the stages whose
-    output it uses.
-    outside: the entry of the recipe's request that it also uses. everywhere: all processes take part.
-    unless: returns a reason to skip the rest of the step; empty for none. figures: entries for the step's manifest.
+    step: 1 to 4; 0 is the preparation. what: the stage in words. kind, name: of the output. needs: keys of the stages
+    whose output it uses. outside: the entry of the recipe's request that it also uses. everywhere: all processes take
+    part. unless: returns a reason to skip the rest of the step; empty for none. figures: entries for the step's
+    manifest.
     """
 
     step: int
@@ -70,7 +70,7 @@ class Recipe:
     state: State
 
     def stages(self) -> list[Stage]:
-        """All stages, in order."""
+        """Return all stages, in order."""
         pinned, name = self.state.pinned, self.name
         over = "+labels" if pinned["labels"] else ""
         first, judge, free = f"{name}-1-train", f"{name}-2-judge", f"{name}-3-unlabelled"
@@ -129,21 +129,21 @@ class Recipe:
         ]
 
     def notes(self) -> list[str]:
-        """Remarks for the user about the run of the recipe."""
+        """Return remarks on the recipe's results for the user."""
         state, notes = self.state, []
         if not self.state.pinned["dev"]:
             notes.append("there are no dev questions, so no figure says which step's retriever is best")
         if state.done("3 training set") and not self._counts(f"{self.name}-3")["sources"]["negative"].get("run", 0):
             notes.append(
-                f"the cross-encoder gave no passage of step 3 less than {self.settings.thresholds[0]:g}, so that step had no hard "
-                "negatives but people's; train the cross-encoder longer, or look at its calibration"
+                f"the cross-encoder scored no passage of step 3 below {self.settings.thresholds[0]:g}, so step 3 "
+                "had only people's hard negatives; train the cross-encoder longer, or check its calibration"
             )
         if len(state.pinned["positives"]) == 1:
             notes.append("positives are gold only: there is no BM25 index to find passages for questions without gold")
         return notes
 
     def _retriever(self, step: int, needs: tuple[str, ...], outside: str | None, **request: Any) -> list[Stage]:
-        """The stages of a retriever: training set, dual encoder, index, and dev run."""
+        """Return the stages of a retriever: training set, dual encoder, index, and dev run."""
         name = f"{self.name}-{step}"
         unless = self._nothing_taught if step == 4 else str
         return [
@@ -229,7 +229,7 @@ class Recipe:
 
         if (
             name not in self.study.settings.encoders
-        ):  # the job was killed after training and before study.toml named the model
+        ):  # the job was killed after the training, before the model was added to study.toml
             about = read_object(self.study.path("models", name) / "training.json")
             add_encoder(
                 self.study.settings_path,
@@ -271,7 +271,7 @@ class Recipe:
         if next(TrainingSet.open(self.study, f"{self.name}-4").groups(free), None) is not None:
             return ""
         return (
-            f"the cross-encoder gave no passage of the {len(free):,} unlabelled questions more than "
+            f"the cross-encoder scored no passage of the {len(free):,} unlabelled questions above "
             f"{self.settings.thresholds[1]:g}, so there is nothing to add"
         )
 
@@ -357,14 +357,14 @@ def begin(
 
 
 def dev_report(study: Study, runs: Sequence[str]) -> Report:
-    """Success@1, 5 and 20 of the steps' retrievers over dev."""
+    """Return Success@1, 5 and 20 of the steps' retrievers over dev."""
     from backend.evaluation.report import report
 
     return report(study, runs, ks=KS)
 
 
 def _labels(study: Study) -> dict[str, Any]:
-    """The last label event, and whether anybody judged a passage of a question that may train."""
+    """Return the last label event, and whether anybody has judged a passage of a training question."""
     labels = Labels(study.labels_path, read_only=True)
     return {
         "until": labels.last_event,
@@ -373,20 +373,21 @@ def _labels(study: Study) -> dict[str, Any]:
 
 
 def model_of(study: Study, start: str) -> str:
-    """The model behind an encoder of study.toml, or else the name itself.
+    """Return the model behind an encoder of study.toml, or else the name itself.
 
     Raises Refused for an encoder of two separate models.
     """
     known = study.settings.encoders.get(start)
     if known is not None and known.model is None:
         raise Refused(
-            f"the encoder {start!r} is two models, and a recipe starts its cross-encoder from one; name an encoder that is one"
+            f"the encoder {start!r} consists of two models, but a recipe starts its cross-encoder from one; choose "
+            "an encoder with a single model"
         )
     return start if known is None or known.model is None else known.model
 
 
 def weights_of(model: Path) -> str | None:
-    """A hash of the weights; None for a model that is not a local folder."""
+    """Return a hash of the weights; None for a model that is not a local folder."""
     from backend.training.scoring import weights_hash
 
     return weights_hash(model) if model.is_dir() else None

@@ -45,8 +45,8 @@ class State:
         held = self.read()["request"]
         if differs := [key.replace("_", " ") for key in request if held.get(key) != request[key]]:
             raise Refused(
-                f"{self.path.parent.name.strip('.')!r} was begun with another {', '.join(differs)}; go on with what it was begun "
-                "with, or take another name"
+                f"{self.path.parent.name.strip('.')!r} was started with another {', '.join(differs)}; resume with "
+                "the original arguments, or choose another name"
             )
 
     def read(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class State:
         return self.read()["pinned"]
 
     def stage(self, key: str) -> dict[str, Any]:
-        """The record of a stage: `inputs` once it has started, `sha256` and `seconds` once it is done; empty
+        """Return the record of a stage: `inputs` once it has started, `sha256` and `seconds` once it is done; empty
         before.
         """
         return self.read()["stages"].get(key, {})
@@ -77,7 +77,7 @@ class State:
 
     @property
     def skipped(self) -> dict[int, str]:
-        """The reason of each skipped step."""
+        """Return the reason of each skipped step."""
         return {int(step): why for step, why in self.read()["skipped"].items()}
 
     def _set(self, key: str, about: dict[str, Any]) -> None:
@@ -86,7 +86,7 @@ class State:
 
 
 def hash_of(study: Study, kind: Kind, name: str) -> str | None:
-    """One hash of a finished part of a study; None if the part is absent or incomplete.
+    """Return a hash of a finished part of a study; None if the part is absent or incomplete.
 
     Scores are never complete, because more may be added. Their hash covers the present scores.
     """

@@ -1,1 +1,1 @@
-"""Retrievers: anything with a `name` and `search(questions, k) -> Hits`."""
+"""Retrieval: BM25, dense and hybrid retrievers, their indexes, and exact search."""

@@ -1,8 +1,9 @@
-"""Approximate search: FAISS indexes over the stored vectors of an encoder, built in blocks, saved, memory-mapped.
+"""Approximate search: FAISS indexes over the stored vectors of an encoder. They are built in blocks, saved and
+memory-mapped.
 
-What building holds beside one block of vectors: the index itself. That is n (2 d + 8.4 M) bytes for hnsw, whose vectors stay in
-float16 as they are stored; n (code bytes + 8) for ivfpq, and the sample it is trained on; n x 4 d for flat. Each index is
-measured against exact search when it is built, on the study's own questions, and its manifest keeps the recall.
+Building needs memory for one block of vectors and for the index itself: n (2 d + 8.4 M) bytes for hnsw, which keeps its
+vectors in float16; n (code bytes + 8) bytes for ivfpq, plus its training sample; n x 4 d bytes for flat. `build`
+measures each index against exact search on the study's own questions, and records the recall in the manifest.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from backend.retrieval.dense import Dense
 
 ROWS_PER_BLOCK = 16_384
-TRAINING_PER_LIST = 64  # vectors per inverted list to train on; FAISS asks for 39 or more
+TRAINING_PER_LIST = 64  # training vectors per inverted list; FAISS wants 39 or more
 SECONDS_BETWEEN_REPORTS = 2.0
 RECALL_QUESTIONS = 500
 RECALL_AT = (20, 100)
@@ -50,21 +51,21 @@ def build(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> dict:
-    """Build a FAISS index over the encoder `name`'s vectors and measure it; returns its manifest.
+    """Build a FAISS index over the vectors of the encoder `name`, measure its recall, and return its manifest.
 
     Args:
         kind: "flat", "hnsw" or "ivfpq".
         options: fields of `FaissOptions`.
-        device: "cuda" trains and fills flat and ivfpq on the GPU, with faiss-gpu; the file is the same.
+        device: "cuda" trains and fills flat and ivfpq indexes on the GPU (needs faiss-gpu). The file is the same.
 
-    Raises Refused for settings that do not fit the vectors, or while another process builds it.
+    Raises Refused for settings that do not fit the vectors, or while another process builds the index.
     """
     import faiss
 
     from backend.retrieval.dense import Dense
 
     if kind not in KINDS:
-        raise Refused(f"an approximate index is one of {', '.join(KINDS)}, not {kind!r}")
+        raise Refused(f"the kind of a FAISS index must be one of {', '.join(KINDS)}, not {kind!r}")
     chosen, started = build_options(FaissOptions, options or {}), time.monotonic()
     dense, folder = Dense(study, name, device), study.path("indexes", name)
     with study.building(f"indexes/{name}-{kind}"):
@@ -80,7 +81,7 @@ def build(
                 progress(start + len(block), len(dense.vectors), f"building the {kind} index")
         path, unfinished = folder / f"faiss-{kind}.index", folder / f".faiss-{kind}.index.partial"
         faiss.write_index(_to_cpu(index), str(unfinished))
-        (folder / f"faiss-{kind}.json").unlink(missing_ok=True)  # of the index that stood there before
+        (folder / f"faiss-{kind}.json").unlink(missing_ok=True)  # the manifest of an earlier index
         os.replace(unfinished, path)
         manifest = {
             "kind": kind,
@@ -107,7 +108,7 @@ def _empty(kind: str, options: FaissOptions, dense: Dense, seed: int) -> Any:
     if kind == "flat":
         return faiss.IndexFlat(width, metric)
     if kind == "hnsw":
-        precision: Any = faiss.ScalarQuantizer.QT_fp16  # an integer, which faiss' stubs do not know
+        precision: Any = faiss.ScalarQuantizer.QT_fp16  # an integer; FAISS's stubs lack the type
         hnsw: Any = faiss.IndexHNSWSQ(width, precision, options.links, metric)
         hnsw.hnsw.efConstruction = options.build_effort
         return hnsw
@@ -146,7 +147,9 @@ def _train(index: Any, dense: Dense, seed: int, progress: Progress | None) -> No
 
 
 def _reserve(index: Any, count: int) -> None:
-    """Take the memory of all vectors and links at once: growing would hold them twice for a while."""
+    """Allocate the memory of all vectors and links at once. A growing index would need twice the memory while it
+    copies.
+    """
     import faiss
 
     storage: Any = faiss.downcast_index(index.storage) if isinstance(index, faiss.IndexHNSW) else index
@@ -163,7 +166,9 @@ def _blocks(vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _to_gpu(index: Any, device: str | None) -> Any:
-    """FAISS has no HNSW for GPUs, and the CPU package has no GPUs at all: then the index stays where it is."""
+    """Move the index to the GPU. FAISS has no HNSW for GPUs and its CPU package supports no GPU; in both cases the
+    index stays on the CPU.
+    """
     import faiss
 
     if (
@@ -183,7 +188,9 @@ def _to_cpu(index: Any) -> Any:
 
 
 def _recall(study: Study, dense: Dense, index: Approximate, progress: Progress | None) -> dict:
-    """Mean share of the exact top k that the index finds, over questions of the study (passages' own vectors if it has none)."""
+    """Return the mean recall of the exact top k, over questions of the study (over vectors of passages if the study has
+    no questions).
+    """
     questions = study.questions.all()
     chosen = np.random.default_rng(study.settings.seed).permutation(len(questions) or len(dense.vectors))[
         :RECALL_QUESTIONS
@@ -215,7 +222,7 @@ def _recall(study: Study, dense: Dense, index: Approximate, progress: Progress |
 
 
 class Approximate:
-    """A FAISS index on disk, memory-mapped, over the same passages as its encoder's vectors. Scores are FAISS's own."""
+    """A memory-mapped FAISS index over the passages of its encoder's dense index. The scores come from FAISS."""
 
     def __init__(self, path: Path, manifest: dict, dense: Dense):
         import faiss
@@ -240,14 +247,14 @@ class Approximate:
 
     @classmethod
     def open(cls, study: Study, dense: Dense, kind: str) -> Approximate:
-        """Raises Missing when it is not built, Refused when it was built over other vectors."""
+        """Open a built index. Raises Missing if there is no such index, Refused if it was built over other vectors."""
         from backend.core.manifest import read_json
 
         folder = study.path("indexes", dense.name)
         path = folder / f"faiss-{kind}.json"
         if kind not in KINDS or not path.is_file():
             raise Missing(
-                f"there is no {kind} index of {dense.name!r}; run 'blindspot index faiss --encoder {dense.name} --kind {kind}'"
+                f"no {kind} index of {dense.name!r}; run 'blindspot index faiss --encoder {dense.name} --kind {kind}'"
             )
         manifest = read_json(path)
         if (manifest["vectors"], manifest["corpus"]) != (dense.manifest["made"], dense.manifest["corpus"]):
@@ -257,9 +264,10 @@ class Approximate:
         return cls(folder / f"faiss-{kind}.index", manifest, dense)
 
     def search(self, vectors: np.ndarray, k: int) -> Hits:
-        """(q, d) float32 to Hits; ties by ordinal. With inner product scores are dot products, with l2 minus the squared distance.
+        """Search for question vectors (q, d) float32; ties by row. Scores are dot products, or minus the squared
+        distance for l2.
 
-        Raises Refused for vectors of another width, or that hold NaN or infinity.
+        Raises Refused for vectors of the wrong width and for vectors with NaN or infinity.
         """
         vectors = finite_questions(vectors, self._dense.vectors.shape[1])
         scores, ordinals = self._index.search(vectors, min(k, len(self._dense.vectors)))

@@ -1,6 +1,6 @@
-"""BM25: Lucene's, with Anserini's analysis (Porter stemmer, Lucene's English stop words), over `title text`.
+"""BM25 in Lucene over `title text`, with Anserini's analysis (Porter stemmer, Lucene's English stop words).
 
-The index is one that Pyserini opens as well. k1 and b act at search time, so changing them needs no new index.
+Pyserini can open the index too. k1 and b act at search time, so changing them needs no new index.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 NAME = "bm25"
 PASSAGES_PER_FILE = 20_000
 QUESTIONS_PER_CALL = 128
-HITS_PER_CALL = 1 << 17  # bounds the memory that a call takes at a large k
-MAX_WORDS = 1 << 16  # distinct words of a question; Lucene's own limit of 1,024 is a page of text
+HITS_PER_CALL = 1 << 17  # limits the memory of a call at a large k
+MAX_WORDS = 1 << 16  # limit of distinct words in a question (Lucene's own limit is 1,024)
 TIE_MARGIN = (
-    20  # hits fetched beyond k, so that few questions need a second search for the passages that tie with the k-th
+    20  # extra hits to fetch beyond k, so that few questions need a second search for passages that tie with the k-th
 )
 
 
 @job("index bm25")
 def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict:
-    """Index the study's passages with Lucene in a Java process of its own (all cores unless told); returns the manifest.
+    """Index the study's passages with Lucene in a separate Java process (default: all cores); return the manifest.
 
-    Raises Refused while another process builds it, BlindspotError when Java fails (its last line is in the message).
+    Raises Refused while another process builds the index, and BlindspotError with Java's last line if Java fails.
     """
     corpus, folder = study.corpus, study.path("indexes", NAME)
     started = time.monotonic()
@@ -75,7 +75,7 @@ def build_index(study: Study, threads: int | None = None, progress: Progress | N
 
 
 def _write_json(corpus: Corpus, folder: Path, progress: Progress | None) -> None:
-    """Write Anserini's JSON collection, in files small enough that each indexing thread gets some."""
+    """Write Anserini's JSON collection in files so small that every indexing thread gets some."""
     folder.mkdir()
     passages = iter(corpus.scan())
     for start in range(0, len(corpus), PASSAGES_PER_FILE):
@@ -118,7 +118,9 @@ def _run_java(texts: Path, index: Path, threads: int, passages: int, progress: P
 
 
 def _read_ordinals(index: Path, corpus: Corpus, progress: Progress | None) -> np.ndarray:
-    """(documents,) int32: the passage ordinal of each of Lucene's row numbers, read once so that search never fetches ids."""
+    """Return the passage row of each Lucene document number, (documents,) int32. Reading them once spares the search
+    from fetching ids.
+    """
     reader = _open_reader(index)
     values = java_class("org.apache.lucene.index.MultiDocValues").getBinaryValues(reader, "id")
     ordinals = np.empty(reader.maxDoc(), np.int32)
@@ -145,7 +147,7 @@ def _open_reader(index: Path) -> Any:
 class BM25:
     """BM25 over a study's Lucene index.
 
-    Raises Missing when there is no index, Refused when the index was made over other passages.
+    Raises Missing if there is no index, Refused if the index was made over other passages.
     """
 
     name = NAME
@@ -154,7 +156,7 @@ class BM25:
         self.folder = study.path("indexes", NAME)
         manifest = read_manifest(self.folder)
         if manifest is None:
-            raise Missing("there is no BM25 index yet; run 'blindspot index bm25'")
+            raise Missing("no BM25 index yet; run 'blindspot index bm25'")
         if manifest["corpus"] != study.corpus.digest:
             raise Refused("the BM25 index was made over other passages; run 'blindspot index bm25' again")
         settings = study.settings.bm25
@@ -163,7 +165,7 @@ class BM25:
         self._ordinals = open_array(self.folder / "ordinals.npy", "run 'blindspot index bm25' again")
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        """The k best passages of each question. A question of stop words alone finds nothing."""
+        """Return the k best passages of each question. A question made only of stop words has no hits."""
         hits = Hits(np.full((len(questions), k), -1, np.int32), np.full((len(questions), k), -np.inf, np.float32))
         for block in _blocks(len(questions), k + TIE_MARGIN):
             found = self._search_block(questions[block], k, k + TIE_MARGIN)
@@ -173,7 +175,9 @@ class BM25:
         return hits
 
     def score(self, questions: Sequence[str], ordinals: np.ndarray, progress: Progress | None = None) -> np.ndarray:
-        """(q, m) float32: the exact BM25 score of the passages (q, m) int32; 0 where no word is shared, -inf for -1."""
+        """Return the exact BM25 scores (q, m) float32 of the passages (q, m) int32: 0 without a shared word, -inf for
+        -1.
+        """
         scores = np.zeros(ordinals.shape, np.float32)
         for start in range(0, len(questions), QUESTIONS_PER_CALL):
             rows = slice(start, start + QUESTIONS_PER_CALL)
@@ -183,9 +187,10 @@ class BM25:
         return np.where(ordinals < 0, -np.inf, scores).astype(np.float32)
 
     def _search_block(self, questions: Sequence[str], k: int, fetch: int) -> Hits:
-        """The k best of the `fetch` best that Lucene finds, which orders equal scores by its own rows.
+        """Return the k best of the `fetch` best hits in Lucene, which orders equal scores by its own document numbers.
 
-        A question whose every further hit equals the k-th is searched again for four times as many, until all such hits are known.
+        If every hit after the k-th has the same score as the k-th, the question is searched again for four times as
+        many hits, until all ties are known.
         """
         fetch = min(fetch, len(self._ordinals))
         documents, scores = on_jvm(self._fetch, questions, fetch)
@@ -250,14 +255,16 @@ class BM25:
 
     @cached_property
     def _documents(self) -> np.ndarray:
-        """Lucene's row number of each ordinal."""
+        """Return Lucene's document number of each passage row."""
         documents = np.empty(len(self._ordinals), np.int32)
         documents[self._ordinals] = np.arange(len(self._ordinals), dtype=np.int32)
         return documents
 
 
 def _scores_of(scorer: Any, documents: np.ndarray) -> np.ndarray:
-    """Scores of ascending row numbers of one Lucene segment; 0 for rows outside it or without a shared word."""
+    """Return the scores of ascending document numbers in one Lucene segment: 0 for documents outside the segment or
+    without a shared word.
+    """
     scores, iterator = np.zeros(len(documents), np.float32), scorer.iterator()
     current = iterator.docID()
     for i, document in enumerate(documents.tolist()):
@@ -271,14 +278,14 @@ def _scores_of(scorer: Any, documents: np.ndarray) -> np.ndarray:
 
 
 def _blocks(questions: int, hits: int) -> Iterator[slice]:
-    """Slices of the questions, small enough for one call with so many hits each."""
+    """Split the questions into slices small enough for one call with this many hits each."""
     size = max(1, min(QUESTIONS_PER_CALL, HITS_PER_CALL // hits))
     for start in range(0, questions, size):
         yield slice(start, start + size)
 
 
 def is_indexed(study: Study) -> bool:
-    """Whether the study has a finished BM25 index."""
+    """Return whether the study has a finished BM25 index."""
     return NAME in study.parts("indexes")
 
 

@@ -1,4 +1,4 @@
-"""Dense retrieval: encode the passages once, search their vectors exactly."""
+"""Dense retrieval: encode the passages once, then search their vectors exactly."""
 
 from __future__ import annotations
 
@@ -30,22 +30,23 @@ if TYPE_CHECKING:
     from backend.core.settings import EncoderSettings, Settings
     from backend.core.study import Study
 
-PER_STEP = 256  # questions encoded between two reports of progress
-PRECISION_SAMPLE = (
-    32  # passages encoded both ways before 16-bit arithmetic is taken for all; the same ones for every shard
-)
-SAMPLE = 8  # passages encoded here to check vectors made elsewhere
+PER_STEP = 256  # questions encoded between two progress reports
+# sample of passages encoded in 16 and 32 bits to choose the precision; every shard uses the same sample
+PRECISION_SAMPLE = 32
+SAMPLE = 8  # sample of passages encoded here to check imported vectors
 WHOLE = Shard(1, 1)
-SAME_VECTOR = 0.25  # how far a vector may lie from ours, in typical distances between two passages; 16 bits give 0.02
+# maximum distance of an imported vector from our own, relative to the typical distance of two passages; 16 bits cause
+# 0.02
+SAME_VECTOR = 0.25
 
 
 def encoder_settings(study: Study, name: str) -> EncoderSettings:
-    """Raises Missing for an encoder that study.toml does not name."""
+    """Return the settings of an encoder. Raises Missing if study.toml does not name the encoder."""
     encoders = study.settings.encoders
     if name not in encoders:
         raise Missing(
-            f"study.toml names no encoder {name!r}; known: {', '.join(encoders) or 'none'} "
-            "(add one with 'blindspot encoder add')"
+            f"study.toml has no encoder {name!r}; known: {', '.join(encoders) or 'none'} (add one with 'blindspot "
+            "encoder add')"
         )
     return encoders[name]
 
@@ -61,21 +62,23 @@ def build_index(
     merge: bool = False,
     precision: str = "auto",
 ) -> dict:
-    """Encode all passages with the encoder `name`, or take their vectors from a file or from shards; returns the manifest.
+    """Encode all passages with the encoder `name`, or import their vectors from a file or from shards; return the
+    manifest.
 
-    Encoding writes blocks and goes on from the last whole one after an interruption.
+    Encoding writes blocks. After an interruption it resumes after the last complete block.
 
     Args:
-        vectors: an .npy file, (n, d) float16 or float32, row i for passage i; checked against the encoder on a sample.
-        merge: put the shards together that `encode_part` made, here or elsewhere. The encoder is not loaded.
-        precision: of the arithmetic; see `backend.retrieval.passage_encoder`.
+        vectors: an .npy file, (n, d) float16 or float32; row i belongs to passage i. A sample is checked against the
+            encoder.
+        merge: join the shards that `encode_part` wrote on this or other machines, without loading the encoder.
+        precision: of the encoder; see `backend.retrieval.passage_encoder`.
 
-    Raises Refused for vectors that do not fit the passages or the encoder, or while another process builds the index; Missing
-    where shards are.
+    Raises Refused for vectors that do not fit the passages or the encoder, and while another process builds the index;
+    Missing for missing shards.
     """
     settings, corpus, folder = encoder_settings(study, name), study.corpus, study.path("indexes", name)
     if merge and vectors is not None:
-        raise Refused("--vectors and --merge exclude each other: the vectors come from a file or from shards")
+        raise Refused("give either --vectors (vectors from a file) or --merge (vectors from shards)")
     started, shards = time.monotonic(), folder / "shards"
     with study.building(f"indexes/{name}"):
         if merge:
@@ -115,10 +118,11 @@ def encode_part(
     precision: str = "auto",
     progress: Progress | None = None,
 ) -> dict:
-    """Encode one shard ("2/8"), to be merged by `build_index` when all are there; returns its manifest.
+    """Encode one shard ("2/8") and return its manifest. `build_index` merges the shards when all are done.
 
-    Of the study it needs corpus.db and study.toml alone, and writes to indexes/<encoder>/shards: several machines may work in
-    one folder, or each in a copy. Goes on where it was interrupted; a finished shard is left as it is.
+    Encoding needs only corpus.db and study.toml of the study, and writes to indexes/<encoder>/shards. Several machines
+    may work in one folder, or each in its own copy. An interrupted shard resumes; a finished shard is not encoded
+    again.
     """
     part = Shard.parse(shard)
     part.starts(len(study.corpus))
@@ -145,7 +149,7 @@ def _recipe(study: Study, name: str, encoder: Encoder) -> dict:
 def _encode(
     study: Study, encoder: Encoder, recipe: dict, precision: str, shard: Shard, progress: Progress | None
 ) -> tuple[dict, list[Path]]:
-    """Encode a shard; returns the recipe with the precision in it, and the shard's blocks."""
+    """Encode a shard; return its recipe, which includes the precision, and its blocks."""
     corpus, folder = study.corpus, study.path("indexes", recipe["encoder"], "shards")
     sample = np.unique(np.linspace(0, max(len(corpus) - 1, 0), min(PRECISION_SAMPLE, len(corpus))).astype(int))
     bulk = PassageEncoder(encoder, precision, corpus.passages(sample.tolist()))
@@ -161,7 +165,9 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
     wanted = (len(study.corpus), encoder.dimension)
     if given.shape != wanted or given.dtype not in (np.float16, np.float32):
         raise BadInput(
-            f"holds {given.shape} {given.dtype}; this study and encoder need {wanted} float16 or float32", path
+            f"has shape {given.shape} and type {given.dtype}; this study and encoder need shape {wanted} and "
+            "float16 or float32",
+            path,
         )
     sample = np.unique(np.linspace(0, wanted[0] - 1, SAMPLE).astype(int))
     passages = study.corpus.passages(sample.tolist())
@@ -174,8 +180,9 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
     if error.max() > SAME_VECTOR:
         worst = int(error.argmax())
         raise BadInput(
-            f"row {sample[worst]} is not what the encoder gives for passage {passages[worst].id!r} (as far off as "
-            f"{error[worst]:.0%} of the distance between two passages): another model, text template or order",
+            f"row {sample[worst]} differs from the encoder's vector of passage {passages[worst].id!r} by "
+            f"{error[worst]:.0%} of the typical distance between two passages; check the model, the text template "
+            "and the order of the passages",
             path,
         )
 
@@ -183,15 +190,15 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
 class Dense:
     """Dense retrieval with one encoder: exact, or through an index of `approximate` (flat, hnsw, ivfpq).
 
-    Raises Missing when the index is not made, Refused when it was made over other passages. The encoder is loaded at the
-    first search, which raises Refused if its weights or settings are no longer those that made the index.
+    Raises Missing if there is no index, Refused if the index was made over other passages. The first search loads the
+    encoder, and raises Refused if its weights or settings have changed since the index was made.
     """
 
     def __init__(self, study: Study, name: str, device: str | None = None, approximate: str | None = None):
         folder = study.path("indexes", name)
         manifest = read_manifest(folder)
         if manifest is None or manifest.get("kind") != "dense index":
-            raise Missing(f"there is no dense index {name!r} yet; run 'blindspot index dense --encoder {name}'")
+            raise Missing(f"no dense index for encoder {name!r}; run 'blindspot index dense --encoder {name}'")
         if manifest["corpus"] != study.corpus.digest:
             raise Refused(
                 f"the index {name!r} was made over other passages; run 'blindspot index dense --encoder {name}' again"
@@ -224,18 +231,18 @@ class Dense:
 
     @property
     def unit_length(self) -> bool:
-        """Whether scores are cosines."""
+        """Return whether the scores are cosines."""
         return self.manifest["unit_length"]
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         return self.search_vectors(self.encode(questions, progress), k, progress)
 
     def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
-        """(q, m) float32 exact scores of the passages (q, m) int32."""
+        """Return the exact scores (q, m) float32 of the passages (q, m) int32."""
         return self.score_vectors(self.encode(questions), ordinals)
 
     def search_vectors(self, vectors: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
-        """`search` for questions (q, d) float32 that are encoded already."""
+        """Search for encoded questions (q, d) float32."""
         return (
             self._search.search(vectors, k, progress)
             if self._approximate is None
@@ -243,11 +250,11 @@ class Dense:
         )
 
     def score_vectors(self, vectors: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
-        """`score` for questions that are encoded already."""
+        """Score passages for encoded questions."""
         return self._search.score(vectors, ordinals)
 
     def encode(self, questions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
-        """(q, d) float32."""
+        """Return the vectors of questions, (q, d) float32."""
         vectors = []
         for start in range(0, len(questions), PER_STEP):
             if progress is not None:
@@ -261,8 +268,8 @@ class Dense:
         for key, value in encoder.describe().items():
             if self.manifest[key] != value:
                 raise Refused(
-                    f"encoder {self.name!r} is not the one that made its index ({key}: {value!r} now, "
-                    f"{self.manifest[key]!r} then); run 'blindspot index dense --encoder {self.name}' again"
+                    f"encoder {self.name!r} has changed since its index was made ({key}: {value!r}, in the index "
+                    f"{self.manifest[key]!r}); run 'blindspot index dense --encoder {self.name}' again"
                 )
         return encoder
 
@@ -273,13 +280,13 @@ class Dense:
 
 
 def _mapped(path: Path, name: str) -> np.ndarray:
-    """The vectors, memory-mapped. Raises BadInput for a file that is cut off or gone."""
+    """Map the vectors into memory. Raises BadInput for a truncated or missing file."""
     return open_array(path, f"run 'blindspot index dense --encoder {name}' again")
 
 
 @settings_class
 class EncoderOptions:
-    """The options of a kind of retriever that searches an encoder's vectors."""
+    """Options of a kind of retriever that searches an encoder's vectors."""
 
     encoder: str = Field(
         "minilm", title="Encoder", description="An encoder of study.toml", json_schema_extra={"ignored_elsewhere": True}
@@ -294,12 +301,12 @@ class DenseOptions(EncoderOptions):
 
 
 def dense_indexes(study: Study) -> list[str]:
-    """The names of the finished dense indexes, oldest first."""
+    """Return the names of the finished dense indexes, oldest first."""
     return [name for name, manifest in study.parts("indexes").items() if manifest.get("kind") == "dense index"]
 
 
 class EncoderKind(RetrieverKind):
-    """Base of the kinds whose retrievers are named after an encoder: "KIND:ENCODER"."""
+    """Base class of kinds whose retrievers are named after an encoder: "KIND:ENCODER"."""
 
     options: ClassVar[type] = EncoderOptions
     uses_torch = True

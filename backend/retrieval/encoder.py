@@ -1,7 +1,8 @@
-"""Encoders: questions and passages to vectors, through sentence-transformers.
+"""Encoders turn questions and passages into vectors, with sentence-transformers.
 
-One tower or two, any sentence-transformers or Hugging Face folder or name, and DPR's checkpoints. Whatever it was made from, an
-encoder here is one `SentenceTransformer`, with a Router where questions and passages have towers of their own.
+An encoder has one or two towers. It comes from any sentence-transformers or Hugging Face folder or name, or from a DPR
+checkpoint. In memory it is always one `SentenceTransformer`, with a Router if questions and passages have separate
+towers.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ DPR_TOWERS = {"DPRQuestionEncoder": "question_encoder", "DPRContextEncoder": "ct
 class Encoder:
     """A loaded encoder.
 
-    `pooling` says how token vectors become one; `similarity` is dot, cosine or l2 (for cosine the vectors come out at
-    unit length, so that their dot product is it); `model_hash` is the SHA-256 of all weights by name.
+    `pooling` names the way token vectors are pooled. `similarity` is dot, cosine or l2; with cosine the vectors have
+    unit length, so their dot product is the cosine. `model_hash` is the SHA-256 of all weights by name.
     """
 
     model: SentenceTransformer
@@ -49,7 +50,7 @@ class Encoder:
         return dimension
 
     def encode_questions(self, questions: Sequence[str]) -> np.ndarray:
-        """(q, d) float32."""
+        """Return the vectors of questions, (q, d) float32."""
         return self._encode(self.model.encode_query, list(questions))
 
     def encode_passages(self, passages: Sequence[Passage]) -> np.ndarray:
@@ -71,7 +72,7 @@ class Encoder:
         ).astype(np.float32, copy=False)
 
     def describe(self) -> dict:
-        """What an index manifest records, and a search must match."""
+        """Return the settings that an index manifest records. A search must use the same settings."""
         return {
             "dimension": self.dimension,
             "similarity": self.similarity,
@@ -83,11 +84,11 @@ class Encoder:
 
 
 def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encoder:
-    """Load the model(s) that `settings` name.
+    """Load the model or models that `settings` names.
 
     Raises:
-        Missing: a model that is no folder and cannot be fetched.
-        Refused: a plain Hugging Face model without a pooling, or two towers of different widths.
+        Missing: the model is not a folder and cannot be downloaded.
+        Refused: a plain Hugging Face model without a pooling setting, or two towers of different dimensions.
     """
     import transformers
 
@@ -115,9 +116,7 @@ def _single(settings: EncoderSettings, path: str, device: str | None) -> tuple[S
     with readable_model(folder.path):
         model = SentenceTransformer(folder.path, device=device, **folder.sentence_transformers)
     if settings.pooling != "auto":
-        raise Refused(
-            f"{folder.path} says itself how it pools; remove pooling = {settings.pooling!r} from its settings"
-        )
+        raise Refused(f"{folder.path} defines its own pooling; remove pooling = {settings.pooling!r} from its settings")
     model.max_seq_length = settings.max_tokens
     return model, "its own"
 
@@ -131,19 +130,19 @@ def _two_towers(settings: EncoderSettings, device: str | None) -> tuple[Sentence
     passages, _ = _tower(open_model(settings.passage_model), settings, "passage_model")
     widths = [tower[0].get_embedding_dimension() for tower in (questions, passages)]
     if widths[0] != widths[1]:
-        raise Refused(f"question_model has {widths[0]} dimensions, passage_model {widths[1]}: they are no pair")
+        raise Refused(f"question_model has {widths[0]} dimensions, passage_model {widths[1]}; they must be equal")
     return SentenceTransformer(modules=[Router.for_query_document(questions, passages)], device=device), pooling
 
 
 def _tower(folder: ModelFolder, settings: EncoderSettings, key: str) -> tuple[list, str]:
-    """[Transformer, Pooling] for a Hugging Face or DPR checkpoint, and the name of the pooling."""
+    """Return [Transformer, Pooling] for a Hugging Face or DPR checkpoint, and the name of the pooling."""
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     path, architecture = folder.path, _architecture(folder)
     pooling = settings.pooling
     if pooling == "auto":
         if architecture not in DPR_TOWERS:
-            raise Refused(f'{path} ({key}) does not say how to pool its token vectors; set pooling to "cls" or "mean"')
+            raise Refused(f'{path} ({key}) defines no pooling of token vectors; set pooling to "cls" or "mean"')
         pooling = "cls"
     with readable_model(path):
         if architecture in DPR_TOWERS:
@@ -162,7 +161,9 @@ def _tower(folder: ModelFolder, settings: EncoderSettings, key: str) -> tuple[li
 
 
 def _dpr_tower(source: ModelFolder, architecture: str, max_tokens: int) -> Any:
-    """The BERT inside a DPR checkpoint. (AutoModel reads both towers as question encoders, a context encoder's weights lost.)"""
+    """Return the BERT inside a DPR checkpoint. (AutoModel would read both towers as question encoders and lose the
+    weights of a context encoder.)
+    """
     import transformers
     from sentence_transformers.sentence_transformer.modules import Transformer
 

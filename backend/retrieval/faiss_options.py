@@ -1,4 +1,6 @@
-"""The options of FAISS indexes. They stand apart from `approximate`, so that the command line loads without NumPy."""
+"""The options of FAISS indexes. This module is separate from `approximate` so that the command line loads without
+NumPy.
+"""
 
 from __future__ import annotations
 

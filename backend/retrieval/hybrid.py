@@ -1,8 +1,10 @@
 """Hybrid retrieval: BM25 and dense joined.
 
 There are two fusion methods. Both use the union of the two lists (2,000 deep by default) and break ties by row:
-- weighted: `BM25 + weight * dense` (DPR 2020, section 5: 1.1 on dot products of vectors that are not normalised). A passage that one
-  list lacks gets its exact score from that retriever, or with `missing="minimum"` the lowest score of that list (as in Pyserini and
+- weighted: `BM25 + weight * dense` (DPR 2020, section 5: 1.1 on dot products of vectors that are not normalised). A
+passage that one
+  list lacks gets its exact score from that retriever, or with `missing="minimum"` the lowest score of that list (as in
+  Pyserini and
   DPR).
 - rrf: the sum of `1 / (60 + rank)` (Cormack et al. 2009), where a list that lacks the passage adds 0. It suits encoders
   with unit vectors, whose scores of at most 1 would vanish beside BM25's 5 to 30.
@@ -31,13 +33,13 @@ if TYPE_CHECKING:
 
 MISSING = ("exact", "minimum")
 WEIGHTS = (0.25, 0.5, 1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-TUNED_AT = 20  # Success@20, as in the DPR paper's tables
+TUNED_AT = 20  # rank of the success measure, as in the DPR paper's tables
 QUESTIONS_PER_BLOCK = 256
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The union of two lists: ordinals (q, m) int32, -1 where empty; both retrievers' scores (q, m) float32."""
+    """The union of two lists: rows (q, m) int32, padded with -1, and both retrievers' scores (q, m) float32."""
 
     ordinals: np.ndarray
     sparse: np.ndarray
@@ -45,12 +47,14 @@ class Candidates:
 
 
 def weighted(candidates: Candidates, weight: float, k: int) -> Hits:
-    """`sparse + weight * dense`, the k best."""
+    """Return the k best passages by `sparse + weight * dense`."""
     return top_k(candidates.ordinals, candidates.sparse + np.float32(weight) * candidates.dense, k)
 
 
 def reciprocal_rank_fusion(lists: Sequence[Hits], k: int, rrf_k: int = 60) -> Hits:
-    """Sum of 1 / (rrf_k + rank) over the lists, the k best (Cormack, Clarke and Büttcher 2009)."""
+    """Return the k best passages by the sum of 1 / (rrf_k + rank) over the lists (Cormack, Clarke and Büttcher
+    2009).
+    """
     ordinals = np.concatenate([hits.ordinals for hits in lists], axis=1)
     ranks = np.concatenate([np.arange(1, hits.k + 1) for hits in lists])
     parts = np.where(ordinals < 0, 0.0, 1.0 / (rrf_k + ranks)[None, :])
@@ -58,7 +62,7 @@ def reciprocal_rank_fusion(lists: Sequence[Hits], k: int, rrf_k: int = 60) -> Hi
 
 
 def _sum_by_ordinal(ordinals: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Add up the parts of each ordinal of a row. Each ordinal stays once; its other places become -1."""
+    """Sum the scores of each passage in a list. Each passage stays once; its other places become -1."""
     order = np.argsort(ordinals, axis=1, kind="stable")
     ordinals, parts = np.take_along_axis(ordinals, order, 1), np.take_along_axis(parts, order, 1)
     totals = parts.copy()
@@ -75,14 +79,14 @@ def _sum_by_ordinal(ordinals: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray
 
 
 def union(a: Hits, b: Hits) -> np.ndarray:
-    """(q, m) int32: the ordinals of either list, without duplicates, ascending, after the -1 that fill a row."""
+    """Return the rows of both lists (q, m) int32, ascending, without duplicates; padding of -1 comes first."""
     ordinals = np.sort(np.concatenate([a.ordinals, b.ordinals], axis=1), axis=1)
     ordinals[:, 1:][ordinals[:, 1:] == ordinals[:, :-1]] = -1
     return np.sort(ordinals, axis=1)
 
 
 def scores_in(ordinals: np.ndarray, hits: Hits) -> np.ndarray:
-    """(q, m) float32: the score that each ordinal (q, m) has in `hits`, NaN where the list does not hold it."""
+    """Return the score of each row (q, m) in `hits`, (q, m) float32; NaN if the list lacks the row."""
     span = int(max(ordinals.max(initial=0), hits.ordinals.max(initial=0))) + 2
     first = np.arange(len(ordinals), dtype=np.int64)[:, None] * span
     wanted, listed = (ordinals + 1 + first).ravel(), (hits.ordinals + 1 + first).ravel()
@@ -93,7 +97,7 @@ def scores_in(ordinals: np.ndarray, hits: Hits) -> np.ndarray:
 
 
 def least_scores(hits: Hits) -> np.ndarray:
-    """(q, 1) float32: the least score of each row, 0 for an empty one."""
+    """Return the lowest score of each list, (q, 1) float32; 0 for an empty list."""
     least = np.where(hits.ordinals < 0, np.inf, hits.scores).min(axis=1, keepdims=True)
     return np.where(np.isinf(least), 0, least).astype(np.float32)
 
@@ -104,7 +108,7 @@ class Hybrid:
     Args:
         method: "weighted", "rrf" or "auto" (weighted, unless the dense vectors have unit length).
         missing: "exact" or "minimum", for "weighted".
-        sparse, dense: the open parts, where the caller shares them.
+        sparse, dense: the open retrievers, if the caller shares them.
     """
 
     def __init__(
@@ -159,12 +163,12 @@ class Hybrid:
         return weighted(self.candidates(questions), self.weight, k)
 
     def lists(self, questions: Sequence[str], vectors: np.ndarray | None = None) -> tuple[Hits, Hits]:
-        """Both retrievers' own hits, `depth` deep."""
+        """Return both retrievers' hits, `depth` deep."""
         vectors = self.dense.encode(questions) if vectors is None else vectors
         return self.sparse.search(questions, self.depth), self.dense.search_vectors(vectors, self.depth)
 
     def candidates(self, questions: Sequence[str]) -> Candidates:
-        """The union of both lists, every passage with both scores."""
+        """Return the union of both lists, with both scores of every passage."""
         vectors = self.dense.encode(questions)
         sparse, dense = self.lists(questions, vectors)
         ordinals = union(sparse, dense)
@@ -184,11 +188,11 @@ class HybridOptions(EncoderOptions):
     method: Literal["auto", "weighted", "rrf"] | None = Field(
         default=None,
         title="Fusion",
-        description="How hybrid joins the lists; default from study.toml",
+        description="Fusion method (default: from study.toml)",
         json_schema_extra={"option": "--fusion"},
     )
     weight: float | None = Field(
-        default=None, title="Weight", description="BM25 + WEIGHT x dense (DPR: 1.1); default from study.toml"
+        default=None, title="Weight", description="Weight in BM25 + WEIGHT x dense (DPR: 1.1; default: from study.toml)"
     )
     missing: Literal["exact", "minimum"] = Field(
         default="exact",
@@ -246,14 +250,14 @@ class HybridKind(EncoderKind):
 
 
 def tune_weight(study: Study, retriever: Hybrid, rule: str, progress: Progress | None) -> dict[str, Any]:
-    """Set the retriever's weight to the best of WEIGHTS on dev; returns what the manifest records about it."""
+    """Set the retriever's weight to the best of WEIGHTS on dev, and return the tuning record for the manifest."""
     if retriever.method != "weighted":
-        raise Refused("--tune chooses the weight of --with hybrid --fusion weighted; there is no weight to tune here")
+        raise Refused("--tune works only with --with hybrid --fusion weighted, which has a weight to tune")
     dev = questions_in_split(study, "dev")
     by_gold = not any(question.answers for question in dev)
     questions = [question for question in dev if (question.gold if by_gold else question.answers)]
     if not questions:
-        raise Refused("no question of dev has answers or gold passages to tune the weight on")
+        raise Refused("no dev question has answers or gold passages to tune the weight on")
     accuracy = accuracy_by_weight(study, retriever, questions, rule, progress)
     retriever.weight = max(WEIGHTS, key=lambda weight: (accuracy[weight], -weight))
     return {
@@ -270,7 +274,9 @@ def tune_weight(study: Study, retriever: Hybrid, rule: str, progress: Progress |
 def accuracy_by_weight(
     study: Study, hybrid: Hybrid, questions: Sequence[Question], rule: str, progress: Progress | None = None
 ) -> dict[float, float]:
-    """Success@20 on `questions` of each weight of WEIGHTS, from one search: by answers, or by gold where none has any."""
+    """Return Success@20 on `questions` for each weight of WEIGHTS, from one search: by answers, or by gold if no
+    question has answers.
+    """
     from backend.core.gold import gold_matrix
     from backend.text.answers import match_run
 

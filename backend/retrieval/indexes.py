@@ -29,18 +29,22 @@ class Opened:
 
 
 def names(study: Study) -> list[str]:
-    """The retrievers that the study can open now, of every registered kind: "bm25", each dense index, "hybrid:NAME", ..."""
+    """Return the retrievers that the study can open now, of every registered kind: "bm25", each dense index,
+    "hybrid:NAME", ...
+    """
     return [name for kind in RETRIEVERS for name in kind.available(study)]
 
 
 def parts(name: str) -> tuple[str, ...]:
-    """The indexes that a retriever of `names` searches."""
+    """Return the indexes that a retriever of `names` searches."""
     kind = kind_of(name)
     return () if kind is None else kind.parts(name)
 
 
 def hashes(study: Study, name: str) -> dict[str, str]:
-    """SHA-256 of the manifests of the finished indexes that `name` searches, by index. They tell two indexes with the same name apart."""
+    """Return the SHA-256 of the manifest of each finished index that `name` searches. They distinguish two indexes with
+    the same name.
+    """
     files = {part: study.path("indexes", part, MANIFEST) for part in parts(name)}
     return {part: file_sha256(path) for part, path in files.items() if path.is_file()}
 
@@ -48,7 +52,8 @@ def hashes(study: Study, name: str) -> dict[str, str]:
 class Indexes:
     """Retrievers that open by name and stay open. A retriever opens again when its index or its settings have changed.
 
-    Several threads may call `search`, but only one thread at a time may search a dense index; `one_thread` names that thread.
+    Several threads may call `search`, but only one thread at a time may search a dense index; `one_thread` names that
+    thread.
     """
 
     def __init__(self, study: Study, device: str | None = None):
@@ -58,21 +63,24 @@ class Indexes:
         self._loaded: dict[str, Opened] = {}
         self._loading = (
             threading.Lock()
-        )  # a first search loads an encoder, and the libraries do not load well in two threads at once
+        )  # the first search loads an encoder, and the libraries must not load in two threads at once
         self._settings: tuple[int, Settings] | None = None
 
     @staticmethod
     def one_thread(name: str) -> str:
-        """Retrievers with the same result share an encoder and belong on the same thread."""
+        """Return the thread key of a retriever. Retrievers with the same key share an encoder and must use the same
+        thread.
+        """
         return (parts(name) or (name,))[-1]
 
     def open(self, name: str) -> Opened:
-        """Raises Missing when an index is not there, Refused when it was made over other passages."""
+        """Open a retriever. Raises Missing without an index, Refused if the index was made over other passages."""
         with self._opening:
             return self._open(name)
 
     def search(self, name: str, questions: Sequence[str], k: int) -> tuple[Hits, Opened]:
-        """Search with the open retriever. On a CPU, dense retrieval uses half of the cores and leaves the rest to BM25 and the app."""
+        """Search with the open retriever. On a CPU, dense retrieval uses half of the cores and leaves the rest to BM25
+        and the app."""
         opened = self.open(name)
         kind = kind_of(name)
         if kind is None or not kind.uses_torch:
@@ -88,7 +96,9 @@ class Indexes:
         if held is None or held[0] != stamp:
             for stale in [other for other in self._held if other == name or name in parts(other)]:
                 del self._held[stale]
-                self._loaded.pop(stale, None)  # before the next is opened: two would not fit a GPU's memory
+                self._loaded.pop(
+                    stale, None
+                )  # close the old retriever before opening the new one: a GPU's memory would not hold both
             manifests = hashes(self.study, name)
             held = stamp, Opened(self._load(name), manifests)
             if self._stamp(name) != stamp:
@@ -104,7 +114,7 @@ class Indexes:
         return self._open(name).retriever
 
     def _stamp(self, name: str) -> tuple:
-        """A value that changes when the retriever's files change, or the settings that act on it."""
+        """Return a value that changes when the retriever's files or settings change."""
         kind = self._kind(name)
         found = [path.stat() if path.is_file() else None for path in kind.files(self.study, name)]
         return (
@@ -115,7 +125,7 @@ class Indexes:
     def _kind(self, name: str) -> RetrieverKind:
         kind = kind_of(name)
         if kind is None:
-            raise Missing(f"there is no retriever {name!r} here; known kinds: {', '.join(RETRIEVERS.names())}")
+            raise Missing(f"unknown retriever {name!r}; known kinds: {', '.join(RETRIEVERS.names())}")
         return kind
 
     def _read_settings(self) -> Settings:
@@ -127,7 +137,9 @@ class Indexes:
 
 @contextmanager
 def _half_the_cores() -> Iterator[None]:
-    """Limit PyTorch to half of the cores: its threads wait for each other, so a core that another process uses slows all of them."""
+    """Limit PyTorch to half of the cores. Its threads wait for each other, so one core that another process uses slows
+    all of them.
+    """
     import torch
 
     before = torch.get_num_threads()

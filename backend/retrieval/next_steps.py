@@ -1,4 +1,4 @@
-"""What to do next in a study: for `blindspot status` and the Home page."""
+"""Suggest the next steps in a study, for `blindspot status` and the Home page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def next_steps(study: Study) -> list[Step]:
-    """What to do next, in order; empty when a run of every suggested kind of retriever exists."""
+    """Return the next steps in order. The list is empty if a run of every suggested kind of retriever exists."""
     if not study.has_corpus:
         return [Step("The study has no passages yet.", "blindspot import passages FILE")]
     questions = study.questions.counts()
@@ -43,7 +43,7 @@ def next_steps(study: Study) -> list[Step]:
 
 
 def command_line(kind: RetrieverKind, name: str, split: str) -> str:
-    """The command that makes a run with the retriever `name`."""
+    """Return the command that makes a run with the retriever `name`."""
     known = declared(kind.options)
     options = "".join(f" {known[key].option} {value}" for key, value in kind.options_of(name).items())
     return f"blindspot retrieve --with {kind.name}{options} --split {split}"

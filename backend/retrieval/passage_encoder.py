@@ -1,4 +1,6 @@
-"""Encoding many passages: batches filled by tokens, 16-bit arithmetic where it is exact enough, reading and writing beside it."""
+"""Encode many passages: batches of similar token counts, 16-bit arithmetic where it is exact enough, reading and
+writing in parallel.
+"""
 
 from __future__ import annotations
 
@@ -25,41 +27,46 @@ Texts = list[str]
 Ids = list[list[int]]
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
-TOKENS_CPU, TOKENS_GPU = 4096, 65_536  # in a batch, padding counted
-SAME = 0.9999  # the least cosine of a vector in 16 bits to its float32 one
-OFF = 0.02  # how far the one may lie from the other, in typical distances between two texts
+TOKENS_CPU, TOKENS_GPU = 4096, 65_536  # tokens in a batch, including padding
+SAME = 0.9999  # minimum cosine of a 16-bit vector with its float32 vector
+OFF = 0.02  # maximum distance of the two vectors, relative to the typical distance of two texts
 PROMPTS = (
     "document",
     "passage",
     "corpus",
-)  # the names under which SentenceTransformer.encode_document looks for a prompt
-TRIED = ("", "a", "Zürich, 北京 (1912) [SEP] e\u0301", "a word " * 5000)  # on which both ways to tokenise must agree
+)  # the prompt names that SentenceTransformer.encode_document looks up
+TRIED = (
+    "",
+    "a",
+    "Zürich, 北京 (1912) [SEP] e\u0301",
+    "a word " * 5000,
+)  # both ways to tokenise must agree on these texts
 TENSORS = {"input_ids", "attention_mask", "token_type_ids"}
 
 
 class PassageEncoder:
     """An encoder for passages by the thousand.
 
-    Texts are sorted by length and batched by the tokens they take. On a CPU, 16 bits mean torch's autocast: matrix products in
-    bfloat16, the rest in float32. On a GPU the whole model is in 16 bits.
+    Texts are sorted by length and batched by their number of tokens. On a CPU, 16 bits mean torch's autocast: matrix
+    products in bfloat16, the rest in float32. On a GPU the whole model is in 16 bits.
 
     Args:
-        precision: of `PRECISIONS`. "auto" takes, of the 16-bit ones that the device is quick at, the first in which every vector of
-            `sample` has a cosine of at least 0.9999 to its float32 vector, and lies off by at most 2% of the typical distance between
-            two of them; else float32.
-        tokens: in a batch; default by the device.
+        precision: one of `PRECISIONS`. "auto" tries the 16-bit precisions that the device is fast at. It takes the
+            first in which every vector of `sample` has a cosine of at least 0.9999 with its float32 vector and differs
+            from it by at most 2% of the typical distance between two vectors; otherwise it takes float32.
+        tokens: tokens in a batch (default: by device).
 
-    Raises Refused for a precision that is none, or none for this device.
+    Raises Refused for an unknown precision, or one that the device does not support.
     """
 
     def __init__(
         self, encoder: Encoder, precision: str = "auto", sample: Sequence[Passage] = (), tokens: int | None = None
     ):
         if precision not in PRECISIONS:
-            raise Refused(f"there is no precision {precision!r}; known: {', '.join(PRECISIONS)}")
+            raise Refused(f"unknown precision {precision!r}; known: {', '.join(PRECISIONS)}")
         self.encoder, self.device = encoder, encoder.model.device
         if precision == "float16" and self.device.type == "cpu":
-            raise Refused("float16 is for GPUs; on a CPU take bfloat16 or float32")
+            raise Refused("float16 needs a GPU; on a CPU use bfloat16 or float32")
         self.tokens = tokens or (TOKENS_CPU if self.device.type == "cpu" else TOKENS_GPU)
         self.prompt = _prompt(encoder.model)
         self.tokenizer, self.told = _tokenizer(encoder.model, self.prompt)
@@ -68,14 +75,16 @@ class PassageEncoder:
             self._choose(sample)
 
     def tokenise(self, passages: Sequence[Passage]) -> Ids | Texts:
-        """The first part of the work, for another thread; the texts as they are where the tokenizer is none of the fast ones."""
+        """Tokenise the texts, in another thread. Without a fast tokenizer the texts are returned unchanged."""
         texts = [self.encoder.passage_text(passage) for passage in passages]
         if self.tokenizer is None:
             return texts
         return [cut.ids for cut in self.tokenizer.encode_batch_fast([self.prompt + text for text in texts])]
 
     def encode(self, tokenised: Ids | Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
-        """(n, d) float16 on the device, which may still be at work. `tick` is told before each batch how many are done."""
+        """Return the vectors (n, d) float16 on the device, which may still be computing. `tick` gets the number of
+        finished texts before each batch.
+        """
         import torch
 
         with torch.inference_mode(), self._arithmetic():
@@ -104,7 +113,9 @@ class PassageEncoder:
         write: Callable[[Block, np.ndarray], None],
         tick: Callable[[Block, int], None] | None = None,
     ) -> None:
-        """Encode block after block: `read` and the tokenizer's threads are one block ahead, `write` one behind."""
+        """Encode block after block: `read` and the tokenizer's threads work one block ahead, `write` one block
+        behind.
+        """
         blocks = list(blocks)
 
         def prepare(block: Block) -> Ids | Texts:
@@ -127,7 +138,7 @@ class PassageEncoder:
                 writing.pop().result()
 
     def _features(self, ids: Ids) -> dict[str, Any]:
-        """A batch as the model takes it, padded on the right to its longest text."""
+        """Return a batch in the model's format, padded on the right to its longest text."""
         import torch
 
         mask = np.arange(len(ids[0])) < np.array([len(row) for row in ids])[:, None]
@@ -179,7 +190,9 @@ class PassageEncoder:
 
 
 def _same(ours: np.ndarray, exact: np.ndarray) -> bool:
-    """By the cosine, and by how far off beside the distance of two texts: an encoder may put all texts into a narrow cone."""
+    """Return whether two sets of vectors agree: by cosine, and by distance relative to the typical distance of two
+    texts. The cosine alone is not enough: an encoder may place all texts in a narrow cone.
+    """
     ours, exact = ours.astype(np.float64), exact.astype(np.float64)
     cosines = (ours * exact).sum(1) / (np.linalg.norm(ours, axis=1) * np.linalg.norm(exact, axis=1))
     apart = np.linalg.norm(exact[:, None] - exact, axis=2)[np.triu_indices(len(exact), 1)]
@@ -190,16 +203,17 @@ def _same(ours: np.ndarray, exact: np.ndarray) -> bool:
 
 
 def _prompt(model: SentenceTransformer) -> str:
-    """What `encode_document` puts before each text."""
+    """Return the prompt that `encode_document` puts before each text."""
     name = next((name for name in PROMPTS if name in model.prompts), model.default_prompt_name)
     return (model.prompts.get(name) if name is not None else None) or ""
 
 
 def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, Any]]:
-    """The model's Rust tokenizer, to be used without its wrapper, and what goes with a batch; (None, {}) where it is another kind.
+    """Return the model's Rust tokenizer, for use without its wrapper, and the extra inputs of a batch; (None, {}) for
+    another kind of tokenizer.
 
-    The wrapper makes Python lists of every number of every padded text: 5,000 texts a second, where the tokenizer itself does 70,000.
-    Whether both tell the model the same is tried, not assumed.
+    The wrapper builds Python lists of all numbers and reaches 5,000 texts a second; the tokenizer alone reaches 70,000.
+    A test on sample texts checks that both give the model the same inputs.
     """
     import torch
 
@@ -208,7 +222,7 @@ def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, 
     wrapper: Any = getattr(towers["document"][0] if "document" in towers else model[0], "tokenizer", None)
     if not getattr(wrapper, "is_fast", False):
         return None, {}
-    tokenizer = copy.deepcopy(wrapper.backend_tokenizer)  # with the truncation just set
+    tokenizer = copy.deepcopy(wrapper.backend_tokenizer)  # with the truncation set above
     tokenizer.no_padding()
     tensors = {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
     told = {
@@ -233,7 +247,7 @@ def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, 
 
 
 def _quick(device: torch.device) -> tuple[str, ...]:
-    """The 16-bit arithmetic that a device is quicker at than at float32."""
+    """Return the 16-bit precisions that are faster than float32 on a device."""
     import torch
 
     if device.type == "cuda":

@@ -1,6 +1,7 @@
-"""Question vectors that are kept: a question that was encoded once is not encoded again by the same model.
+"""A cache of question vectors: the same model does not encode a question twice.
 
-On a laptop encoding questions takes longer than searching 100,000 passages, and judges, adapters and runs ask for the same ones.
+On a laptop, encoding questions takes longer than searching 100,000 passages, and judges, adapters and runs need the
+same vectors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from backend.retrieval.dense import Dense
 
 FILE = "question_vectors.db"
-QUESTIONS_PER_STEP = 256  # encoded, and kept, at a time: what was encoded before an interruption is there
+QUESTIONS_PER_STEP = 256  # questions encoded and stored at once; an interruption loses at most one such block
 
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS question_vector (
@@ -32,9 +33,9 @@ _SCHEMA = """
 def question_vectors(
     study: Study, dense: Dense, questions: Sequence[str], progress: Progress | None = None
 ) -> np.ndarray:
-    """Return the vectors (q, d) float32 of some questions, and encode and keep those that are not kept yet.
+    """Return the vectors (q, d) float32 of questions. Vectors that are not in the cache are encoded and added.
 
-    The vectors are kept in the folder of the encoder's index, by the hash of the model's weights.
+    The cache is in the folder of the encoder's index; its key is the hash of the model's weights.
     """
     store = PerThread(study.path("indexes", dense.name, FILE))
     try:

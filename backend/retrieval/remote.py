@@ -1,4 +1,4 @@
-"""The client of `blindspot serve`, which sends live questions over HTTP. Two environment variables configure it.
+"""The client of `blindspot serve`: it sends live questions over HTTP. Two environment variables configure it.
 
 BLINDSPOT_BACKEND names the service, as in http://gpu-machine:8600; BLINDSPOT_BACKEND_TOKEN is the service's token.
 """
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 BACKEND, TOKEN = "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"
 SECONDS_TO_CONNECT = 3.0
 SECONDS_TO_LIST = 3.0
-SECONDS_TO_SEARCH = 40.0  # beyond the service's own limit, whose line is the better one
-SECONDS_KEPT = 2.0  # the list of retrievers is asked for no more often than this
-QUESTIONS_PER_REQUEST = 64  # the service takes no more at once
+SECONDS_TO_SEARCH = 40.0  # seconds; longer than the service's own limit, which gives the better message
+SECONDS_KEPT = 2.0  # minimum seconds between two requests for the list of retrievers
+QUESTIONS_PER_REQUEST = 64  # limit of one request to the service
 LARGEST_ANSWER = 1 << 26  # bytes
 
 
@@ -38,7 +38,7 @@ class Down(BlindspotError):
 
 
 def chosen() -> Backend | None:
-    """The backend that the environment names, or None. Raises Refused for a malformed address."""
+    """Return the backend that the environment names, or None. Raises Refused for a malformed address."""
     url = os.environ.get(BACKEND, "").strip()
     return _backend(url, os.environ.get(TOKEN, "").strip() or None) if url else None
 
@@ -61,7 +61,7 @@ class Backend:
         except ValueError:
             port = -1
         if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.query or parts.username:
-            raise Refused(f"{BACKEND} must be an address like http://localhost:8600, not {url!r}")
+            raise Refused(f"{BACKEND} must be an address such as http://localhost:8600, not {url!r}")
         self.url, self._token = url.rstrip("/"), token
         self._host, self._port, self._path = parts.hostname, port, parts.path.rstrip("/")
         self._connection = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -69,29 +69,32 @@ class Backend:
         self._listing = threading.Lock()
 
     def answers(self) -> bool:
-        """Whether the service answers, also while its indexes load."""
+        """Return whether the service answers, even while its indexes load."""
         try:
             return self._ask("GET", "/health", None, SECONDS_TO_LIST)[0] in (200, 503)
         except Down:
             return False
 
     def retrievers(self) -> dict[str, dict[str, str]] | None:
-        """What it offers: retriever to the manifest hash of each index. The last answer, where it is down now; None before any."""
+        """Return the offered retrievers, each with the manifest hash of each index. If the service is down, this is its
+        last answer; None before the first answer.
+        """
         with self._listing:
             when, last = self._listed
             if time.monotonic() - when > SECONDS_KEPT:
                 try:
                     last = self._checked(*self._ask("GET", "/retrievers", None, SECONDS_TO_LIST))["retrievers"]
                 except (BlindspotError, KeyError):
-                    pass  # whoever asks a question now is told why; a list is no place for it
+                    pass  # a live question reports the error; a list of retrievers should not
                 self._listed = time.monotonic(), last
             return last
 
     def search(self, study: Study, retriever: str, questions: Sequence[str], k: int) -> Hits:
         """Hits over the passages of `study`.
 
-        Raises Down when it does not answer, Refused when it serves other passages or another index than the study holds,
-        Missing for a retriever that it has not, BlindspotError with its own line for what else it says.
+        Raises Down if the service does not answer, Refused if it serves other passages or another index than the study
+        has, Missing for a retriever that it does not offer, and BlindspotError with the service's message for other
+        errors.
         """
         corpus, known = study.corpus, hashes(study, retriever)
         ordinals = np.full((len(questions), k), -1, np.int32)
@@ -102,10 +105,10 @@ class Backend:
             answer = self._checked(*self._ask("POST", "/search", body, SECONDS_TO_SEARCH))
             try:
                 found = _hits(answer, len(asked), k, len(corpus))
-                known = dict(answer["indexes"])  # the next block must come from the same
+                known = dict(answer["indexes"])  # the next block must come from the same index
             except (KeyError, TypeError, ValueError) as error:
                 raise BlindspotError(
-                    f"what answers at {self.url} is no retrieval backend of this version ({error})"
+                    f"the server at {self.url} is not a retrieval backend of this version ({error})"
                 ) from error
             ordinals[start : start + len(asked)], scores[start : start + len(asked)] = found.ordinals, found.scores
         return Hits(ordinals, scores)
@@ -116,7 +119,7 @@ class Backend:
         line = str(answer.get("error", f"status {status}"))[:500]
         if status == 401:
             raise Refused(
-                f"the retrieval backend at {self.url} wants another token; set {TOKEN} to the one that it was started with"
+                f"the retrieval backend at {self.url} refused the token; set {TOKEN} to the token of the service"
             )
         if status == 404:
             raise Missing(line)
@@ -129,7 +132,9 @@ class Backend:
         )
 
     def _ask(self, method: str, path: str, body: dict | None, seconds: float) -> tuple[int, dict]:
-        """(status, JSON). No redirect is followed: the token goes to this address alone."""
+        """Send a request and return (status, JSON). Redirects are not followed, so that the token goes to this address
+        only.
+        """
         connection = self._connection(self._host, self._port, timeout=SECONDS_TO_CONNECT)
         headers = {
             "Content-Type": "application/json",
@@ -148,8 +153,8 @@ class Backend:
                 else getattr(error, "strerror", None) or type(error).__name__
             )
             raise Down(
-                f"the retrieval backend at {self.url} does not answer ({reason}); is 'blindspot serve' running there? "
-                "Reading and judging go on without it"
+                f"the retrieval backend at {self.url} does not answer ({reason}); is 'blindspot serve' running "
+                "there? Reading and judging work without it"
             ) from error
         finally:
             connection.close()
@@ -158,25 +163,25 @@ class Backend:
         except ValueError:
             answer = None
         if not isinstance(answer, dict) and response.status == 503:
-            answer = {"error": "too many connections, or it is closing"}
+            answer = {"error": "too many connections, or the service is stopping"}
         if not isinstance(answer, dict):
             raise BlindspotError(
-                f"what answers at {self.url} is no retrieval backend (status {response.status}, no JSON object)"
+                f"the server at {self.url} is not a retrieval backend (status {response.status}, no JSON object)"
             )
         return response.status, answer
 
 
 def _hits(answer: dict[str, Any], questions: int, k: int, passages: int) -> Hits:
-    """The lists of an answer as Hits. Raises KeyError, TypeError or ValueError for what is no such answer."""
+    """Convert an answer's lists to Hits. Raises KeyError, TypeError or ValueError for a malformed answer."""
     ordinals = np.full((questions, k), -1, np.int32)
     scores = np.full((questions, k), -np.inf, np.float32)
     for row, (places, values) in enumerate(zip(answer["ordinals"], answer["scores"], strict=True)):
         found, given = np.asarray(places, np.int64), np.asarray(values, np.float32)
         if found.shape != given.shape or found.ndim != 1 or len(found) > k or row >= questions:
-            raise ValueError("lists of other lengths than asked for")
+            raise ValueError("lists of other lengths than requested")
         if len(found) and not 0 <= found.min() <= found.max() < passages:
-            raise ValueError("a passage that the collection does not hold")
+            raise ValueError("a passage that is not in the collection")
         ordinals[row, : len(found)], scores[row, : len(found)] = found, given
     if len(answer["ordinals"]) != questions:
-        raise ValueError("lists of another number of questions")
+        raise ValueError("a wrong number of questions")
     return Hits(ordinals, scores)

@@ -1,4 +1,4 @@
-"""Make a run: a retriever over a set of questions, kept with its answer matrix."""
+"""Make a run: search a set of questions with a retriever, and store the hits with their answer matrix."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def retrieve(
     progress: Progress | None = None,
     **options: Any,
 ) -> Run:
-    """Search every question of `split` and keep the hits as a run.
+    """Search every question of `split` and store the hits as a run.
 
     Args:
         kind: the name of a registered kind of retriever.
-        split: as `questions_in_split` takes it.
-        name: the run's name; default the retriever's name and the split, as in "bm25-dev".
-        options: those of the kind, as its settings class declares them.
+        split: as in `questions_in_split`.
+        name: the run's name (default: the retriever's name and the split, as in "bm25-dev"). options: options of the
+            kind, as its settings class declares them.
 
-    Raises Missing for an index that is not made, Refused for a run that exists and for settings that do not go together.
+    Raises Missing without an index, Refused for a run that exists and for incompatible settings.
     """
     chosen = RETRIEVERS.get(kind)
     given, settings = options_for(chosen, options), study.settings
@@ -74,5 +74,5 @@ def retrieve(
 
 
 def default_name(retriever: str, split: str | None) -> str:
-    """The name of a run that nobody named."""
+    """Return the default name of a run."""
     return f"{retriever}-{split.replace('/', '-')}" if split else retriever

@@ -1,7 +1,9 @@
-"""What a retriever is, and the registry of the kinds of retriever.
+"""The interface of retrievers, and the registry of the kinds of retriever.
 
-BM25, dense, hybrid, an imported run and a remote engine all look the same from outside. To add a kind, write one file with a subclass of
-`RetrieverKind` and register it in `RETRIEVERS`, in this package or in an installed one (entry point group `blindspot.retrievers`).
+BM25, dense, hybrid, an imported run and a remote engine all look the same from outside. To add a kind, write one file
+with a subclass of
+`RetrieverKind` and register it in `RETRIEVERS`, in this package or in an installed one (entry point group
+`blindspot.retrievers`).
 The command line, Home, Compare, live questions, the service and the docs take it from there.
 """
 
@@ -38,7 +40,7 @@ class Retriever(Protocol):
     def settings(self) -> dict[str, Any]: ...
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        """The k best passages of each question, best first, ties by ordinal; short rows padded with -1."""
+        """Return the k best passages of each question, best first, ties by row; short lists are padded with -1."""
         ...
 
 
@@ -47,27 +49,31 @@ class Scorer(Retriever, Protocol):
     """A retriever that can also score any passage, which exact fusion needs."""
 
     def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
-        """Exact scores (q, m) float32 of the passages `ordinals` (q, m) int32; 0 rows of -1 score -inf."""
+        """Return the exact scores (q, m) float32 of the passages `ordinals` (q, m) int32; -1 scores -inf."""
         ...
 
 
 @settings_class
 class NoOptions:
-    """The options of a kind of retriever that has none."""
+    """The empty options of a kind of retriever without options."""
 
 
 class RetrieverKind(ABC):
     """One kind of retriever: how to find, open and describe its retrievers.
 
-    A retriever of a study has a name: "bm25", an encoder's name for a dense index, "hybrid:ENCODER". `available` lists the names that
+    A retriever of a study has a name: "bm25", an encoder's name for a dense index, "hybrid:ENCODER". `available` lists
+        the names that
     a study can open now; the same names appear in live questions and in the service.
 
     Attributes:
-        name: what `blindspot retrieve --with` takes. title: its name for people. help: one line.
-        options: a settings class (`backend.core.declared`), the options of `blindspot retrieve` for this kind.
-        lexical: it ranks by shared words, so Compare puts it on side A. fusion: it joins other retrievers.
-        uses_torch: its searches compete for the processor's cores with PyTorch.
-        suggested: Home suggests a run with it.
+        name: the value of `blindspot retrieve --with`.
+        title: its name in the interface.
+        help: one line.
+        options: a settings class (`backend.core.declared`) with the options of `blindspot retrieve` for this kind.
+        lexical: whether it ranks by shared words; Compare then puts it on side A.
+        fusion: whether it combines other retrievers.
+        uses_torch: whether its searches run in PyTorch and compete for the cores.
+        suggested: whether Home suggests a run with it.
     """
 
     name: ClassVar[str]
@@ -81,70 +87,74 @@ class RetrieverKind(ABC):
 
     @abstractmethod
     def available(self, study: Study) -> list[str]:
-        """The names of the retrievers of this kind that the study can open now."""
+        """Return the names of the retrievers of this kind that the study can open now."""
 
     @abstractmethod
     def open(
         self, study: Study, options: Any, device: str | None = None, part: Callable[[str], Any] | None = None
     ) -> Retriever:
-        """Open a retriever. Raises Missing when an index is not there, Refused when it was made over other passages.
+        """Open a retriever. Raises Missing without an index, Refused if the index was made over other passages.
 
         Args:
             options: an instance of `self.options`.
-            part: gives an open retriever by name, where the caller shares open ones.
+            part: returns an open retriever by name, if the caller shares open retrievers.
         """
 
     def owns(self, name: str) -> bool:
-        """Whether `name` is the name of a retriever of this kind."""
+        """Return whether `name` is the name of a retriever of this kind."""
         return name == self.name or name.startswith(f"{self.name}:")
 
     def options_of(self, name: str) -> dict[str, Any]:
-        """The options that open the retriever `name`."""
+        """Return the options that open the retriever `name`."""
         return {}
 
     def name_of(self, options: Any) -> str:
-        """The name of the retriever that these options open: the inverse of `options_of`."""
+        """Return the name of the retriever that these options open. This is the inverse of `options_of`."""
         return self.name
 
     def label(self, name: str) -> str:
-        """The retriever `name` in a list for people."""
+        """Return the label of the retriever `name` in the interface."""
         return name
 
     def parts(self, name: str) -> tuple[str, ...]:
-        """The folders in indexes/ that the retriever `name` searches. Retrievers with the same last part share an encoder."""
+        """Return the folders in indexes/ that the retriever `name` searches. Retrievers with the same last part share
+        an encoder.
+        """
         return ()
 
     def files(self, study: Study, name: str) -> list[Path]:
-        """The files that change when the retriever `name` must be opened again."""
+        """Return the files whose change means that the retriever `name` must be opened again."""
         return [study.path("indexes", part, MANIFEST) for part in self.parts(name)]
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
-        """The settings of study.toml that act on the retriever `name`."""
+        """Return the settings of study.toml that affect the retriever `name`."""
         return ()
 
     def run_name(self, options: Any) -> str:
-        """The default name of a run, without its split."""
+        """Return the default name of a run, without its split."""
         return self.name
 
     def tuned(self, study: Study, retriever: Any, options: Any, rule: str, progress: Progress | None) -> dict[str, Any]:
-        """Tune the open retriever where the options ask for it; returns what the run's manifest records about it."""
+        """Tune the open retriever if the options ask for it, and return the tuning record for the run's manifest."""
         return {}
 
     def made(self, manifest: Mapping[str, Any]) -> bool:
-        """Whether a retriever of this kind made the run with this manifest."""
+        """Return whether a retriever of this kind made the run with this manifest."""
         return manifest.get("retriever") == self.name
 
     def describe(self, manifest: Mapping[str, Any]) -> str:
-        """The retriever of a run that this kind made, for people."""
+        """Describe the retriever of a run that this kind made, for the interface."""
         return self.title
 
     def steps(self, study: Study) -> list[Step]:
-        """What to do before the first retriever of this kind can be opened, as Home and `blindspot status` suggest it."""
+        """Return the steps before the first retriever of this kind can be opened, as Home and `blindspot status`
+        suggest them.
+        """
         return []
 
 
 RESERVED = ("kind", "retriever", "k", "split", "name", "rule", "replace", "device", "study", "progress")
-"""Names of the options that `blindspot retrieve` has itself."""
+"""Names of the options that `blindspot retrieve` itself has."""
 
 
 def _check(entry: object) -> None:
@@ -152,9 +162,9 @@ def _check(entry: object) -> None:
         raise TypeError(f"{type(entry).__name__} is not a RetrieverKind")
     for word in ("name", "title", "help"):
         if not isinstance(getattr(entry, word, None), str):
-            raise TypeError(f"it has no {word}")
+            raise TypeError(f"the attribute {word} is missing")
     if taken := [option for option in declared(entry.options) if option in RESERVED]:
-        raise TypeError(f"its option {taken[0]!r} is one of 'blindspot retrieve' itself")
+        raise TypeError(f"its option {taken[0]!r} is already an option of 'blindspot retrieve'")
 
 
 RETRIEVERS: Registry[RetrieverKind] = Registry(
@@ -167,23 +177,25 @@ RETRIEVERS: Registry[RetrieverKind] = Registry(
 
 
 def kind_of(name: str) -> RetrieverKind | None:
-    """The kind of the retriever `name`; None for one of a package that is not installed here."""
+    """Return the kind of the retriever `name`; None if its package is not installed here."""
     return next((kind for kind in RETRIEVERS if kind.owns(name)), None)
 
 
 def kind_of_run(manifest: Mapping[str, Any]) -> RetrieverKind | None:
-    """The kind of retriever that made a run; None for an imported run and for one of a package that is not installed here."""
+    """Return the kind of retriever that made a run; None for an imported run, or if its package is not installed
+    here.
+    """
     return next((kind for kind in RETRIEVERS if kind.made(manifest)), None)
 
 
 def is_lexical(manifest: Mapping[str, Any]) -> bool:
-    """Whether a retriever that ranks by shared words made the run with this manifest."""
+    """Return whether a retriever that ranks by shared words made the run with this manifest."""
     kind = kind_of_run(manifest)
     return kind is not None and kind.lexical
 
 
 def options_for(kind: RetrieverKind, given: Mapping[str, Any]) -> Any:
-    """The options of a retriever from those of a command or a job. What is None is not given.
+    """Return the options of a retriever from the options of a command or job. None means not given.
 
     Raises Refused for an option of another kind, BadInput for an unknown option or a wrong value.
     """
@@ -194,25 +206,28 @@ def options_for(kind: RetrieverKind, given: Mapping[str, Any]) -> Any:
             continue
         if not takers:
             raise BadInput(
-                f"no retriever has an option {name!r}; {kind.name} has: {', '.join(declared(kind.options)) or 'none'}"
+                f"unknown retriever option {name!r}; options of {kind.name}: "
+                f"{', '.join(declared(kind.options)) or 'none'}"
             )
         if kind in takers:
             chosen[name] = value
             continue
         one = declared(takers[0].options)[name]
-        if value != one.default and not one.extra.get("ignored_elsewhere"):  # jobs of older versions hold every default
+        if value != one.default and not one.extra.get(
+            "ignored_elsewhere"
+        ):  # jobs of older versions contain every default
             raise Refused(
-                f"{one.option} is for --with {' and '.join(taker.name for taker in takers)}, not for --with {kind.name}"
+                f"{one.option} works with --with {' and '.join(taker.name for taker in takers)}, not with --with "
+                f"{kind.name}"
             )
     return kind.options(**chosen)
 
 
 def top_k(ordinals: np.ndarray, scores: np.ndarray, k: int) -> Hits:
-    """Order each row by score, ties by ordinal, and keep k.
+    """Order each list by score, ties by row, and keep k.
 
     Args:
-        ordinals: (q, m) int32, -1 where empty, no ordinal twice in a row.
-        scores: (q, m) float32.
+        ordinals: (q, m) int32, padded with -1, without duplicates in a list. scores: (q, m) float32.
 
     Returns:
         Hits of width k; rows shorter than k end in -1 and -inf.
@@ -225,7 +240,7 @@ def top_k(ordinals: np.ndarray, scores: np.ndarray, k: int) -> Hits:
 
 
 def pad(hits: Hits, k: int) -> Hits:
-    """Widen to k columns with -1 and -inf."""
+    """Pad to k columns with -1 and -inf."""
     missing = ((0, 0), (0, k - hits.k))
     return Hits(
         np.pad(hits.ordinals, missing, constant_values=-1), np.pad(hits.scores, missing, constant_values=-np.inf)

@@ -1,9 +1,9 @@
 """Exact nearest-neighbour search over stored float16 vectors.
 
-The promise: the hits are those of the stored float16 vectors' true products, every score rounded once to float32, ties by
-ordinal, whatever the device or the block size. A product in 16 bits only proposes candidates; their scores are computed again in
-float64, and a question whose candidates could hide a better passage within the product's error (`products` has the bound and
-its proof) is searched again without a cut.
+The guarantee: the hits are those of the true products of the stored float16 vectors, with every score rounded once to
+float32 and ties ordered by row, on every device and for every block size. A 16-bit product only proposes candidates,
+whose scores are computed again in float64. If a passage outside the candidates could still be better, within the
+product's error, the question is searched again without a cut (`products` has the bound and its proof).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from db.records import Hits
 
 
 class Proposer(Protocol):
-    """What finds candidates: `cpu.Sieve` on CPUs, `gpu.Shards` on GPUs."""
+    """The interface of candidate search: `cpu.Sieve` on CPUs, `gpu.Shards` on GPUs."""
 
     questions_per_block: int
 
@@ -45,9 +45,9 @@ class ExactSearch:
     """Search over all rows of `vectors`.
 
     Args:
-        vectors: (n, d) float16, may be a memory map; on GPUs they are held there when they fit, else streamed.
+        vectors: (n, d) float16, may be a memory map. GPUs hold the vectors if they fit, and stream them otherwise.
         similarity: "dot" (also for cosine over vectors of unit length) or "l2" (score: minus the squared distance).
-        device: "cpu", "cuda" (every GPU there is, a share of the rows on each), "cuda:1"; default: GPUs if there are any.
+        device: "cpu", "cuda" (every GPU, each with a share of the rows) or "cuda:1" (default: GPUs if there are any).
     """
 
     def __init__(self, vectors: np.ndarray, similarity: str = "dot", device: str | None = None):
@@ -59,13 +59,13 @@ class ExactSearch:
         self.proposer = _proposer(vectors, similarity, device or default_device())
 
     def search(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
-        """The k best rows for each question vector.
+        """Return the k best rows for each question vector.
 
         Args:
             questions: (q, d) float32.
             k: hits per question; beyond n the rows are padded with -1.
 
-        Raises Refused for questions of another width, or where a question or a stored vector is not finite.
+        Raises Refused for questions of the wrong width, and for questions or stored vectors that are not finite.
         """
         questions = finite_questions(questions, self.vectors.shape[1])
         wanted = min(k, len(self.vectors))
@@ -83,7 +83,7 @@ class ExactSearch:
         return hits if wanted == k else pad(hits, k)
 
     def score(self, questions: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
-        """Exact scores (q, m) float32 of the rows `ordinals` (q, m) int32; -inf for -1."""
+        """Return the exact scores (q, m) float32 of the rows `ordinals` (q, m) int32; -inf for -1."""
         return exact_scores(self.vectors, finite_questions(questions, self.vectors.shape[1]), ordinals, self.similarity)
 
     def _search_block(self, questions: np.ndarray, k: int, progress: Progress | None) -> Hits:
@@ -104,12 +104,14 @@ class ExactSearch:
 
 
 def finite_questions(questions: np.ndarray, width: int) -> np.ndarray:
-    """(q, d) float32. Raises Refused for question vectors of another width than the index, or that hold NaN or infinity."""
+    """Return question vectors as (q, d) float32. Raises Refused for vectors of another width than the index, and for
+    vectors with NaN or infinity.
+    """
     questions = np.ascontiguousarray(questions, dtype=np.float32)
     if questions.ndim != 2 or questions.shape[1] != width:
-        raise Refused(f"question vectors are {questions.shape}, the index holds {width} dimensions")
+        raise Refused(f"question vectors have shape {questions.shape}, but the index has {width} dimensions")
     if not np.isfinite(questions).all():
-        raise Refused("a question vector holds NaN or infinity; the encoder is broken")
+        raise Refused("a question vector contains NaN or infinity; the encoder is broken")
     return questions
 
 

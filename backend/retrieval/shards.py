@@ -1,4 +1,5 @@
-"""Encoded passages on disk before they are an index: shards that resume, and that machines can share out; put together when all are there.
+"""Shards of encoded passages on disk. An interrupted shard resumes, several machines can encode different shards, and
+the complete set is merged into an index.
 
     indexes/<encoder>/shards/2-of-8/recipe.json      what is encoded, and how
                                     0000002048.npy   (2048, d) float16: the passages from row 2048 on
@@ -25,24 +26,27 @@ from backend.retrieval.passage_encoder import PassageEncoder
 from db.corpus import Corpus
 from db.errors import BadInput, Missing, Refused
 
-BLOCK = 2048  # passages in a file: what an interruption can cost
+BLOCK = 2048  # passages in a file; an interruption loses at most this many
 ROWS_PER_COPY = 65_536
 NAME = re.compile(r"(\d+)-of-(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of `of` about equal parts of the passages, counted from 1."""
+    """One of `of` roughly equal parts of the passages, counted from 1."""
 
     number: int
     of: int
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """From "2/8". Raises Refused."""
+        """Parse a shard such as "2/8". Raises Refused for other text."""
         number, _, of = text.partition("/")
         if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-            raise Refused(f"--shard {text}: say which of how many, as in 2/8 for the second of eight")
+            raise Refused(
+                f"--shard {text}: give the number of the shard and the number of shards, as in 2/8 for the "
+                "second of eight"
+            )
         return cls(int(number), int(of))
 
     @property
@@ -50,17 +54,19 @@ class Shard:
         return f"{self.number}-of-{self.of}"
 
     def starts(self, passages: int) -> range:
-        """The first row of each of its blocks. Raises Refused where there is no block for each shard."""
+        """Return the first row of each block. Raises Refused if there are fewer blocks than shards."""
         blocks = -(-passages // BLOCK)
         if self.of > max(blocks, 1):
-            raise Refused(f"{passages:,} passages make {blocks} blocks of {BLOCK:,}: too few for {self.of} shards")
+            raise Refused(f"{passages:,} passages make {blocks} blocks of {BLOCK:,}, too few for {self.of} shards")
         return range(blocks * (self.number - 1) // self.of * BLOCK, blocks * self.number // self.of * BLOCK, BLOCK)
 
 
 def encode_shard(
     corpus: Corpus, encoder: PassageEncoder, recipe: dict, shard: Shard, folder: Path, progress: Progress | None = None
 ) -> dict:
-    """Write what is missing of a shard below `folder`; returns its manifest. Blocks of another recipe are thrown away."""
+    """Write the missing blocks of a shard below `folder`, and return its manifest. Blocks of another recipe are
+    deleted.
+    """
     target, total = folder / shard.name, len(corpus)
     recipe = {**recipe, "shard": shard.number, "of": shard.of}
     sealed = read_manifest(target)
@@ -95,13 +101,13 @@ def encode_shard(
 
 
 def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
-    """The recipe that all shards below `folder` share, and their blocks in order.
+    """Return the recipe that all shards below `folder` share, and their blocks in order.
 
     Args:
-        digest: of the passages, as they are here.
-        name: the encoder's.
+        digest: the hash of this study's passages. name: the encoder's name.
 
-    Raises: Missing where shards are, Refused where they do not belong together or to these passages, BadInput for a damaged one.
+    Raises: Missing for missing shards, Refused if the shards do not belong together or to these passages, BadInput for
+    a damaged shard.
     """
     found = {
         Shard(*map(int, match.groups())): path
@@ -110,12 +116,14 @@ def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
     }
     if not found:
         raise Missing(
-            f"there are no shards of {name!r} in {folder}; run 'blindspot index dense --encoder {name} --shard 1/2' and so on, "
-            "and copy what other machines made there"
+            f"no shards of {name!r} in {folder}; run 'blindspot index dense --encoder {name} --shard 1/2' and so "
+            "on, and copy the shards of other machines into that folder"
         )
     cuts = sorted({shard.of for shard in found})
     if len(cuts) > 1:
-        raise Refused(f"{folder} holds shards of {' and of '.join(map(str, cuts))}; delete those that are not wanted")
+        raise Refused(
+            f"{folder} has shards of {' and of '.join(map(str, cuts))}; keep one set and delete the other shards"
+        )
     made = {shard: manifest for shard, path in found.items() if (manifest := read_manifest(path)) is not None}
     missing = [str(number) for number in range(1, cuts[0] + 1) if Shard(number, cuts[0]) not in made]
     if missing:
@@ -134,7 +142,7 @@ def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
         for key, value in recipe.items():
             if other.get(key) != value:
                 raise Refused(
-                    f"{found[shard]} does not belong to {found[shards[0]]} ({key}: {other.get(key)!r}, {value!r}); "
+                    f"{found[shard]} does not match {found[shards[0]]} ({key}: {other.get(key)!r}, {value!r}); "
                     "delete one of them and encode it again"
                 )
     blocks = [block for shard in shards for block in _checked_blocks(found[shard], shard, recipe)]
@@ -147,7 +155,8 @@ def _checked_blocks(folder: Path, shard: Shard, recipe: dict) -> Iterator[Path]:
         shape = open_array(path, "delete the shard's manifest.json and the file, and encode it again").shape
         if shape != (rows, recipe["dimension"]):
             raise BadInput(
-                f"holds {shape} and not {(rows, recipe['dimension'])}; delete the shard and encode it again", path
+                f"has shape {shape} instead of {(rows, recipe['dimension'])}; delete the shard and encode it again",
+                path,
             )
         yield path
 
@@ -157,9 +166,9 @@ def _block(folder: Path, start: int) -> Path:
 
 
 def merge(sources: Sequence[Path], target: Path, recipe: dict, progress: Progress | None = None) -> bool:
-    """Write all rows as one float16 file; returns whether every vector has unit length. Raises Refused on NaN.
+    """Write all rows to one float16 file, and return whether every vector has unit length. Raises Refused for NaN.
 
-    The file takes its place when it is whole: a service may have the old one mapped.
+    The complete file replaces the old one at once, because a service may have the old file mapped.
     """
     shape, unit_length, row = (recipe["passages"], recipe["dimension"]), True, 0
     partial = target.with_name(f".{target.name}")
@@ -172,17 +181,19 @@ def merge(sources: Sequence[Path], target: Path, recipe: dict, progress: Progres
             if recipe["similarity"] == "cosine":
                 block /= np.maximum(norms, 1e-12)[:, None]
                 norms = np.ones(1)
-            with np.errstate(over="ignore"):  # what overflows becomes infinity, and is refused
+            with np.errstate(over="ignore"):  # numbers that overflow become infinity and are refused
                 merged[row : row + len(block)] = block
             if not np.isfinite(merged[row : row + len(block)]).all():
                 bad = row + int(np.flatnonzero(~np.isfinite(merged[row : row + len(block)]).all(1))[0])
-                raise Refused(f"the vector of passage row {bad} holds NaN, infinity or a number too large for 16 bits")
+                raise Refused(
+                    f"the vector of passage row {bad} contains NaN, infinity or a number too large for 16 bits"
+                )
             unit_length &= bool(np.abs(norms - 1).max() < 1e-2)
             row += len(block)
             if progress is not None:
                 progress(row, shape[0], "writing the vectors")
     if row != shape[0]:
-        raise Refused(f"{row} vectors for {shape[0]} passages; delete {target.parent} and encode again")
+        raise Refused(f"got {row} vectors for {shape[0]} passages; delete {target.parent} and encode again")
     merged.flush()
     os.replace(partial, target)
     return unit_length

@@ -49,9 +49,9 @@ class SearchRequest(BaseModel):
         json_schema_extra={"example": {"retriever": "bm25", "questions": ["Where was Arve Furset born?"], "k": 10}},
     )
 
-    retriever: Annotated[str, Field(max_length=80, description="A name that /retrievers lists.")]
+    retriever: Annotated[str, Field(max_length=80, description="A name from /retrievers.")]
     questions: Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS)]
-    k: Annotated[int, Field(ge=1, le=MAX_K, description="Passages per question.")] = 100
+    k: Annotated[int, Field(ge=1, le=MAX_K, description="Number of passages per question.")] = 100
     corpus: Annotated[
         str | None,
         Field(
@@ -69,7 +69,7 @@ class SearchRequest(BaseModel):
 
 
 class SearchAnswer(BaseModel):
-    """The best passages of each question, best first. A list is shorter than k where fewer passages match."""
+    """The best passages of each question, best first. A list has fewer than k entries if fewer passages match."""
 
     retriever: str
     k: int
@@ -78,7 +78,7 @@ class SearchAnswer(BaseModel):
     corpus: Annotated[str, Field(description="SHA-256 of the passage collection.")]
     indexes: Annotated[dict[str, str], Field(description="SHA-256 of the manifest of each index that was searched.")]
     settings: Annotated[dict, Field(description="The retriever's settings.")]
-    seconds: Annotated[float, Field(description="Seconds from the request to its answer, waiting included.")]
+    seconds: Annotated[float, Field(description="Seconds from the request to its answer, including the wait.")]
 
 
 class RetrieversAnswer(BaseModel):
@@ -163,7 +163,7 @@ class TokenCheck:
                 429, "too many wrong tokens from your address; try again later", {"Retry-After": f"{math.ceil(wait)}"}
             )
         raise HTTPException(
-            401, "this service asks for a token: send 'Authorization: Bearer TOKEN'", {"WWW-Authenticate": "Bearer"}
+            401, "this service needs a token: send 'Authorization: Bearer TOKEN'", {"WWW-Authenticate": "Bearer"}
         )
 
 
@@ -175,12 +175,14 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
         responses=_documented(400, 401, 404, 409, 413, 422, 429, 504),
     )
     async def search(asked: SearchRequest) -> JSONResponse:
-        """The k best passages of each question."""
+        """Return the k best passages of each question."""
         started = time.monotonic()
         digest = service.study.corpus.digest
         if asked.corpus not in (None, digest):
             raise HTTPException(
-                409, "the service holds another passage collection than yours; start it with a copy of the same study"
+                409,
+                "the service has another passage collection than your study; start the service with a copy "
+                "of the same study",
             )
         try:
             found = await asyncio.wait_for(
@@ -197,8 +199,8 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
         ]:
             raise HTTPException(
                 409,
-                f"the service searches another index {differing[0]!r} than the one you named; "
-                "copy the index, or take the hash that /retrievers gives",
+                f"the service searches another index {differing[0]!r} than the one you named; copy the index, or "
+                "use the hash from /retrievers",
             )
         seconds = time.monotonic() - started
         service.metrics.answer_seconds.labels(asked.retriever).observe(seconds)
@@ -210,7 +212,7 @@ def _add_descriptions(api: FastAPI, service: Service, guarded: Sequence[params.D
 
     @api.get("/retrievers", dependencies=guarded, response_model=RetrieversAnswer, responses=_documented(401, 404))
     def retrievers() -> dict:
-        """Which retrievers can answer, and which indexes they search."""
+        """List the retrievers that can answer, with the indexes that they search."""
         corpus = service.study.corpus
         return {
             "study": service.study.settings.name,
@@ -226,7 +228,7 @@ def _add_descriptions(api: FastAPI, service: Service, guarded: Sequence[params.D
 
     @api.get("/health", response_model=Health, responses={503: {"model": Health, "description": "starting"}})
     def health() -> JSONResponse:
-        """Whether every index is loaded."""
+        """Tell whether every index is loaded."""
         ready = service.ready.is_set()
         return JSONResponse(
             {

@@ -46,7 +46,8 @@ class _Request:
 class Batcher:
     """Searches requests in batches on worker threads, and gives each request a future of its own rows.
 
-    A batch holds requests for one retriever and one k, so the hits of a question do not depend on the other requests. (The last
+    A batch holds requests for one retriever and one k, so the hits of a question do not depend on the other requests.
+    (The last
     digit of a score may: an encoder pads the texts of a batch to one length.)
 
     Args:
@@ -72,7 +73,9 @@ class Batcher:
         self._closed = False
 
     def ask(self, thread: str, retriever: str, questions: Sequence[str], k: int) -> Future:
-        """Queue a request for the worker thread of that name. Cancel the future when nobody waits for it. Raises Busy."""
+        """Queue a request for the worker thread of that name. Cancel the future if nobody waits for it any more. Raises
+        Busy.
+        """
         request = _Request(retriever, list(questions), k, time.monotonic())
         with self._changed:
             if self._closed:
@@ -85,7 +88,7 @@ class Batcher:
                 for cancelled in [other for other in queue if other.answer.cancelled()]:
                     queue.remove(cancelled)
             if len(queue) >= self._waiting:
-                raise Busy(f"{len(queue)} requests wait for {retriever} already; ask again in a moment")
+                raise Busy(f"{len(queue)} requests are already waiting for {retriever}; ask again in a moment")
             queue.append(request)
             self._changed.notify_all()
         return request.answer
@@ -151,7 +154,7 @@ class Batcher:
         except Exception as error:
             if len(batch) == 1:
                 batch[0].answer.set_exception(error)
-            else:  # one person's question must not fail those of others
+            else:  # one bad question must not fail other people's requests
                 for request in batch:
                     self._answer([request])
             return

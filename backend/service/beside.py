@@ -31,7 +31,8 @@ def chosen_service(study: Study, url: str | None = None) -> Iterator[str | None]
     """Set the environment so that processes started within the block ask one service, and yield its URL.
 
     Args:
-        url: the service that is running; "none": no service, each process opens the indexes itself; None: the service that
+        url: the service that is running; "none": no service, each process opens the indexes itself; None: the service
+            that
             BLINDSPOT_BACKEND names, else a new one for the length of the block.
 
     Raises Refused for a malformed URL.
@@ -52,8 +53,10 @@ def chosen_service(study: Study, url: str | None = None) -> Iterator[str | None]
 def running_service(study: Study) -> Iterator[str]:
     """Run a service for the length of the block, and yield its URL.
 
-    Within the block, BLINDSPOT_BACKEND and BLINDSPOT_BACKEND_TOKEN are set in this process's environment, so processes started
-    there ask this service. The service answers when the block begins, and loads its indexes meanwhile. It ends when this process
+    Within the block, BLINDSPOT_BACKEND and BLINDSPOT_BACKEND_TOKEN are set in this process's environment, so processes
+    started
+    there ask this service. The service answers when the block begins, and loads its indexes meanwhile. It ends when
+    this process
     ends, however that happens.
 
     Raises BlindspotError when the service does not start.
@@ -72,7 +75,8 @@ def running_service(study: Study) -> Iterator[str]:
 
 
 class _ServiceProcess:
-    """The process of the service. If it ends by itself, for example for lack of memory, it is restarted on the same socket, at most
+    """The process of the service. If it ends by itself, for example for lack of memory, it is restarted on the same
+    socket, at most
     three times."""
 
     def __init__(self, study: Study, listening: socket.socket, token: str):
@@ -96,17 +100,15 @@ class _ServiceProcess:
             code = self.process.wait()
             if self._ending.wait(SECONDS_TO_RESTART):
                 return
-            print(
-                f"blindspot: the retrieval backend ended (exit {code}); starting it again", file=sys.stderr, flush=True
-            )
+            print(f"blindspot: the retrieval backend ended (exit {code}); restarting it", file=sys.stderr, flush=True)
             self.process = self._start()
         self.process.wait()
-        self._listening.close()  # from now on a request fails at once
+        self._listening.close()  # from now on requests fail immediately
 
     def end(self) -> None:
         self._ending.set()
         end_child(self.process)
-        while self._watcher.is_alive():  # it may have been about to start another
+        while self._watcher.is_alive():  # it may have been starting another process
             self._watcher.join(timeout=0.2)
             end_child(self.process)
 
@@ -116,7 +118,7 @@ def _wait(service: _ServiceProcess, backend: Backend) -> None:
     while time.monotonic() < deadline:
         if service.process.poll() is not None:
             raise BlindspotError(
-                f"the retrieval backend ended at once (exit {service.process.returncode}); its message is above"
+                f"the retrieval backend ended immediately (exit {service.process.returncode}); its message is above"
             )
         if backend.answers():
             return

@@ -1,7 +1,9 @@
-"""What stands in front of both servers, the app (`blindspot open`) and the retrieval service (`blindspot serve`).
+"""Protection of both servers, the app (`blindspot open`) and the retrieval service (`blindspot serve`).
 
-`Guard` is ASGI middleware: it checks Host and Origin, bounds the body of a request and the rate of requests, and sends security
-headers. `PatientProtocol` is uvicorn's HTTP protocol with time limits, so that clients that send or read slowly cannot occupy the
+`Guard` is ASGI middleware: it checks Host and Origin, bounds the body of a request and the rate of requests, and sends
+security
+headers. `PatientProtocol` is uvicorn's HTTP protocol with time limits, so that clients that send or read slowly cannot
+occupy the
 server. `docs/security.md` says what this defends against.
 """
 
@@ -27,11 +29,11 @@ from db.errors import Refused
 
 MAX_BODY = 1 << 20  # bytes
 SECONDS_TO_SEND_REQUEST = 15.0  # headers and body
-SECONDS_TO_READ_ANSWER = 30.0  # without reading a byte, while the server wants to write
-UNFINISHED_REQUESTS = 128  # connections whose request is not complete; beyond that the oldest is closed
-CONNECTIONS = 512  # open at once; beyond that uvicorn answers 503
-REQUESTS_AT_ONCE, REQUESTS_PER_SECOND = 1000.0, 100.0  # of one address
-WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND = 20.0, 0.2  # of one address
+SECONDS_TO_READ_ANSWER = 30.0  # seconds in which the client reads no byte of a waiting answer
+UNFINISHED_REQUESTS = 128  # connections with an incomplete request; beyond this limit the oldest is closed
+CONNECTIONS = 512  # open connections; beyond this limit uvicorn answers 503
+REQUESTS_AT_ONCE, REQUESTS_PER_SECOND = 1000.0, 100.0  # per client address
+WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND = 20.0, 0.2  # per client address
 ADDRESSES_REMEMBERED = 4096
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -44,7 +46,7 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches a server on that address: localhost, 127.0.0.0/8 or ::1."""
+    """Return whether only this machine can reach a server on this address: localhost, 127.0.0.0/8 or ::1."""
     if address.lower() == "localhost":
         return True
     ip = _ip(address)
@@ -52,17 +54,19 @@ def is_loopback(address: str) -> bool:
 
 
 def reachable_host(address: str) -> str:
-    """The host by which this machine itself reaches a server on that address; 0.0.0.0 and :: are no addresses to ask."""
+    """Return the host by which this machine reaches a server on this address. 0.0.0.0 and :: are not addresses to
+    connect to.
+    """
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
 
 
 def in_url(host: str) -> str:
-    """A host as a URL writes it: an IPv6 address in brackets."""
+    """Return a host as written in a URL: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """A socket that listens. Raises Refused when the port is taken or the address is not this machine's."""
+    """Return a listening socket. Raises Refused if the port is taken or the address is not this machine's."""
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -86,9 +90,12 @@ def listen(address: str, port: int) -> socket.socket:
 class Hosts:
     """The Host headers that a server answers to.
 
-    A web page elsewhere can let its own name point to this machine (DNS rebinding); its requests then carry that name as Host.
-    A server on a loopback address answers to loopback names only. A server on another address answers to any IP address, because
-    a page cannot rebind one, to this machine's own names, and to the names that its operator gave. A server with given names is
+    A web page elsewhere can let its own name point to this machine (DNS rebinding); its requests then carry that name
+    as Host.
+    A server on a loopback address answers to loopback names only. A server on another address answers to any IP
+    address, because
+    a page cannot rebind one, to this machine's own names, and to the names that its operator gave. A server with given
+    names is
     not local even on a loopback address: a proxy brings people from elsewhere.
     """
 
@@ -110,14 +117,14 @@ class Hosts:
 
 
 class RequestRate:
-    """A bucket of tokens for each client address: `at_once` requests, refilled at `per_second`."""
+    """A token bucket for each client address: `at_once` requests, refilled at `per_second`."""
 
     def __init__(self, at_once: float, per_second: float, clock: Callable[[], float] = time.monotonic):
         self._at_once, self._per_second, self._clock = at_once, per_second, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, address: str, tokens: float = 1.0) -> float:
-        """Take tokens. Return 0, or the seconds until there are enough."""
+        """Take tokens. Return 0, or the seconds until enough tokens are available."""
         now = self._clock()
         left, since = self._buckets.pop(address, (self._at_once, now))
         left = min(self._at_once, left + (now - since) * self._per_second)
@@ -134,7 +141,7 @@ class Guard:
     Args:
         hosts: names that the server answers to; another Host is refused with 400, another Origin with 403.
         max_body: bytes of a request body; more is refused with 413.
-        rate: requests of one address; more are refused with 429. None: no limit, as on a loopback address.
+        rate: requests per client address; more are refused with 429. None: no limit, as on a loopback address.
     """
 
     def __init__(self, app: ASGIApp, hosts: Hosts, max_body: int = MAX_BODY, rate: RequestRate | None = None):
@@ -159,7 +166,7 @@ class Guard:
             return 403, "a page of another site sent this request; open this server's own page", {}
         length = headers.get("content-length", ["0"])[0]
         if length.isdigit() and int(length) > self._max_body:
-            return 413, f"a request has at most {self._max_body:,} bytes", {}
+            return 413, f"a request may have at most {self._max_body:,} bytes", {}
         if self._rate is not None:
             wait = self._rate.take((scope.get("client") or ("",))[0])
             if wait > 0:
@@ -167,7 +174,7 @@ class Guard:
         return None
 
     def _bounded(self, receive: Receive) -> Receive:
-        """`receive` that raises after `max_body` bytes, for bodies that do not announce their length."""
+        """Return a `receive` that raises after `max_body` bytes, for bodies of unknown length."""
         from starlette.exceptions import HTTPException
 
         read = 0
@@ -177,7 +184,7 @@ class Guard:
             message = await receive()
             read += len(message.get("body", b""))
             if read > self._max_body:
-                raise HTTPException(413, f"a request has at most {self._max_body:,} bytes")
+                raise HTTPException(413, f"a request may have at most {self._max_body:,} bytes")
             return message
 
         return bounded
@@ -187,7 +194,8 @@ class PatientProtocol(H11Protocol):
     """uvicorn's HTTP protocol with time limits, which uvicorn lacks.
 
     A client has SECONDS_TO_SEND_REQUEST for headers and body together, and must read an answer at least every
-    SECONDS_TO_READ_ANSWER. At most UNFINISHED_REQUESTS connections may have an incomplete request: a new one closes the oldest,
+    SECONDS_TO_READ_ANSWER. At most UNFINISHED_REQUESTS connections may have an incomplete request: a new one closes the
+    oldest,
     so a flood of unfinished requests cannot lock out a client that sends a whole one.
     """
 
@@ -209,7 +217,7 @@ class PatientProtocol(H11Protocol):
             return
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
             self._end_request()
-        elif self._request_timer is None:  # the next request of a connection that is kept alive
+        elif self._request_timer is None:  # the next request of a keep-alive connection
             self._begin_request()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
@@ -259,7 +267,7 @@ def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _name_of_host(host: str) -> str | None:
-    """The name in a Host header, lower case, without port and brackets; None if the header is malformed."""
+    """Return the name in a Host header in lower case, without port and brackets; None if the header is malformed."""
     try:
         parts = urlsplit(f"//{host}")
         name, _ = parts.hostname, parts.port
@@ -271,13 +279,13 @@ def _name_of_host(host: str) -> str | None:
 
 
 def _authority(origin: str) -> str:
-    """Host and port of an Origin header, as a Host header writes them; "" for `null`."""
+    """Return host and port of an Origin header, in the form of a Host header; "" for `null`."""
     return urlsplit(origin).netloc.lower() if "://" in origin else ""
 
 
 def _wrong_host(host: str, is_local: bool) -> str:
     if is_local:
-        return f"this server answers to localhost alone, not to {host[:80]!r}"
+        return f"this server answers only to localhost, not to {host[:80]!r}"
     return f"this server does not answer to the name {host[:80]!r}; its operator can add it with --host"
 
 

@@ -20,10 +20,11 @@ SECONDS_TO_CLOSE = 5
 
 
 def read_token(path: str | Path) -> str:
-    """Return the token in a file. Raises Missing without the file, Refused if the token is too short or others may read the file."""
+    """Return the token in a file. Raises Missing without the file, Refused if the token is too short or others may read
+    the file."""
     path = Path(path)
     if not path.is_file():
-        raise Missing(f"there is no file {path}; make one, as in: (umask 077; openssl rand -hex 32 > {path})")
+        raise Missing(f"no file {path}; create it, as in: (umask 077; openssl rand -hex 32 > {path})")
     if path.stat().st_mode & 0o077:
         raise Refused(f"others may read {path}; run 'chmod 600 {path}'")
     token = path.read_text(encoding="utf-8").strip()

@@ -55,7 +55,7 @@ class Service:
         known = indexes.names(self.study)
         if retriever not in known:
             raise Missing(
-                f"there is no retriever {retriever!r} here; there is {', '.join(known) or 'none, as nothing is indexed'}"
+                f"unknown retriever {retriever!r}; available: {', '.join(known) or 'none, because nothing is indexed'}"
             )
         try:
             return self._batcher.ask(Indexes.one_thread(retriever), retriever, questions, k)
@@ -64,7 +64,9 @@ class Service:
             raise
 
     def warm(self) -> None:
-        """Ask every retriever once, so that indexes and encoders are loaded before the first person asks. Then be ready."""
+        """Search once with every retriever, so that indexes and encoders are loaded before the first request. Then
+        report ready.
+        """
         answers = {}
         for name in indexes.names(self.study):
             answers[name] = self._batcher.ask(Indexes.one_thread(name), name, [WARMUP_QUESTION], 1)
@@ -78,7 +80,7 @@ class Service:
         self.ready.set()
 
     def close(self) -> None:
-        """Take no more requests."""
+        """Stop accepting requests."""
         self._batcher.close()
 
     def _search(self, retriever: str, questions: Sequence[str], k: int) -> BatchedHits:

@@ -6,24 +6,25 @@ it begins as the identity. The result is an encoder like any other: a sentence-t
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from backend.core.declared import build
 from backend.core.jobs import job
-from backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
+from backend.core.manifest import whole_folder
 from backend.core.settings import add_encoder, check_name
 from backend.retrieval.dense import Dense
 from backend.retrieval.question_vectors import question_vectors
 from backend.retrieval.search import ExactSearch
-from backend.training.training_settings import AdapterSettings
+from backend.training.checkpoints import write_training_json
+from backend.training.share_index import share_index
+from backend.training.training_settings import AdapterPositives, AdapterSettings
 from backend.training_sets.training_set import TrainingSet
 from db.errors import Refused
 
@@ -33,14 +34,17 @@ if TYPE_CHECKING:
 
     from backend.core.study import Study
     from backend.progress import Progress
+    from db.records import Hits
 
-TRAINING = "training.json"
-SCALES = (10.0, 20.0, 40.0)
-WEIGHT_DECAYS = (0.0, 0.1)
-FALLBACK = (20.0, 0.0)  # where too few questions are held out to choose
+SCALES = (20.0, 10.0, 40.0)  # the first of each is taken where too few questions are held out to choose
+WEIGHT_DECAYS = (0.0, 3.0)
+STEP_FACTORS = (1, 2)
 HELD_OUT_ENOUGH = 30
-MEASURED_AT = 20
+CUTOFFS = (1, 5, 20)
 PADDED = -1
+QUESTIONS_PER_BLOCK = 500
+REFRESHED_DEPTH = 50  # hits of the first map that are looked at for hard negatives
+REFRESHED_SHARE = 0.95  # of the best positive's similarity; a hit above it may answer
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class TrainedAdapter:
     questions: int
     scale: float
     weight_decay: float
+    steps: int
     held_out: int
     before: float | None
     after: float | None
@@ -109,7 +114,7 @@ def train_adapter(
             f"encoder {encoder!r} ranks by Euclidean distance; an adapter maps vectors of dot product or cosine"
         )
     opened = TrainingSet.open(study, training_set)
-    questions = read_questions(study, dense, opened, progress)
+    questions = read_questions(study, dense, opened, progress, chosen.positives)
     learned = learn(questions, dense.vectors, dense.unit_length, chosen, progress)
     about = {
         "kind": "adapter",
@@ -124,7 +129,7 @@ def train_adapter(
     }
     with study.building(f"models/{name}"), whole_folder(folder) as building:
         _save(dense, learned.map, building)
-        write_json(building / TRAINING, about)
+        write_training_json(building, about)
     if known is None:
         base = study.settings.encoders[encoder]
         add_encoder(
@@ -132,24 +137,30 @@ def train_adapter(
             name,
             {"model": str(folder), "passage_template": base.passage_template, "max_tokens": base.max_tokens},
         )
-    share_index(study, encoder, name)
+    share_index(study, encoder, name, adapter=True)
     return TrainedAdapter(
         name, str(folder), len(questions), **learned.about, seconds=round(time.monotonic() - started, 1)
     )
 
 
 def read_questions(
-    study: Study, dense: Dense, opened: TrainingSet, progress: Progress | None = None
+    study: Study,
+    dense: Dense,
+    opened: TrainingSet,
+    progress: Progress | None = None,
+    positives_from: AdapterPositives = "set",
 ) -> TrainingQuestions:
     """Return the questions of a training set that have a positive, with the rows of their positives and hard negatives.
 
     Raises Refused if there is none.
     """
-    found = [
-        (question, [pair.passage for pair in positives], [pair.passage for pair in negatives])
-        for question, positives, negatives in opened.examples(hard=True)
-        if positives
-    ]
+    answering = _with_answer_and_subject(study, opened) if positives_from == "answer_subject" else {}
+    found = []
+    for question, positives, negatives in opened.examples(hard=True):
+        more = answering.get(question, set())
+        known = dict.fromkeys([*(pair.passage for pair in positives), *sorted(more)])
+        if known:
+            found.append((question, list(known), [pair.passage for pair in negatives if pair.passage not in known]))
     if not found:
         raise Refused(f"training set {opened.name!r} has no question with a positive; there is nothing to learn from")
     rows = study.corpus.ordinals({id for _, *both in found for ids in both for id in ids})
@@ -161,6 +172,27 @@ def read_questions(
     )
 
 
+def _with_answer_and_subject(study: Study, opened: TrainingSet) -> dict[str, set[str]]:
+    """The mined passages of each question that hold an answer and name its subject, and that nobody judged."""
+    found: dict[str, set[str]] = {}
+    groups = opened.groups()
+    while block := list(islice(groups, QUESTIONS_PER_BLOCK)):
+        wanted = {
+            question: {pair.passage for pair in pairs if pair.answer and pair.source != "label"}
+            for question, pairs in block
+        }
+        rows = study.corpus.ordinals({id for ids in wanted.values() for id in ids})
+        passages = dict(zip(rows, study.corpus.passages(rows.values()), strict=True))
+        for question in study.questions.some([question for question, _ in block]):
+            subject = (question.subject or "").lower()
+            found[question.id] = {
+                id
+                for id in wanted[question.id]
+                if subject and subject in f"{passages[id].title}\n{passages[id].text}".lower()
+            }
+    return found
+
+
 def _padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
     found = np.full((len(lists), max(map(len, lists), default=0)), PADDED, np.int64)
     for i, each in enumerate(lists):
@@ -170,10 +202,143 @@ def _padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Learned:
-    """A learned map and how it was chosen: `scale`, `weight_decay`, `held_out`, `before`, `after`."""
+    """A learned map and how it was chosen: `scale`, `weight_decay`, `steps`, `held_out`, `before`, `after`."""
 
     map: Module
     about: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MapLearner:
+    """What every fit of a map shares.
+
+    vectors: (n, d) float16, the passages; may be a memory map. unit_length: whether vectors have length 1, so that mapped
+    questions are normalised.
+    """
+
+    vectors: np.ndarray
+    unit_length: bool
+    settings: AdapterSettings
+    progress: Progress | None = None
+
+    def fit(self, questions: TrainingQuestions, scale: float, weight_decay: float, steps: int, doing: str) -> Module:
+        """Learn a map from all of these questions. The learning rate falls linearly to 0."""
+        import torch
+
+        settings = self.settings
+        generator = np.random.default_rng(settings.seed)
+        order = np.empty(0, np.int64)
+        with torch.random.fork_rng():
+            torch.manual_seed(settings.seed)
+            mapped = make_map(self.vectors.shape[1], settings)
+            optimizer = torch.optim.AdamW(mapped.parameters(), settings.learning_rate, weight_decay=weight_decay)
+            for step in range(steps):
+                if self.progress is not None and step % 10 == 0:
+                    self.progress(step, steps, doing)
+                for group in optimizer.param_groups:
+                    group["lr"] = settings.learning_rate * (1 - step / steps)
+                if len(order) < min(settings.batch, len(questions)):
+                    order = np.concatenate([order, generator.permutation(len(questions))])
+                rows, order = order[: settings.batch], order[settings.batch :]
+                loss = _loss(mapped, questions[rows], self.vectors, self.unit_length, settings, scale, generator)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
+        return mapped.eval()
+
+    def choose(self, training: TrainingQuestions, held_out: TrainingQuestions) -> tuple[MapSettings, float, float]:
+        """Choose scale, then weight decay, then steps, each by Success on held-out questions, the others as they are.
+
+        The measure is the mean of Success@1, 5 and 20. Also returns Success@20 before and after.
+        """
+        settings, best = self.settings, self.default
+        scales = SCALES if settings.scale is None else (settings.scale,)
+        decays = WEIGHT_DECAYS if settings.weight_decay is None else (settings.weight_decay,)
+        factors = STEP_FACTORS if settings.steps is None else (1,)
+        options: tuple[Callable[[MapSettings], list[MapSettings]], ...] = (
+            lambda choice: [choice._replace(scale=scale) for scale in scales],
+            lambda choice: [choice._replace(weight_decay=decay) for decay in decays],
+            lambda choice: [choice._replace(steps=choice.steps * factor) for factor in factors],
+        )
+        measured: dict[MapSettings, np.ndarray] = {}
+
+        def success(choice: MapSettings) -> np.ndarray:
+            if choice not in measured:
+                mapped = self.fit(training, *choice, f"choosing settings on held-out questions ({len(measured) + 1})")
+                measured[choice] = self.success(mapped, held_out)
+            return measured[choice]
+
+        for others in options:
+            best = max(others(best), key=lambda choice: success(choice).mean())
+        before = self.success(None, held_out)
+        return best, float(before[-1]), float(success(best)[-1])
+
+    @property
+    def default(self) -> MapSettings:
+        settings = self.settings
+        return MapSettings(
+            SCALES[0] if settings.scale is None else settings.scale,
+            WEIGHT_DECAYS[0] if settings.weight_decay is None else settings.weight_decay,
+            settings.number_of_steps,
+        )
+
+    def search(self, mapped: Module | None, questions: TrainingQuestions, k: int) -> Hits:
+        """The nearest passages of mapped questions."""
+        import torch
+
+        asked = questions.vectors
+        if mapped is not None:
+            with torch.no_grad():
+                found = mapped(torch.from_numpy(asked))
+                asked = (torch.nn.functional.normalize(found, dim=1) if self.unit_length else found).numpy()
+        return ExactSearch(self.vectors, "dot", None).search(asked, min(k, len(self.vectors)), self.progress)
+
+    def success(self, mapped: Module | None, questions: TrainingQuestions) -> np.ndarray:
+        """(3,) Success@1, 5 and 20 over all passages, by the known positives."""
+        hits = self.search(mapped, questions, max(CUTOFFS)).ordinals
+        known = np.where(questions.positives == PADDED, PADDED - 1, questions.positives)
+        right = (hits[:, :, None] == known[:, None, :]).any(axis=2)
+        return np.array([right[:, :k].any(axis=1).mean() for k in CUTOFFS])
+
+    def refreshed(self, mapped: Module, questions: TrainingQuestions) -> TrainingQuestions:
+        """Add what a map ranks first, and is no known positive, to the hard negatives.
+
+        A hit above REFRESHED_SHARE of the best positive's similarity may answer, and is left out (NV-Retriever).
+        """
+        hits = self.search(mapped, questions, REFRESHED_DEPTH)
+        scores = hits.scores.astype(np.float64)
+        rows = np.arange(len(questions))[:, None]
+        known = np.where(questions.positives == PADDED, PADDED - 1, questions.positives)
+        best = self._best_similarity(mapped, questions)
+        limit = best - (1 - REFRESHED_SHARE) * np.abs(best)
+        usable = ~(hits.ordinals[:, :, None] == known[:, None, :]).any(axis=2) & (scores < limit[:, None])
+        # Hard negatives are packed to the left, as `_loss` draws from the first of them.
+        found = np.where(usable, hits.ordinals, PADDED).astype(np.int64)
+        both = np.concatenate([questions.negatives, found], axis=1)
+        packed = both[rows, np.argsort(both == PADDED, axis=1, kind="stable")]
+        return replace(questions, negatives=packed)
+
+    def _best_similarity(self, mapped: Module, questions: TrainingQuestions) -> np.ndarray:
+        """(q,) the similarity of each mapped question and its best known positive."""
+        import torch
+
+        with torch.no_grad():
+            asked = mapped(torch.from_numpy(questions.vectors))
+            asked = (torch.nn.functional.normalize(asked, dim=1) if self.unit_length else asked).numpy()
+        best = np.full(len(questions), -np.inf)
+        for column in questions.positives.T:
+            given = np.flatnonzero(column != PADDED)
+            similarity = (asked[given] * np.asarray(self.vectors[column[given]], np.float32)).sum(axis=1)
+            best[given] = np.maximum(best[given], similarity)
+        return best
+
+
+class MapSettings(NamedTuple):
+    """What is chosen on held-out questions."""
+
+    scale: float
+    weight_decay: float
+    steps: int
 
 
 def learn(
@@ -183,71 +348,28 @@ def learn(
     settings: AdapterSettings,
     progress: Progress | None = None,
 ) -> Learned:
-    """Choose scale and weight decay on held-out questions, then learn from all of them.
+    """Choose scale, weight decay and steps on held-out questions, then learn from all of them.
+
+    With `settings.refresh` a first map finds hard negatives for the second, which is returned.
 
     Args:
         vectors: (n, d) float16, the passages; may be a memory map.
         unit_length: whether vectors have length 1, so that mapped questions are normalised.
     """
+    learner = MapLearner(vectors, unit_length, settings, progress)
     order = np.random.default_rng(settings.seed).permutation(len(questions))
-    held_out, rest = order[: min(settings.held_out, len(order) // 5)], order[min(settings.held_out, len(order) // 5) :]
-    scales = SCALES if settings.scale is None else (settings.scale,)
-    decays = WEIGHT_DECAYS if settings.weight_decay is None else (settings.weight_decay,)
-    grid = [(scale, decay) for scale in scales for decay in decays]
-    enough = len(held_out) >= HELD_OUT_ENOUGH
-    if not enough and len(grid) > 1:
-        grid = [
-            (settings.scale or FALLBACK[0], FALLBACK[1] if settings.weight_decay is None else settings.weight_decay)
-        ]
-    success = []
-    for number, (scale, decay) in enumerate(grid if enough else ()):
-        doing = f"choosing scale and weight decay ({number + 1} of {len(grid)})"
-        found = _fit(questions[rest], vectors, unit_length, settings, scale, decay, progress, doing)
-        success.append(_success(found, questions[held_out], vectors, unit_length))
-    scale, decay = grid[int(np.argmax(success)) if success else 0]
-    before = _success(None, questions[held_out], vectors, unit_length) if enough else None
-    final = _fit(questions, vectors, unit_length, settings, scale, decay, progress, "learning")
-    return Learned(
-        final,
-        {
-            "scale": scale,
-            "weight_decay": decay,
-            "held_out": len(held_out) if enough else 0,
-            "before": before,
-            "after": max(success) if success else None,
-        },
-    )
-
-
-def _fit(
-    questions: TrainingQuestions,
-    vectors: np.ndarray,
-    unit_length: bool,
-    settings: AdapterSettings,
-    scale: float,
-    weight_decay: float,
-    progress: Progress | None,
-    doing: str,
-) -> Module:
-    import torch
-
-    generator = np.random.default_rng(settings.seed)
-    with torch.random.fork_rng():
-        torch.manual_seed(settings.seed)
-        mapped = make_map(vectors.shape[1], settings)
-    optimizer = torch.optim.AdamW(mapped.parameters(), settings.learning_rate, weight_decay=weight_decay)
-    order = np.empty(0, np.int64)
-    for step in range(settings.number_of_steps):
-        if progress is not None and step % 10 == 0:
-            progress(step, settings.number_of_steps, doing)
-        if len(order) < min(settings.batch, len(questions)):
-            order = np.concatenate([order, generator.permutation(len(questions))])
-        rows, order = order[: settings.batch], order[settings.batch :]
-        loss = _loss(mapped, questions[rows], vectors, unit_length, settings, scale, generator)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-    return mapped.eval()
+    aside = min(settings.held_out, len(order) // 5)
+    held_out, rest = questions[order[:aside]], questions[order[aside:]]
+    enough = aside >= HELD_OUT_ENOUGH
+    choice, before, after = learner.choose(rest, held_out) if enough else (learner.default, None, None)
+    mapped = learner.fit(questions, *choice, "learning")
+    if settings.refresh:
+        if enough:  # what is measured is a map that was refreshed as the final one is
+            first = learner.fit(rest, *choice, "measuring the second round")
+            second = learner.fit(learner.refreshed(first, rest), *choice, "measuring the second round")
+            after = float(learner.success(second, held_out)[-1])
+        mapped = learner.fit(learner.refreshed(mapped, questions), *choice, "learning from new hard negatives")
+    return Learned(mapped, {**choice._asdict(), "held_out": aside if enough else 0, "before": before, "after": after})
 
 
 def make_map(dimension: int, settings: AdapterSettings) -> Module:
@@ -265,8 +387,10 @@ def make_map(dimension: int, settings: AdapterSettings) -> Module:
             torch.nn.init.zeros_(self.outer.weight)
 
         def forward(self, questions: Tensor) -> Tensor:
-            hidden = questions if self.inner is None else torch.nn.functional.gelu(self.inner(questions))
-            return questions + self.outer(hidden)
+            if self.inner is None:
+                return questions + self.outer(questions)
+            hidden = torch.nn.functional.gelu(self.inner(questions))
+            return questions + self.outer(torch.nn.functional.dropout(hidden, settings.dropout, self.training))
 
     return Residual()
 
@@ -315,20 +439,6 @@ def _loss(
     )
 
 
-def _success(mapped: Module | None, questions: TrainingQuestions, vectors: np.ndarray, unit_length: bool) -> float:
-    """Success@20 over all passages, by the known positives."""
-    import torch
-
-    asked = questions.vectors
-    if mapped is not None:
-        with torch.no_grad():
-            found = mapped(torch.from_numpy(asked))
-            asked = (torch.nn.functional.normalize(found, dim=1) if unit_length else found).numpy()
-    hits = ExactSearch(vectors, "dot", None).search(asked, min(MEASURED_AT, len(vectors)), None).ordinals
-    known = np.where(questions.positives == PADDED, PADDED - 1, questions.positives)
-    return float((hits[:, :, None] == known[:, None, :]).any(axis=(1, 2)).mean())
-
-
 def _save(dense: Dense, mapped: Module, folder: Path) -> None:
     """Save base model and map as one sentence-transformers folder, in modules of the library alone."""
     from sentence_transformers import SentenceTransformer
@@ -370,33 +480,3 @@ def as_dense_modules(mapped: Any) -> list[Any]:
         DenseModule(d, width, activation_function=torch.nn.GELU(), init_weight=into, init_bias=bias),
         DenseModule(width, d, bias=False, activation_function=None, init_weight=out),
     ]
-
-
-def share_index(study: Study, encoder: str, name: str) -> None:
-    """Make the index of an adapted encoder: the vectors of the encoder that it adapts, under a manifest of its own."""
-    source, folder = study.path("indexes", encoder), study.path("indexes", name)
-    with study.building(f"indexes/{name}"):
-        (folder / "manifest.json").unlink(missing_ok=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        vectors = folder / "embeddings.npy"
-        vectors.unlink(missing_ok=True)
-        try:
-            os.link(source / vectors.name, vectors)  # one file under two names: no second copy on the disk
-        except OSError:
-            shutil.copyfile(source / vectors.name, vectors)
-        from backend.retrieval.encoder import load_encoder
-
-        described = load_encoder(study.settings.encoders[name]).describe()
-        manifest: dict[str, Any] = read_manifest(source) or {}
-        kept = {key: manifest[key] for key in ("passages", "corpus", "dtype", "unit_length")}
-        write_manifest(
-            folder,
-            {
-                "kind": "dense index",
-                "encoder": name,
-                **kept,
-                **described,
-                "made_by": f"adapter over {encoder}",
-                "vectors_of": encoder,
-            },
-        )

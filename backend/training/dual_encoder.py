@@ -49,6 +49,8 @@ from backend.training.examples import (
     with_positives,
 )
 from backend.training.initial_model import has_two_towers, normalises, start_model, tower
+from backend.training.share_index import share_index
+from backend.training.stored_vectors import StoredVectors
 from backend.training.training_log import working_folder, write_line
 from backend.training.training_settings import DualEncoderSettings, check, scale_of
 from db.errors import Refused
@@ -73,6 +75,7 @@ class TrainedDualEncoder:
     best_step: int
     average_rank: float | None
     seconds: float
+    passages_from_index: bool = False
 
 
 @job("train dual-encoder")
@@ -122,6 +125,7 @@ def train_dual_encoder(
                 restart=restart,
                 about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]},
                 teacher=teacher,
+                stored=StoredVectors.open(study, start, chosen.passage_tokens) if chosen.only == "question" else None,
                 progress=progress,
             )
     if is_main_process() and known is None:
@@ -130,6 +134,8 @@ def train_dual_encoder(
             name,
             {"model": str(target), "passage_template": begin.passage_template, "max_tokens": chosen.passage_tokens},
         )
+        if made.passages_from_index:
+            share_index(study, start, name)
     return made
 
 
@@ -142,7 +148,13 @@ def _unregistered(
     if about.get("training_set") != training_set or about.get("settings") != asdict(settings):
         return None
     return TrainedDualEncoder(
-        name, str(path.parent), about["last_step"], about["best_step"], about[FIGURE], about["seconds"]
+        name,
+        str(path.parent),
+        about["last_step"],
+        about["best_step"],
+        about[FIGURE],
+        about["seconds"],
+        about.get("passages_from_index", False),
     )
 
 
@@ -163,6 +175,7 @@ def train(
     restart: bool = False,
     about: dict | None = None,
     teacher: Teacher | None = None,
+    stored: StoredVectors | None = None,
     progress: Progress | None = None,
 ) -> TrainedDualEncoder:
     """Train, or resume an interrupted training, and put the best model into `target`.
@@ -174,6 +187,8 @@ def train(
         restart: discard an unfinished training in `working`.
         about: further entries of training.json; a training with other entries is another training.
         teacher: the cross-encoder named by `settings.distil`; it scores unscored pairs before the first step.
+        stored: the index of the start model. If only questions are trained and the model encodes passages to its vectors, the
+            passages are not encoded again.
 
     Raises:
         Refused: settings that cannot learn, no positives, another unfinished training in `working`, a full disk.
@@ -207,7 +222,9 @@ def train(
         dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
         if teacher is not None:
             teacher.prepare(dataset, sampler, progress if is_main_process() else None)
-        collator = _collator(model, settings, start.passage_template, teacher)
+        if stored is not None and not (settings.only == "question" and stored.agree(model, start.passage_template)):
+            stored = None
+        collator = _collator(model, settings, start.passage_template, teacher, stored)
         _run_trainer(
             model,
             arguments,
@@ -241,6 +258,7 @@ def train(
                     "steps": sampler.steps,
                     "device": on,
                     "seconds": made.seconds,
+                    "passages_from_index": stored is not None,
                 },
             )
         wait_for_all()
@@ -293,7 +311,8 @@ def _run_trainer(
     if checkpoint is not None and is_finished(checkpoint, arguments, settings.patience):
         return
     working = Path(arguments.output_dir)
-    evaluator = RankEvaluator(pool, collator.template, settings.similarity, settings.batch) if pool else None
+    vectors = collator.stored(pool.passages) if pool and collator.stored else None
+    evaluator = RankEvaluator(pool, collator.template, settings.similarity, settings.batch, vectors) if pool else None
     sizes = {"questions": len(pool.questions), "passages": len(pool.passages)} if pool else {}
     if evaluator is not None and checkpoint is None and is_main_process():
         write_line(working, {"step": 0, "epoch": 0, **evaluator(model), **sizes})
@@ -334,7 +353,11 @@ def _loss(model: SentenceTransformer, settings: DualEncoderSettings, scale: floa
 
 
 def _collator(
-    model: SentenceTransformer, settings: DualEncoderSettings, template: str, teacher: Teacher | None
+    model: SentenceTransformer,
+    settings: DualEncoderSettings,
+    template: str,
+    teacher: Teacher | None,
+    stored: StoredVectors | None = None,
 ) -> Collator:
     from backend.training.trainer import Collator
 
@@ -346,6 +369,7 @@ def _collator(
         settings.passage_tokens,
         has_two_towers(model),
         teacher,
+        stored,
     )
 
 
@@ -369,7 +393,15 @@ def _save_best(working: Path, target: Path, template: str, tokens: int, about: d
             },
         )
     shutil.rmtree(working)
-    return TrainedDualEncoder(target.name, str(target), kept.last_step, kept.step, kept.value, about["seconds"])
+    return TrainedDualEncoder(
+        target.name,
+        str(target),
+        kept.last_step,
+        kept.step,
+        kept.value,
+        about["seconds"],
+        about["passages_from_index"],
+    )
 
 
 @dataclass(frozen=True, slots=True)

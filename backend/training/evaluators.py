@@ -42,30 +42,40 @@ def ranks(
 
 
 def measure(
-    model: SentenceTransformer, pool: Pool, template: str, similarity: str, batch: int = 64
+    model: SentenceTransformer,
+    pool: Pool,
+    template: str,
+    similarity: str,
+    batch: int = 64,
+    passages: torch.Tensor | None = None,
 ) -> dict[str, float]:
-    """`average_rank` over the pool, and `first`: the share of questions whose positive ranks first."""
-    texts = [template.format(title=passage.title, text=passage.text) for passage in pool.passages]
-    encoded = [
-        encode(list(some), batch_size=batch, show_progress_bar=False, convert_to_tensor=True)
-        for encode, some in ((model.encode_query, pool.questions), (model.encode_document, texts))
-    ]
-    found = ranks(encoded[0], encoded[1], pool.known, similarity)
+    """`average_rank` over the pool, and `first`: the share of questions whose positive ranks first.
+
+    passages: the vectors of the pool's passages; None encodes them.
+    """
+    questions = model.encode_query(
+        list(pool.questions), batch_size=batch, show_progress_bar=False, convert_to_tensor=True
+    )
+    if passages is None:
+        texts = [template.format(title=passage.title, text=passage.text) for passage in pool.passages]
+        passages = model.encode_document(texts, batch_size=batch, show_progress_bar=False, convert_to_tensor=True)
+    found = ranks(questions, passages.to(questions.device), pool.known, similarity)
     return {"average_rank": float(found.mean()), "first": float((found == 1).mean())}
 
 
 class RankEvaluator(BaseEvaluator):
     """The average rank over a fixed pool, as an evaluator of the trainer."""
 
-    def __init__(self, pool: Pool, template: str, similarity: str, batch: int):
+    def __init__(self, pool: Pool, template: str, similarity: str, batch: int, passages: torch.Tensor | None = None):
         super().__init__()
         self.pool, self.template, self.similarity, self.batch = pool, template, similarity, batch
+        self.passages = passages
 
     def __call__(
         self, model: BaseModel, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
         assert isinstance(model, SentenceTransformer)
-        return measure(model, self.pool, self.template, self.similarity, self.batch)
+        return measure(model, self.pool, self.template, self.similarity, self.batch, self.passages)
 
 
 def comparable_questions(pairs: Sequence[LabelledPair]) -> dict[str, list[int]]:

@@ -55,9 +55,10 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         distil_weight: factor of the teacher's term; needs a loss that takes a teacher (the softmax).
 
     Inputs: the features of the questions (B), of their positives (B), and of any number of columns of hard negatives
-    (B each). Labels are a dictionary of `passages` (B x columns,) int64, the ids column after column, PAD for none;
+    (B each); or the features of the questions alone, with the vectors of the passages among the labels. Labels are a dictionary of `passages` (B x columns,) int64, the ids column after column, PAD for none;
     `positives` (B, p) int64, all known positives of each question, padded with PAD; and with a teacher `teacher` (B,
-    columns) float32, its log odds, -inf if a column has no passage.
+    columns) float32, its log odds, -inf if a column has no passage; and where passages are not encoded `vectors` (B x
+    columns, d) float32, column after column.
 
     In several processes (`backend.training.distributed`) each process uses the passages of all processes as negatives:
     RocketQA's cross-batch negatives. Every process must hold equally many questions and columns. Averaged over the
@@ -104,7 +105,8 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         graph.
         """
         questions = torch.cat(reps[0]).float()
-        passages = gather(torch.cat([piece for column in reps[1:] for piece in column]).float())
+        encoded = [piece for column in reps[1:] for piece in column]
+        passages = gather(torch.cat(encoded) if encoded else labels["vectors"]).float()
         ids = gather(labels["passages"])
         first = rank() * len(labels["passages"])  # the row of this process's first passage
         unwanted = is_repeated(ids) if self.masked and self.in_batch else ids == PAD
@@ -122,7 +124,12 @@ class InBatchLoss(CachedLossMixin, nn.Module):
             )
             part.backward()
             total += part.detach()
-        torch.autograd.backward([questions, passages], [leaf.grad for leaf in leaves])
+        learned = [
+            (vectors, leaf.grad)
+            for vectors, leaf in zip((questions, passages), leaves, strict=True)
+            if vectors.requires_grad
+        ]
+        torch.autograd.backward([vectors for vectors, _ in learned], [gradient for _, gradient in learned])
         return total
 
     def _losses(

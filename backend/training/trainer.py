@@ -37,6 +37,7 @@ class Collator:
     hard_negatives: columns of hard negatives. For a question with fewer, an empty text and PAD, which the loss leaves
     out.
     teacher: returns (b, 1 + hard_negatives) log odds of the sampled passages, for distillation.
+    stored: returns the vectors of passages, which are then not encoded.
     """
 
     model: SentenceTransformer
@@ -46,6 +47,7 @@ class Collator:
     passage_tokens: int
     routed: bool
     teacher: Callable[[Sequence[SampledExample[Example]], int], torch.Tensor] | None = None
+    stored: Callable[[Sequence[Passage | None]], torch.Tensor] | None = None
 
     def __call__(self, batch: Sequence[SampledExample[Example]]) -> dict[str, Any]:
         columns: list[list[Passage | None]] = [[drawn.positive for drawn in batch]]
@@ -54,13 +56,15 @@ class Collator:
             for i in range(self.hard_negatives)
         ]
         made = self._tokens("question", [drawn.example.question for drawn in batch], "query", self.question_tokens)
-        for number, column in enumerate(columns):
+        for number, column in enumerate(columns if self.stored is None else ()):
             texts = [
                 "" if passage is None else self.template.format(title=passage.title, text=passage.text)
                 for passage in column
             ]
             made |= self._tokens(f"passage{number}", texts, "document", self.passage_tokens)
         taught = {} if self.teacher is None else {"teacher": self.teacher(batch, self.hard_negatives)}
+        if self.stored is not None:
+            taught["vectors"] = self.stored([passage for column in columns for passage in column])
         return {
             **made,
             "label": taught

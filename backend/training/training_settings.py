@@ -16,6 +16,7 @@ UNIT_SCALE = 20.0  # for scores between -1 and 1, the library's own choice
 LEAST_SCALE = 5.0  # below it, such scores leave almost no gradient
 LARGEST_SEED = 2**32 - 1  # NumPy's limit
 
+AdapterPositives = Literal["set", "answer_subject"]
 Precision = Literal["auto", "float32", "bfloat16"]
 
 
@@ -246,8 +247,23 @@ class AdapterSettings:
         default="linear", title="Map", description="linear: one matrix; mlp: a residual layer of hidden units"
     )
     hidden: int = Field(default=1024, title="Hidden units", description="Width of the MLP", ge=1, le=65536)
+    dropout: float = Field(default=0.3, title="Dropout", description="Dropout of the MLP's hidden units", ge=0, lt=1)
+    positives: AdapterPositives = Field(
+        default="set",
+        title="Positives",
+        description="set: the training set's; answer_subject: also its mined passages that contain an answer and name the "
+        "question's subject",
+    )
+    refresh: bool = Field(
+        default=False,
+        title="Refresh",
+        description="Learn twice: the second time with hard negatives that the first map ranks high",
+    )
     steps: int | None = Field(
-        default=None, title="Steps", description="Number of batches; default 200 (linear), 800 (mlp)", ge=1
+        default=None,
+        title="Steps",
+        description="Number of batches; default chosen on held-out training questions, else 200 (linear) or 400 (mlp)",
+        ge=1,
     )
     batch: int = Field(default=256, title="Batch", description="Questions in a batch", ge=2)
     hard_negatives: int = Field(
@@ -259,7 +275,12 @@ class AdapterSettings:
         description="Passages of the index that every batch adds as negatives",
         ge=0,
     )
-    learning_rate: float = Field(default=1e-3, title="Learning rate", description="Learning rate of AdamW", gt=0)
+    learning_rate: float = Field(
+        default=1e-3,
+        title="Learning rate",
+        description="Learning rate of AdamW at the start; it falls linearly to 0",
+        gt=0,
+    )
     scale: float | None = Field(
         default=None,
         title="Scale",
@@ -273,7 +294,7 @@ class AdapterSettings:
         ge=0,
     )
     held_out: int = Field(
-        default=300,
+        default=500,
         title="Held out",
         description="Training questions held out to choose by, at most a fifth of all",
         ge=0,
@@ -284,4 +305,4 @@ class AdapterSettings:
 
     @property
     def number_of_steps(self) -> int:
-        return self.steps or (200 if self.kind == "linear" else 800)
+        return self.steps or (200 if self.kind == "linear" else 400)

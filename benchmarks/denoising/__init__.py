@@ -1,12 +1,13 @@
-"""What denoising is worth: on a generated encyclopedia, where the truth is known, and on real questions.
+"""The value of denoising, on a generated encyclopedia with known truth and on real questions.
 
-    python -m benchmarks.denoising                                     what each policy takes out; nothing is trained but a judge, if asked
-    python -m benchmarks.denoising retrievers --folder DIR             retrievers trained on each policy's set, on the encyclopedia
-    python -m benchmarks.denoising real --folder DIR --data DATA       the same on EntityQuestions and Wikipedia passages
+python -m benchmarks.denoising                                     passages that each policy removes; trains nothing but
+an optional judge python -m benchmarks.denoising retrievers --folder DIR             retrievers trained on each policy's
+set, on the encyclopedia python -m benchmarks.denoising real --folder DIR --data DATA       the same on EntityQuestions
+and Wikipedia passages
 
-The last two may take hours and can be killed: the same command goes on. `plan.py` holds all that could be tuned, `verdict.py` the rule
-by which an order is claimed; both were committed before the official run.
+The last two may take hours. If killed, the same command resumes. `plan.py` has every tunable setting, `verdict.py` the
+rule for claims; both were committed before the official run.
 
-The encyclopedia was made to have false negatives (docs/encyclopedia.md): its shares and differences are no evidence about other
-collections.
+The encyclopedia is generated with planted false negatives (docs/encyclopedia.md), so its shares and differences are no
+evidence about other collections.
 """

@@ -25,28 +25,30 @@ def main() -> None:
         options = parts.add_parser(name)
         options.set_defaults(part=part)
         if part is shares:
-            options.add_argument("--passages", type=int, default=plan.PASSAGES, help="of the encyclopedia that is made")
-            options.add_argument("--seed", type=int, default=0, help="it is made from")
-            options.add_argument("--study", type=Path, help="a study of an encyclopedia instead; a copy of it is used")
-            options.add_argument("--model", help="a cross-encoder that has scored the study's training questions")
+            options.add_argument(
+                "--passages", type=int, default=plan.PASSAGES, help="number of passages of the generated encyclopedia"
+            )
+            options.add_argument("--seed", type=int, default=0, help="seed of the encyclopedia")
+            options.add_argument("--study", type=Path, help="use a copy of this study of an encyclopedia")
+            options.add_argument("--model", help="cross-encoder that has scored the study's training questions")
             continue
-        options.add_argument("--folder", type=Path, required=True, help="of the work; the same goes on")
+        options.add_argument("--folder", type=Path, required=True, help="working folder; an interrupted run resumes")
         options.add_argument(
             "--seeds",
             default=",".join(map(str, plan.SEEDS if part is on_encyclopedia else plan.REAL_SEEDS)),
-            help="of training, with commas; three at least allow a claim",
+            help="training seeds, separated by commas; claims need at least three",
         )
-        options.add_argument("--device", help="cpu or cuda; default a GPU if there is one")
+        options.add_argument("--device", help="cpu or cuda (default: a GPU if there is one)")
         options.add_argument(
-            "--prepare", action="store_true", help="make study and training sets, and train nothing on them"
+            "--prepare", action="store_true", help="make the study and the training sets, but train no retriever"
         )
         if part is on_encyclopedia:
             options.add_argument(
-                "--policies", default=",".join(plan.RETRIEVERS), help="some of the sets alone, with commas"
+                "--policies", default=",".join(plan.RETRIEVERS), help="only these sets, separated by commas"
             )
         else:
             options.add_argument(
-                "--data", type=Path, required=True, help="a folder with passages_100k.tsv.xz and its companions"
+                "--data", type=Path, required=True, help="folder with passages_100k.tsv.xz and the other data files"
             )
     chosen = parser.parse_args()
     print(machine())
@@ -136,7 +138,7 @@ _LAST = [0.0]
 
 
 def _say(line: str) -> None:
-    """On standard error, every ten seconds at most."""
+    """Print progress on standard error, at most every ten seconds."""
     if time.monotonic() - _LAST[0] > 10:
         _LAST[0] = time.monotonic()
         print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)

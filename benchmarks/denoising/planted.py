@@ -1,4 +1,4 @@
-"""A study of a generated encyclopedia, its truth, and an annotator who is mostly right."""
+"""A study of a generated encyclopedia, its truth, and a simulated annotator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from db.people import People
 
 
 def prepared(folder: Path, passages: int, seed: int) -> Study:
-    """A study of an encyclopedia with a BM25 index, in folder/study; the one that is there, if it was finished."""
+    """Return a study of an encyclopedia with a BM25 index in folder/study; reuse a finished one."""
     from backend.data.importing.importer import import_passages, import_questions
     from backend.retrieval.bm25 import build_index
 
@@ -37,19 +37,21 @@ def prepared(folder: Path, passages: int, seed: int) -> Study:
 
 
 def moved(study: Study, target: Path) -> Study:
-    """The study under its last name: what stands there is whole."""
+    """Move the complete study to its final name."""
     study.folder.rename(target)
     return Study.open(target)
 
 
 def truth_of(study: Study) -> dict[str, set[str]]:
-    """By question, the passages that answer it: all of them."""
+    """Return all passages that answer each question."""
     with open(study.path("encyclopedia", "truth.jsonl"), encoding="utf-8") as file:
         return {row["question"]: set(row["passages"]) for row in map(json.loads, file)}
 
 
 def annotate(study: Study, training_set: TrainingSet, truth: Mapping[str, set[str]]) -> int:
-    """One person judges the mined passages at the first ranks of every question; a second time nothing is added. Gives the number."""
+    """Let one person judge the mined passages at the top ranks of every question, and return the number of labels. A
+    second call adds nothing.
+    """
     people, name = People(study.labels_path), "simulated"
     if name not in {person.name for person in people.all()}:
         people.add(name)

@@ -1,7 +1,7 @@
-"""The second part: retrievers trained on the set of each policy, from the same start, and what they find.
+"""The second part: retrievers trained on the set of each policy, from the same initial model, and their accuracy.
 
-A retriever is trained, asked and thrown away; what it found is kept in `cells/<set>-<seed>/`, written whole. Killed, training goes on
-from its last checkpoint. Two processes may work on other seeds in one folder, once the sets are there.
+A retriever is trained, searched with and deleted. Its hits are stored in `cells/<set>-<seed>/`. A killed training
+resumes from its last checkpoint. Two processes may work on different seeds in one folder once the sets exist.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ Find = Callable[[EncoderSettings, Path], None]
 
 @dataclass(frozen=True)
 class Bench:
-    """folder: of the work. dual: settings of every training but its seed. questions: that are measured. find: asks an encoder, and
-    writes what it finds into a folder. relevant: (q, k) bool, which of what lies in a folder answers. start: of all retrievers."""
+    """folder: the working folder. dual: settings of every training except its seed. questions: the measured questions.
+    find: searches with an encoder and writes the hits into a folder. relevant: which hits in a folder are relevant, (q,
+    k) bool. start: the initial model of all retrievers.
+    """
 
     folder: Path
     study: Study
@@ -50,21 +52,21 @@ class Bench:
         return self.folder / "cells" / (policy if seed is None else f"{policy}-{seed}")
 
     def found(self, policy: str, seeds: Sequence[int], k: int) -> np.ndarray:
-        """(s, q) bool: Success@k."""
+        """Return Success@k, (s, q) bool."""
         cells = [self.cell(policy)] if policy == BEFORE else [self.cell(policy, seed) for seed in seeds]
         return np.array([success_at(self.relevant(cell), k) for cell in cells])
 
 
 def same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
-    """Note what a folder is worked on with. Raises Refused for another plan than it was begun with."""
+    """Record the plan of a folder. Raises Refused if the folder was started with another plan."""
     path, plan = folder / "plan.json", json.loads(json.dumps(plan))
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         write_json(path, plan)
     elif (held := read_json(path)) != plan:
         raise Refused(
-            f"{folder} was begun with other settings ({', '.join(key for key in plan if held.get(key) != plan[key])}); "
-            "take another folder"
+            f"{folder} was started with other settings "
+            f"({', '.join(key for key in plan if held.get(key) != plan[key])}); choose another folder"
         )
 
 
@@ -73,7 +75,7 @@ def set_name(policy: str) -> str:
 
 
 def keep_before(bench: Bench, device: str | None) -> None:
-    """What the start model finds before any training."""
+    """Store the hits of the initial model before any training."""
     cell = bench.cell(BEFORE)
     if read_manifest(cell) is not None:
         return
@@ -87,7 +89,7 @@ def keep_before(bench: Bench, device: str | None) -> None:
 
 
 def keep_cell(bench: Bench, policy: str, seed: int, device: str | None, say: Callable[[str], None]) -> None:
-    """Train a retriever on the set of a policy, and keep what it finds."""
+    """Train a retriever on the set of a policy, and store its hits."""
     cell = bench.cell(policy, seed)
     if read_manifest(cell) is not None:
         return
@@ -154,11 +156,12 @@ def outcome(
     groups: Mapping[str, np.ndarray] | None = None,
     pairs: Sequence[tuple[str, str]] = (),
 ) -> list[str]:
-    """Lines: Success@k of every set, the claims and the verdict.
+    """Return lines with Success@k of every set, the claims and the verdict.
 
     Args:
-        order: of sets, as pairs that are claimed together. pairs: that are claimed each by itself.
-        groups: by name (q,) bool, shown as well.
+        order: pairs of sets with a joint claim.
+        pairs: pairs of sets with separate claims.
+        groups: further groups to show, by name (q,) bool.
     """
     found = {policy: {k: bench.found(policy, seeds, k) for k in KS} for policy in (BEFORE, *policies)}
     lines = [

@@ -1,5 +1,6 @@
-"""The first part: the share of false negatives among the negatives that each policy keeps, the share of true negatives that it costs,
-and how many of its positives are right. Every figure is against `truth.jsonl`, which names all passages that answer a question.
+"""The first part: the share of false negatives among the negatives that each policy keeps, the share of true negatives
+that it costs, and how many of its positives are right. Every figure is measured against `truth.jsonl`, which lists all
+passages that answer a question.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ def first_part(study: Study, model: str | None) -> None:
     print(f"left out: {sets[0].manifest['left_out'] or 'no question'}")
     print("\n".join(table(sets, truth, SPANS)))
     if model is None:
-        print("No cross-encoder's scores were named (--model): its two policies are not shown.")
+        print("No cross-encoder was given (--model), so its two policies are not shown.")
 
 
 def table(sets: Sequence[TrainingSet], truth: Mapping[str, set[str]], spans: Sequence[tuple[int, int]]) -> list[str]:
-    """Lines: the negatives of each set over each span of ranks, then its positives."""
+    """Return lines with the negatives of each set over each span of ranks, then its positives."""
     lines = [
         f"\n{'policy':<22}{'ranks':>8}{'mined':>9}{'kept':>9}{'false ones of the kept':>26}{'of all false ones':>26}"
         f"{'true ones lost':>26}"
@@ -55,7 +56,7 @@ def table(sets: Sequence[TrainingSet], truth: Mapping[str, set[str]], spans: Seq
     lines += [_negatives(each, truth, span) for span in spans for each in sets]
     lines.append(f"\n{'policy':<22}{'positives':>10}  of these right (95%)")
     lines += [_positives(each, truth) for each in sets]
-    return [*lines, "\nIntervals are at 95%; those of shares draw questions again, those of positives are Wilson's."]
+    return [*lines, "\nIntervals are at 95%: for shares a bootstrap over questions, for positives Wilson."]
 
 
 def _mined(training_set: TrainingSet, span: Sequence[int]) -> Iterator[Pair]:

@@ -1,11 +1,14 @@
 """The rule that decides whether one training set is better than another, fixed before the first training.
 
-- The measure is Success@1 over held-out questions. In collections this small, 5 and 20 leave few questions to gain (on the encyclopedia
+- The measure is Success@1 over held-out questions. In collections this small, 5 and 20 leave few questions to gain (on
+the encyclopedia
   of seed 0 the start model finds 94% at 5 before any training).
-- A difference is paired: the same questions and the same training seeds. Its interval lets both vary (t quantiles of both).
+- A difference is paired: the same questions and the same training seeds. Its interval lets both vary (t quantiles of
+both).
 - An order of several sets is several claims, so their intervals are at 1 - 0.05 / claims (Bonferroni).
 - With fewer than 3 seeds there is NO CLAIM, whatever the figures.
-- "supported": the whole interval is above 0. "not supported": the whole interval is below 1 percentage point, which rules out a gain
+- "supported": the whole interval is above 0. "not supported": the whole interval is below 1 percentage point, which
+rules out a gain
   worth having. Otherwise "inconclusive".
 - An order is supported if all its claims are; it is not supported if one of them is not; otherwise it is inconclusive.
 """
@@ -29,7 +32,9 @@ Verdict = Literal["supported", "not supported", "inconclusive", "no claim"]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """That training on `better` gives more than on `worse`. difference: of Success, in shares of 1."""
+    """The claim that training on `better` gives higher success than training on `worse`. difference: of success, in
+    shares of 1.
+    """
 
     worse: str
     better: str
@@ -38,13 +43,14 @@ class Claim:
 
 
 def claims(order: Sequence[tuple[str, str]], found: Mapping[str, np.ndarray]) -> list[Claim]:
-    """Judge each pair (worse, better). found: by training set (s, q) bool, of the same seeds and questions everywhere."""
+    """Judge each pair (worse, better).
+    found: by training set (s, q) bool, of the same seeds and questions everywhere."""
     made = []
     for worse, better in order:
         before, after = (np.asarray(found[name], np.float64) for name in (worse, better))
         if before.shape != after.shape:
             raise ValueError(
-                f"{worse} {before.shape} and {better} {after.shape} must be of the same seeds and questions"
+                f"{worse} {before.shape} and {better} {after.shape} must have the same seeds and questions"
             )
         difference = crossed_mean(after - before, level=1 - ALPHA / len(order))
         made.append(Claim(worse, better, difference, verdict(difference, len(after))))

@@ -1,4 +1,4 @@
-"""The two collections on which retrievers are compared, each prepared step by step: what is there is not made again."""
+"""The two collections on which retrievers are compared. Each is prepared step by step; finished steps are skipped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 def encyclopedia_bench(folder: Path, policies: Sequence[str], device: str | None, say: Say) -> Bench:
-    """The encyclopedia, labels, a training set of each policy, and a judge where one is needed."""
+    """Prepare the encyclopedia, labels, a training set of each policy, and a judge if a policy needs one."""
     from backend.experiments.finding import find
 
     study, told = prepared(folder, plan.PASSAGES, plan.ENCYCLOPEDIA_SEED), _told(say)
@@ -53,7 +53,7 @@ def encyclopedia_bench(folder: Path, policies: Sequence[str], device: str | None
 
 
 def _judged(study: Study, device: str | None, told: Progress) -> str:
-    """A cross-encoder, trained without labels as step 2 of the recipe does, and its scores of all that is mined."""
+    """Train a cross-encoder without labels, as in step 2 of the recipe, and score all mined passages."""
     from backend.recipes.settings import JUDGED_POLICY, SMALL_CROSS
     from backend.training.cross_encoder import train_cross_encoder
     from backend.training.scoring import score_run
@@ -68,7 +68,9 @@ def _judged(study: Study, device: str | None, told: Progress) -> str:
 
 
 def real_bench(folder: Path, data: Path, device: str | None, say: Say) -> Bench:
-    """EntityQuestions' questions that 100,000 Wikipedia passages answer, one gold passage each; MiniLM's vectors of the passages."""
+    """Prepare the questions of EntityQuestions that 100,000 Wikipedia passages answer, with one gold passage each, and
+    MiniLM vectors of the passages.
+    """
     study, told = _real_study(folder, data, device), _told(say)
     _run(study)
     for policy in plan.REAL_POLICIES:
@@ -90,7 +92,7 @@ def real_bench(folder: Path, data: Path, device: str | None, say: Say) -> Bench:
 
 
 def buckets(questions: Sequence[Question]) -> dict[str, np.ndarray]:
-    """By how often a subject is mentioned, from rare to frequent, (q,) bool."""
+    """Return groups by mentions of the subject, from rare to frequent, (q,) bool."""
     names = np.array([bucket_group(question.bucket, question.frequency) for question in questions])
     return {name: names == name for name in sorted(set(names.tolist()), key=bucket_order)}
 

@@ -1,4 +1,4 @@
-"""A real server over a small study with real indexes, and a real browser to look at it."""
+"""Fixtures: a real server over a small study with real indexes, and a real browser."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator:
-    """A system Chromium, else Playwright's own; where there is neither the test is skipped, and says so."""
+    """A system Chromium, else Playwright's own; without either the test is skipped with a reason."""
     api = pytest.importorskip("playwright.sync_api", reason="no browser tests: playwright is not installed")
     with api.sync_playwright() as playwright:
         path = next(filter(None, map(shutil.which, SYSTEM_BROWSERS)), None)
@@ -82,7 +82,7 @@ def study(tmp_path_factory) -> Study:
 
 @pytest.fixture(scope="session")
 def address(study: Study, tmp_path_factory) -> Iterator[str]:
-    """Where the app of that study answers."""
+    """The address of the app of this study."""
     with socket.socket() as probe:
         probe.bind((server.ADDRESS, 0))
         port = probe.getsockname()[1]

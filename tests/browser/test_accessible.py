@@ -1,4 +1,4 @@
-"""axe-core finds no serious fault on any page, light or dark: ours and Streamlit's parts alike."""
+"""axe-core finds no serious fault on any page, light or dark, in our parts and in Streamlit's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Jobs in a browser: the queue, the cause of a failure, cancelling, a page that follows, and Enter that starts nothing."""
+"""Jobs in a browser: the queue, the cause of a failure, cancelling, a page that follows a job, and an Enter that starts
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def test_the_queue_is_followed_and_cancelled(study, tab):
         panel = tab.locator(".st-key-jobs")
 
         def says(*parts):
-            """A job of the panel has all these parts."""
+            """Check that a job of the panel has all these parts."""
             line = panel.locator(".job")
             for part in parts:
                 line = line.filter(has_text=part)
@@ -61,7 +63,7 @@ def test_the_queue_is_followed_and_cancelled(study, tab):
         indexed = tab.locator("li.done").filter(has_text="BM25 index")
         expect(indexed).to_have_count(0)
         panel.get_by_role("button", name="Cancel").first.click()
-        # The index is made while another job waits or runs, and the page shows it without being asked.
+        # The index is made while another job waits or runs, and the page shows it without a reload.
         expect(indexed).to_be_visible(timeout=PATIENCE)
         says("cancelled", "test count")
         says("done", "index bm25")

@@ -1,4 +1,4 @@
-"""What a person does in the app, from the first page to a question of their own."""
+"""A person's way through the app, from the first page to a live question."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def visit(tab, address: str) -> None:
 
 
 def ready(tab) -> None:
-    """The page's script has come: keys are heard and links are followed without a page load."""
+    """Wait for the page's script: keys work, and links work without a page load."""
     tab.wait_for_selector("html[data-blindspot=ready]", state="attached")
 
 
@@ -33,7 +33,9 @@ def open_compare(tab, address: str, query: str = "a=bm25-dev&b=tiny-dev") -> Non
 
 
 def test_the_servers_very_first_visitor_may_ask_for_any_page(tab, address):
-    """Streamlit takes a folder named `pages` for its own, until `main.py` has run once. This test must stay the first here."""
+    """Streamlit treats a folder named `pages` as its own until `main.py` has run once. This test must stay the first in
+    this file.
+    """
     visit(tab, f"{address}compare?a=bm25-dev&b=tiny-dev&cell=only_a")
     expect(tab.locator(".top .here")).to_have_text("Compare")
     expect(tab.locator(".list-head h2").first).to_contain_text("Only A finds at 5")

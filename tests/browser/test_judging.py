@@ -1,4 +1,6 @@
-"""Judging in a real browser: every key press on the passage it was meant for, whatever happens to the page or the server."""
+"""Judging in a real browser: every key press labels the passage that was focused, whatever happens to the page or the
+server.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def desk(tmp_path):
 
 @contextmanager
 def serving(study, port=None):
-    """A server of our own, which a test may stop and start again at the same port."""
+    """A separate server, which a test may stop and restart at the same port."""
     if port is None:
         with socket.socket() as probe:
             probe.bind((server.ADDRESS, 0))
@@ -92,14 +94,14 @@ def press(tab, *keys, gap=30):
 
 
 def labels(study, annotator="Ann"):
-    """(question, passage) to label, of what is in force."""
+    """Return the labels in force: (question, passage) to label."""
     return {
         (j.question, j.passage): j.label for j in Labels(study.labels_path).judgements() if j.annotator == annotator
     }
 
 
 def meant(question: int, count: int = PASSAGES) -> list[str]:
-    """The keys for the passages of a question, not two questions alike."""
+    """Return the label keys for the passages of a question, different for each question."""
     return ["1230"[(question * 7 + place * 3 + place // 4) % 4] for place in range(count)]
 
 
@@ -133,7 +135,7 @@ def test_six_hundred_presses_at_thirty_milliseconds(tab, desk):
 
 
 def test_the_keys_that_are_needed(tab, desk):
-    """Nothing to flag: X, Enter. The first is a false negative: 1, X, Enter. A wrong key: Z."""
+    """Without a false negative: X, Enter. The first passage is a false negative: 1, X, Enter. A wrong key: Z."""
     with serving(desk) as port:
         sit_down(tab, port)
         press(tab, "x", "Enter")
@@ -161,7 +163,7 @@ def test_undo_after_moving_on_and_after_a_reload(tab, desk):
         assert shown(tab) == "Where is thing 1?" and tab.locator(".judge .chip.related").count() == 1
         press(tab, "z", gap=100)
         assert tab.locator(".judge .chip:not(.none)").count() == 0
-        press(tab, "z", gap=100)  # all that X labelled, of the question before
+        press(tab, "z", gap=100)  # all labels of X on the previous question
         assert shown(tab) == "Where is thing 0?" and tab.locator(".judge .chip:not(.none)").count() == 1
         press(tab, "z", gap=100)
         tab.wait_for_selector(SAVED)
@@ -219,7 +221,8 @@ hosting.main(sys.argv[2:])
 
 
 def test_a_study_that_pauses_does_not_break_the_page(tab, desk, tmp_path):
-    """The disk fails for a while: one line, the question and the keys stay, and all is saved in the end without a reload."""
+    """The disk fails for a while: one line, the question and the keys stay, and all is saved in the end without a
+    reload."""
     pause = tmp_path / "pause"
     with socket.socket() as probe:
         probe.bind((server.ADDRESS, 0))
@@ -322,7 +325,7 @@ def test_notes_bad_questions_and_leaving_one(tab, desk):
     with serving(desk) as port:
         sit_down(tab, port)
         press(tab, "n", gap=100)
-        tab.keyboard.type("123 see page 4")  # typed into the note, not judged
+        tab.keyboard.type("123 see page 4")  # typed into the note, not a label key
         press(tab, "Enter", "b", gap=100)
         tab.wait_for_function("document.querySelector('.judge h1')?.textContent === 'Where is thing 1?'")
         press(tab, "s", gap=100)
@@ -462,7 +465,7 @@ def test_a_personal_link_lets_one_in_until_it_is_revoked(browser, desk):
 
 
 def test_no_serious_fault_in_our_part_of_the_page(tab, desk):
-    """By axe-core; what Streamlit itself puts on the page is left to Streamlit."""
+    """Check with axe-core, without Streamlit's own elements."""
     from axe_playwright_python.sync_playwright import Axe
 
     with serving(desk) as port:

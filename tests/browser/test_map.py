@@ -1,4 +1,4 @@
-"""The map in a real browser: a lasso to a judged batch, a click to a passage, two encoders side by side."""
+"""The map in a real browser: from a lasso to a judged batch, from a click to a passage, and two encoders on one map."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def maps_address(mapped, tmp_path_factory):
 
 
 def picture(tab, address: str, query: str) -> dict[str, float]:
-    """Open a map; the frame of its first picture."""
+    """Open a map and return the frame of its first picture."""
     visit(tab, f"{address}map?{query}")
     tab.wait_for_selector(".js-plotly-plot[data-linked=yes] .nsewdrag")
     tab.wait_for_timeout(500)
@@ -85,7 +85,7 @@ def picture(tab, address: str, query: str) -> dict[str, float]:
 
 
 def lasso(tab, frame: dict[str, float], left: float = 0.02, right: float = 0.98) -> None:
-    """A lasso along the border of the picture's part from `left` to `right`."""
+    """Draw a lasso around the picture's part from `left` to `right`."""
     corners = [(left, 0.02), (right, 0.02), (right, 0.98), (left, 0.98), (left, 0.04)]
     places = [(frame["x"] + across * frame["width"], frame["y"] + down * frame["height"]) for across, down in corners]
     tab.mouse.move(*places[0])
@@ -96,7 +96,7 @@ def lasso(tab, frame: dict[str, float], left: float = 0.02, right: float = 0.98)
 
 
 def typed(tab, label: str, words: str) -> None:
-    """Type into a field and let the page take it in: a press on a button that is being drawn anew is lost."""
+    """Type into a field and wait until the page has processed it: a click on a button that is being redrawn is lost."""
     tab.get_by_label(label).fill(words)
     tab.get_by_label(label).press("Enter")
     tab.wait_for_timeout(200)

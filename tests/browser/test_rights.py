@@ -20,7 +20,7 @@ SIGN_IN = "text=Open the personal link"
 
 @contextmanager
 def open_to_others(study):
-    """The app as a team reaches it: by personal links."""
+    """The app with personal links, as for a team."""
     with socket.socket() as probe:
         probe.bind(("0.0.0.0", 0))
         port = probe.getsockname()[1]
@@ -64,7 +64,7 @@ def test_a_link_is_opened_used_and_revoked_in_an_open_tab(tab, desk, people):  #
         tab.wait_for_selector(SAVED)
         assert stored(desk) == 3
         people.revoke("Ben")
-        press(tab, "1", "2", "3", "0", gap=10)  # before the first answer takes the keys away
+        press(tab, "1", "2", "3", "0", gap=10)  # before the first answer removes the keys
         tab.wait_for_selector(SIGN_IN)
         assert stored(desk) == 3 and tab.locator(".judge").count() == 0
         tab.reload()
@@ -72,7 +72,7 @@ def test_a_link_is_opened_used_and_revoked_in_an_open_tab(tab, desk, people):  #
         tab.goto(f"{address}/judge?invite={secret}")
         tab.wait_for_selector("text=This personal link is not valid")
         assert secret not in tab.url
-        # A new link finds what was not saved, in the same browser.
+        # With a new link, the same browser still has the unsaved labels.
         tab.goto(f"{address}/judge?invite={people.invite('Ben')}")
         tab.wait_for_selector(".judge .candidate.here")
         tab.wait_for_selector(SAVED)

@@ -1,4 +1,4 @@
-"""Signing in with an identity provider: Streamlit's OIDC against a provider that runs here."""
+"""Sign-in with an identity provider: Streamlit's OIDC against a local provider."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLIENT = "blindspot-tests"
 
 
 class Provider(BaseHTTPRequestHandler):
-    """An OpenID provider for one person, who always agrees. `email` is whose turn it is."""
+    """An OpenID provider that always signs in one person; `email` names the person."""
 
     email, verified = "", True
 

@@ -1,4 +1,6 @@
-"""The whole loop in a browser: flag false negatives by key, build the set again, see them in the diff, train, compare before and after."""
+"""The whole loop in a browser: flag false negatives by key, rebuild the set, see them in the diff, train, and compare
+before and after.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +26,17 @@ from tests.browser.test_journeys import parameters
 from tests.browser.test_judging import SAVED, labels, press, serving, shown, sit_down
 from tests.studies import births, make_study, people, tiny_bert
 
-PATIENCE = 240_000  # ms; a job loads its packages first, on a machine that may be busy
-TRAIN = 40  # people whose questions train; the others' are dev
-TOLD_TWICE = (3, 9, 15)  # of them a second passage tells the birth place, and no gold says so
+PATIENCE = 240_000  # ms; a job first loads its packages, maybe on a busy machine
+TRAIN = 40  # people with training questions; the others have dev questions
+TOLD_TWICE = (3, 9, 15)  # people whose birth place is also in a second passage, which is not gold
 
 
 @pytest.fixture
 def small(tmp_path) -> tuple[Study, dict[str, set[str]]]:
-    """A study with three false negatives among what BM25 finds, and which they are."""
+    """A study with three known false negatives among BM25's hits."""
     passages = people()
-    twice = [
-        Passage(
-            f"book{i}",
-            f"Parish book {i}",
-            f"{passages[i].title} was born in {passages[i].text.split(' born in ')[1].split()[0]}, "
-            "says the parish book.",
-        )
-        for i in TOLD_TWICE
-    ]
+    twice = [Passage(f"book{i}", f"Parish book {i}", f"{passages[i].title} was born in {passages[i].text.split(' born in ')[1].split()[0]}, "
+                     "says the parish book.") for i in TOLD_TWICE]  # fmt: skip
     study = make_study(
         tmp_path / "loop", [*passages, *twice], [*births(passages[:TRAIN], "train"), *births(passages[TRAIN:], "dev")]
     )
@@ -64,7 +59,7 @@ def small(tmp_path) -> tuple[Study, dict[str, set[str]]]:
 
 
 def flag(tab, study: Study, wrong: Mapping[str, set[str]]) -> set[tuple[str, str]]:
-    """Flag one false negative of each question of the batch by key, and leave the rest; gives the pairs."""
+    """Flag one false negative of each question of the batch by key, leave the rest, and return the flagged pairs."""
     queue = Queue(study.labels_path)
     batch = queue.batches()[0].name
     items = {study.questions.get(item.question).text: item for item in queue.items(batch)}
@@ -85,7 +80,7 @@ def flag(tab, study: Study, wrong: Mapping[str, set[str]]) -> set[tuple[str, str
 
 
 def choose(tab, label: str, option: str) -> None:
-    """A rerun that is still under way closes an open list: then once more."""
+    """Choose an option, again if an unfinished rerun closed the list."""
     for _ in range(20):
         tab.get_by_role("combobox", name=label).click()
         try:
@@ -97,17 +92,9 @@ def choose(tab, label: str, option: str) -> None:
 
 
 def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: int) -> None:
-    """A set `raw` stands. From three key presses to Compare, as a person goes."""
-    make_batch(
-        study,
-        "first",
-        ["mined"],
-        size=3,
-        slice=list(wrong),
-        candidates=6,
-        mix=Mix(audit=0, second=0, repeat=0),
-        trained=TrainingSet.open(study, "raw").hard_negatives(),
-    )
+    """With a set `raw`: from three key presses to Compare, as a person would go."""
+    make_batch(study, "first", ["mined"], size=3, slice=list(wrong), candidates=6, mix=Mix(audit=0, second=0, repeat=0),
+               trained=TrainingSet.open(study, "raw").hard_negatives())  # fmt: skip
     with serving(study) as port:
         sit_down(tab, port)
         flagged = flag(tab, study, wrong)
@@ -124,6 +111,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         seen = {
             (question, passage)
             for question, passage in flagged
+            # fmt: skip
             if rows.filter(has_text=study.questions.get(question).text).filter(has_text=passage).count() == 1
         }
         assert seen == flagged and all(

@@ -1,4 +1,5 @@
-"""Training sets on the Training page: the list, the contents of one set, and its differences from labels and other sets."""
+"""Training sets on the Training page: the list, the contents of one set, and its differences from labels and other
+sets."""
 
 from __future__ import annotations
 
@@ -217,7 +218,7 @@ def _sources(counts: dict) -> Html:
 def _left_out(reasons: dict[str, int]) -> Html:
     if not reasons:
         return Html("")
-    by_reason = "; ".join(f"{number:,} {reason}" for reason, number in reasons.items())
+    by_reason = "; ".join(f"{number:,} ({reason})" for reason, number in reasons.items())
     return tag(
         "p",
         term("Questions left out", "Questions without training data, by reason, including leaks from dev and test"),

@@ -1,8 +1,11 @@
 """Articles, one JSON object a line, `{"title", "text"}`, cut into passages.
 
-`unit=words`: blocks of `length` words (100), as in DPR. `unit=pieces`: blocks of up to `length` word pieces (288), as in REALM;
-words are never split. `tokenizer` is a folder or a Hugging Face name (default: the packaged MiniLM's uncased vocabulary). Blocks do
-not overlap, the last block of an article is shorter, and white space within a block becomes one space. A passage's id is the
+`unit=words`: blocks of `length` words (100), as in DPR. `unit=pieces`: blocks of up to `length` word pieces (288), as
+in REALM;
+words are never split. `tokenizer` is a folder or a Hugging Face name (default: the packaged MiniLM's uncased
+vocabulary). Blocks do
+not overlap, the last block of an article is shorter, and white space within a block becomes one space. A passage's id
+is the
 article's `id`, or its line, and the number of the block from 0: "12-0".
 """
 
@@ -83,7 +86,9 @@ def word_blocks(text: str, length: int) -> Iterator[str]:
 
 
 def piece_blocks(tokenizer: str, length: int) -> Cut:
-    """Return a function that cuts a text into blocks of at most `length` word pieces. A longer word is a block of its own."""
+    """Return a function that cuts a text into blocks of at most `length` word pieces. A longer word is a separate
+    block.
+    """
     from transformers import AutoTokenizer
 
     from backend.core.model_files import open_model, readable_model

@@ -1,14 +1,15 @@
 """EntityQuestions (Sciavolino et al. 2021) in its own layout, as a folder or a tar, plain or compressed.
 
     dataset/{train,dev,test}/P19.dev.json                      -> data set "entityquestions"
-    dataset/one-off/common-random-buckets/P19/bucket3.test.json   -> data set "common-random-buckets", bucket 3, split test
+    dataset/one-off/common-random-buckets/P19/bucket3.test.json   -> data set "common-random-buckets", bucket 3, split
+    test
     dataset/one-off/no-overlap/P19/P19_no_overlap.train.json      -> data set "no-overlap", its own splits
     relation_query_templates.json                              -> the templates; built-in ones are used if it is absent
 
 A file is an array of `{question, answers}`. The subject is found by inverting the template, the relation comes from the
-file name: P131 and P276 share a template, and "similar" uses a second one. `no-overlap` and `similar` are fine-tuning experiments
-with splits of their own, drawn anew from the same facts: counting all of them as test would take their facts out of every
-training set, so they keep their splits, and their data set's name keeps them apart.
+file name: P131 and P276 share a template, and "similar" uses a second one. `no-overlap` and `similar` belong to
+fine-tuning experiments with their own splits of the same facts. If all of them counted as test, their facts would be
+removed from every training set. They therefore keep their splits, and their data set's name separates them.
 
 Ids are data set (left out for the main one), relation, split or bucket, and index from 0: "P19.dev.12",
 "common-random-buckets.P19.3.17", "no-overlap.P19.train.5".

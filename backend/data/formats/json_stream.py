@@ -1,7 +1,9 @@
 """Read JSON of any size, one value at a time: an element of an array or object is decoded only when it is requested.
 
-Why not ijson: neither its values nor its errors say on which line they are, and every message about a bad row here names file and
-line. It is also not safe on hostile files: it keeps one object for each open bracket, and three million of them took more than 20 GB.
+Why not ijson: neither its values nor its errors say on which line they are, and every message about a bad row here
+    names file and
+line. It is also not safe on hostile files: it keeps one object for each open bracket, and three million of them took
+more than 20 GB.
 Its speed is not what matters: 119 MB of DPR results take it 0.3 s of processor time, and this module 0.5 s.
 """
 
@@ -18,7 +20,7 @@ from backend.data.formats import fields
 from backend.data.formats.streams import ByteSource, without_mark
 from db.errors import BadInput
 
-MAX_VALUE = 256 << 20  # characters of one value; what is longer is no list of questions
+MAX_VALUE = 256 << 20  # characters of one value; anything longer is not a list of questions
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LONGEST_WORD = (
     12  # characters: -Infinity, \uXXXX\uXXXX; an error nearer to the end may only mean that the rest is to come
@@ -28,7 +30,8 @@ _LONGEST_WORD = (
 class JsonStream:
     """Reads a JSON text from chunks.
 
-    `array` and `object` iterate over one level. When iterating over an object, read each member (with `value`, `array` or
+    `array` and `object` iterate over one level. When iterating over an object, read each member (with `value`, `array`
+    or
     `object`) before going on to the next.
 
     Args:

@@ -1,9 +1,10 @@
-"""Questions as JSON lines with Blindspot's own fields: id, question (or text), answers, relation, subject, template, frequency,
+"""Questions as JSON lines with Blindspot's own fields: id, question (or text), answers, relation, subject, template,
+frequency,
 bucket, dataset, split, gold, answer_rule. Only the question is required.
 
-`set` may replace dataset and split: "train" and "dev" are splits of EntityQuestions; any other name is a data set of its own (a
-bucket set), which counts as test. `subject_mentions` may replace frequency. A question without an id gets its data set and line
-number as its id.
+`set` may replace dataset and split: "train" and "dev" are splits of EntityQuestions; any other name is a separate data
+set (a bucket set), which counts as test. `subject_mentions` may replace frequency. A question without an id gets its
+data set and line number as its id.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ def _split_and_dataset(record: dict[str, Any], options: Options) -> tuple[Any, s
 
 
 def _gold(record: dict[str, Any], keep: str) -> tuple[str, ...]:
-    """Return all gold passages, or one: the first of the subject's own article, else the first that mentions it, else the first."""
+    """Return all gold passages, or one: the first of the subject's own article, else the first that mentions it, else
+    the first."""
     gold = _ids(record, "gold")
     if keep == "all":
         return gold

@@ -1,8 +1,9 @@
-"""The experiments of the three papers, by name. Each is planned in a file of that name, which holds the paper's figures.
+"""The experiments of the three papers, by name. A module of the same name has the plan and the paper's figures.
 
-Such a file has `plan(setting, bench) -> ExperimentPlan`, and may have TAKES (names of `Setting`'s fields that it uses besides the common
-ones) and DEFAULTS (its own values of fields). An installed package adds an `Experiment` through the entry point group
-`blindspot.experiments`. The table of names stands here, so that the command line lists the experiments without importing them.
+Such a module has `plan(setting, bench) -> ExperimentPlan`, and may have TAKES (fields of `Setting` that it uses besides
+the common ones) and DEFAULTS (its own values of fields). An installed package adds an `Experiment` through the entry
+point group `blindspot.experiments`. The table of names is here so that the command line lists the experiments without
+importing them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from backend.core.registry import Registry
 
 
 class About(NamedTuple):
-    """Which paper, which table or figure, and the question in a sentence."""
+    """The paper, the table or figure, and the question in a sentence."""
 
     paper: str
     source: str
@@ -21,30 +22,31 @@ class About(NamedTuple):
 
 
 EXPERIMENTS = {
-    "negatives": About("DPR", "Table 3", "Which negatives does a dual encoder need: others' gold passages, how many, or BM25's?"),
+    "negatives": About("DPR", "Table 3", "Which negatives does a dual encoder need: gold passages of other questions, how many, or BM25 "
+            "passages?"),
     "similarity": About("DPR", "Table 6", "Dot product, Euclidean distance or cosine; softmax or triplet loss?"),
-    "distant-supervision": About("DPR", "Table 5", "What does it cost to train on passages that merely hold the answer?"),
+    "distant-supervision": About("DPR", "Table 5", "What does it cost to train on passages that merely contain the answer?"),
     "sample-efficiency": About("DPR", "Figure 1", "How many training questions does a dual encoder need to pass BM25?"),
     "hybrid": About("DPR", "Table 2", "Do BM25 and dense find more together?"),
-    "cross-dataset": About("DPR", "section 5.2", "Does a retriever trained on one question set answer another?"),
+    "cross-dataset": About("DPR", "section 5.2", "Does a retriever that is trained on one question set work on another?"),
     "multi": About("DPR", "Table 2", "Is one retriever for several question sets as good as one for each?"),
-    "retrieval": About("DPR", "Table 2", "Which retriever finds how much of which question set?"),
-    "tune-bm25": About("DPR", "section 5", "Which k1 and b does BM25 need here?"),
+    "retrieval": About("DPR", "Table 2", "How accurate is each retriever on each question set?"),
+    "tune-bm25": About("DPR", "section 5", "Which k1 and b are best for BM25 here?"),
     "end-to-end": About("DPR", "Table 4; RocketQA, Table 5", "Does better retrieval give better answers?"),
-    "joint": About("DPR", "appendix D", "Are question encoder and reader better trained together?"),
+    "joint": About("DPR", "appendix D", "Is it better to train question encoder and reader together?"),
     "strategies": About("RocketQA", "Tables 3 and 7", "What do cross-batch negatives, denoised negatives and unlabelled questions add?"),
     "random-negatives": About("RocketQA", "Figure 4", "How many random negatives does a question need?"),
-    "denoised-by-rank": About("RocketQA", "Figure 5", "At which ranks does the cross-encoder take passages out?"),
+    "denoised-by-rank": About("RocketQA", "Figure 5", "At which ranks does the cross-encoder remove passages?"),
     "augmentation-size": About("RocketQA", "Figure 6", "How many unlabelled questions help?"),
-    "pretrained": About("RocketQA", "Table 6", "How much hangs on the model that training starts from?"),
-    "audit": About("RocketQA", "section 4.2.2", "How many unlabelled passages that are found first answer the question all the same?"),
-    "relations": About("EntityQuestions", "Tables 1 and 5", "Which relations does a dense retriever answer worse than BM25?"),
+    "pretrained": About("RocketQA", "Table 6", "How much does the initial model of the training matter?"),
+    "audit": About("RocketQA", "section 4.2.2", "How many top-ranked unlabelled passages answer the question?"),
+    "relations": About("EntityQuestions", "Tables 1 and 5", "On which relations is a dense retriever worse than BM25?"),
     "blocks": About("EntityQuestions", "Table 6", "Do blocks of 288 tokens find more than passages of 100 words?"),
-    "buckets": About("EntityQuestions", "Figure 1", "Does a dense retriever depend on how frequent the entity is?"),
+    "buckets": About("EntityQuestions", "Figure 1", "Does the accuracy of a dense retriever depend on the frequency of the entity?"),
     "finetune": About("EntityQuestions", "Table 2", "Does training on a relation's questions help with entities that it never saw?"),
-    "interference": About("EntityQuestions", "Table 3", "What does training on one relation do to all the other questions?"),
-    "specialised": About("EntityQuestions", "Tables 4 and 8", "How far do question encoders by relation go over one index that stays?"),
-    "embedding-spread": About("EntityQuestions", "Figure 2", "Are a relation's passages crowded before training on it, and spread after?"),
+    "interference": About("EntityQuestions", "Table 3", "How does training on one relation change the accuracy on all other questions?"),
+    "specialised": About("EntityQuestions", "Tables 4 and 8", "How accurate are question encoders by relation over one fixed index?"),
+    "embedding-spread": About("EntityQuestions", "Figure 2", "Are a relation's passages crowded before training on the relation, and spread out after?"),
 }  # fmt: skip
 
 
@@ -54,13 +56,13 @@ def _check(entry: object) -> None:
     if not isinstance(entry, Experiment):
         raise TypeError(f"{type(entry).__name__} is not an Experiment")
     if entry.name in EXPERIMENTS:
-        raise ValueError(f"Blindspot has an experiment {entry.name!r} already")
+        raise ValueError(f"Blindspot already has an experiment {entry.name!r}")
 
 
 INSTALLED: Registry = Registry("experiment", group="blindspot.experiments", check=_check)
-"""The experiments of installed packages."""
+"""The registry of experiments from installed packages."""
 
 
 def experiments() -> dict[str, About]:
-    """Every experiment by name: the papers', then those of installed packages."""
+    """Return every experiment by name: those of the papers, then those of installed packages."""
     return EXPERIMENTS | {experiment.name: experiment.about for experiment in INSTALLED}

@@ -1,7 +1,7 @@
-"""RocketQA, section 4.2.2: how many of the passages that are found first and have no label answer the question all the same.
+"""RocketQA, section 4.2.2: how many top-ranked unlabelled passages answer the question.
 
-The authors read the first passages of 100 MS MARCO questions: about 70% of the unlabelled ones were positives or highly relevant. Here
-people say it, in the audit arm of judging batches, whose questions were drawn at random.
+The authors read the first passages of 100 MS MARCO questions: about 70% of the unlabelled passages were positives or
+highly relevant. Here people judge the random questions in the audit arm of judging batches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ KINDS = {"positive": "positive", "positive or related": "with_related"}
 
 @dataclass(frozen=True)
 class Audited:
-    """A rate of the audit, over all ranks or one group of them. labels: the last event, by which it is another figure later."""
+    """A rate of the audit, over all ranks or one group of ranks. labels: the last label event; later labels change the
+    rate.
+    """
 
     kind: str
     group: str
@@ -54,8 +56,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     found, last = _audit(bench), Labels(bench.labels_path, read_only=True).last_event
     if found.overall is None:
         raise BadInput(
-            "nobody has finished a question of an audit yet; make a batch with 'blindspot batch make NAME --run RUN', whose "
-            "audit arm is drawn at random, and judge it"
+            "nobody has finished a question of an audit yet; create a batch with 'blindspot batch new NAME --run "
+            "RUN', whose audit arm is a random sample, and judge it"
         )
     groups = ["all", *found.by["rank"]]
     cells = [

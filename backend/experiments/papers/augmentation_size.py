@@ -1,4 +1,4 @@
-"""RocketQA, Figure 6: how the number of unlabelled questions in step 4 matters. The figure has no printed numbers."""
+"""RocketQA, Figure 6: the effect of the number of unlabelled questions in step 4. The figure has no printed numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     count = unlabelled(bench)
     if count < 4:
         raise BadInput(
-            f"there are {count} unlabelled questions to add; import some with 'blindspot import questions FILE --split "
+            f"the study has {count} unlabelled questions; import more with 'blindspot import questions FILE --split "
             "unlabelled'"
         )
     steps, at = steps_of(setting), setting.late()
@@ -41,7 +41,9 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         cells,
         [
             PaperClaim("all unlabelled questions beat none", (f"{count:,}", at), ("0", at)),
-            PaperClaim("all of them beat a quarter", (f"{count:,}", at), (f"{round(SHARES[0] * count):,}", at)),
+            PaperClaim(
+                "all unlabelled questions beat a quarter", (f"{count:,}", at), (f"{round(SHARES[0] * count):,}", at)
+            ),
         ],
         plot=Plot("unlabelled questions", at, {"step 4": [(size, f"{size:,}", at) for size in models]}),
     )

@@ -1,4 +1,5 @@
-"""EntityQuestions, Table 6: blocks of 288 tokens against passages of 100 words, and BM25 against dense retrieval of blocks (appendix A)."""
+"""EntityQuestions, Table 6: blocks of 288 tokens against passages of 100 words, and BM25 against dense retrieval of
+blocks (appendix A)."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from backend.experiments.by_relation import (
     chosen,
     claimed,
     column,
-    counted,
     of_one_set,
+    questions_by_relation,
     relation_cells,
     success_of,
 )
@@ -34,17 +35,15 @@ PUBLISHED = {  # REALM and BM25 over blocks, success at 20 in per cent
 TAKES = frozenset({"encoders", "relations"})
 DEFAULTS = {"ks": (20,)}
 PASSAGES, BLOCKS, AS_MUCH = "BM25, passages", "BM25, blocks", "BM25, passages, as much text"
-TIMES_THE_TEXT = 4  # as long as a run over passages is, so that it holds as much text as the blocks
+TIMES_THE_TEXT = 4  # deep enough that a run over passages has as much text as the blocks
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting = of_one_set(setting, bench)
     asked, k = setting.asked(), max(setting.ks)
     if not any(question.answers for question in asked.of(bench)):
-        raise Refused(
-            f"the questions of {setting.on} have no answers, by which blocks are judged; take questions that have some"
-        )
-    relations, left_out = chosen(setting, counted(bench, asked), f"questions in {setting.on}")
+        raise Refused(f"the questions of {setting.on} have no answers; blocks need questions with answers")
+    relations, left_out = chosen(setting, questions_by_relation(bench, asked), f"questions in {setting.on}")
     blocks, passages = Blocks(TOKENS, setting.first), Bm25Hits(asked, k * TIMES_THE_TEXT)
     dense = {
         f"{encoder}, blocks": BlockHits(asked, k, BlockIndex(blocks, (StudyEncoder(encoder),)))
@@ -86,7 +85,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
 
 @dataclass(frozen=True)
 class _Notes:
-    """Said once the blocks are cut."""
+    """Notes that are written after the blocks have been cut."""
 
     bench: Workbench
     blocks: Blocks
@@ -97,17 +96,22 @@ class _Notes:
         yield from self.first
         cut = self.blocks.cut(self.bench)
         yield (
-            f"{cut.passages:,} passages of {cut.words_per_passage:.0f} words on average became {cut.blocks:,} blocks of up to "
-            f"{self.blocks.tokens} tokens of {self.blocks.tokenizer.encoder}, {cut.words_per_block:.0f} words on average. Blocks are "
-            "cut between words, not between sentences as REALM's."
+            f"{cut.passages:,} passages of {cut.words_per_passage:.0f} words on average became {cut.blocks:,} "
+            f"blocks of up to {self.blocks.tokens} tokens of {self.blocks.tokenizer.encoder}, "
+            f"{cut.words_per_block:.0f} words on average. Blocks are cut between words, not between sentences as in "
+            "REALM."
         )
         if cut.gaps:
             yield (
-                f"The articles are not whole: inside {cut.articles:,} of them passages are missing at {cut.gaps:,} places. No block "
-                "goes over such a place, so blocks are shorter than they would be, and the difference is smaller."
+                f"Some articles are incomplete: {cut.articles:,} of them have missing passages, at {cut.gaps:,} "
+                "places. No block spans such a place, so blocks are shorter and the difference is smaller than "
+                "with complete articles."
             )
         yield (
-            f"As much text: the first {passages_for(cut, self.k)} passages hold as many words as the first {self.k} blocks. Where they "
-            "find as much as the blocks, blocks help by their length alone."
+            f"As much text: the first {passages_for(cut, self.k)} passages have as many words as the first {self.k} "
+            "blocks. If their success is equal, blocks help only by their length."
         )
-        yield "A dense encoder's column stands beside REALM's in the paper; it reads a block as far as its model can."
+        yield (
+            "A dense encoder's column is compared with REALM's in the paper. The encoder truncates a block at "
+            "its model's maximum."
+        )

@@ -1,4 +1,6 @@
-"""EntityQuestions, Figure 1: accuracy by how frequent the entity is, for random entities and those seen in training (section 4.1)."""
+"""EntityQuestions, Figure 1: accuracy by frequency of the entity, for random entities and for entities seen in training
+(section 4.1).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import numpy as np
 from analysis.buckets import BUCKETS, FEW
 from analysis.relations import relation_name
 from backend.experiments.buckets import Between, Bucket, InBucket, bucket_numbers, is_seen
-from backend.experiments.by_relation import LEAST, chosen, claimed, column, counted, of_one_set
+from backend.experiments.by_relation import LEAST, chosen, claimed, column, of_one_set, questions_by_relation
 from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
 from backend.experiments.parts import QuestionSelection, StudyEncoder
 from backend.experiments.plan import Cell, ExperimentPlan, Measure, PaperClaim, Plot, Setting
@@ -28,7 +30,7 @@ BM25 = "BM25"
 
 @dataclass(frozen=True)
 class BucketLine:
-    """A line of the figure. n: questions by bucket, of buckets with enough; see `Bucket`."""
+    """A line of the figure. n: questions by bucket, for buckets with enough questions; see `Bucket`."""
 
     name: str
     asked: QuestionSelection
@@ -93,10 +95,10 @@ def _claims(
     row: str, by_frequency: bool, encoder: str, by_encoder: tuple[str, str], by_bm25: tuple[str, str]
 ) -> list[PaperClaim]:
     if not by_frequency:
-        return [PaperClaim(f"{row}: {encoder} finds more of entities that training asks about", by_encoder)]
+        return [PaperClaim(f"{row}: {encoder} is better on entities of training questions", by_encoder)]
     return [
-        PaperClaim(f"{row}: {encoder} finds more of frequent entities", by_encoder),
-        PaperClaim(f"{row}: BM25 minds it less than {encoder}", by_encoder, by_bm25),
+        PaperClaim(f"{row}: {encoder} is better on frequent entities", by_encoder),
+        PaperClaim(f"{row}: BM25 depends on the frequency less than {encoder}", by_encoder, by_bm25),
     ]
 
 
@@ -105,12 +107,16 @@ def _hits(system: str, asked: QuestionSelection, k: int) -> RunPart:
 
 
 def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]], list[str]]:
-    """The lines of each figure: a figure for each relation, or one for all questions where no relation is asked for."""
+    """Return the lines of each figure: one figure for each relation, or one for all questions if no relation is
+    named.
+    """
     held = {count["dataset"] for count in bench.questions.counts()}
     least = 1 if setting.small else LEAST
     if not setting.on and held >= set(OFFICIAL.values()):
         relations, left_out = chosen(
-            setting, counted(bench, QuestionSelection(OFFICIAL["rand ent"])), f"questions in {OFFICIAL['rand ent']}"
+            setting,
+            questions_by_relation(bench, QuestionSelection(OFFICIAL["rand ent"])),
+            f"questions in {OFFICIAL['rand ent']}",
         )
         figures = [
             [
@@ -123,19 +129,22 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]]
                     least,
                 )
                 for name, dataset in OFFICIAL.items()
-                if relation in counted(bench, QuestionSelection(dataset))
+                if relation in questions_by_relation(bench, QuestionSelection(dataset))
             ]
             for relation in relations
         ]
         notes = [
-            "Buckets are the official ones, of EntityQuestions' sets common-random-buckets and nq-seen-buckets. train ent: entities "
-            "that Natural Questions asks about. Some questions are in both sets, so the interval of the difference is rather wide.",
+            "Buckets are the official ones, of EntityQuestions' sets common-random-buckets and nq-seen-buckets. "
+            "train ent: entities in questions of Natural Questions. Some questions are in both sets, so the "
+            "interval of the difference is conservative.",
             *left_out,
         ]
     else:
         on = of_one_set(replace(setting, on=setting.on or "dev"), bench).on
         relations = (
-            chosen(setting, counted(bench, QuestionSelection(on)), f"questions in {on}")[0] if setting.relations else ()
+            chosen(setting, questions_by_relation(bench, QuestionSelection(on)), f"questions in {on}")[0]
+            if setting.relations
+            else ()
         )
         asked = {f"{relation_name(relation)}, ": setting.asked(on, relations=(relation,)) for relation in relations}
         figures = [
@@ -146,19 +155,20 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]]
             for what, each in (asked or {"": setting.asked(on)}).items()
         ]
         notes = [
-            "Buckets are cut here by the subjects' frequency, each relation by itself, so that the frequencies of each add up to "
-            f"about the same. train ent: the training questions ask about the subject. Frequencies: "
+            "Buckets split each relation's questions by the frequency of the subject, so that the frequencies in "
+            "each bucket have about the same sum. train ent: subjects of training questions. Frequencies: "
             f"{bench.questions.frequency_source}."
         ]
     figures = [[line for line in lines if line.n] for lines in figures]
     if not any(figures):
         raise Refused(
-            "no bucket has enough questions whose frequency is known; count them with 'blindspot import frequencies --count'"
+            "no bucket has enough questions with a known frequency; count frequencies with 'blindspot import "
+            "frequencies --count'"
         )
     return figures, [
         *notes,
-        f"Buckets with fewer than {least} questions are left out; claims are about the most frequent and the rarest "
-        f"bucket with {FEW}.",
+        f"Buckets with fewer than {least} questions are left out; claims compare the most frequent and the rarest "
+        f"bucket with at least {FEW}.",
     ]
 
 
@@ -174,7 +184,9 @@ def _line(
 
 
 def _contrasts(lines: Sequence[BucketLine], least: int) -> Iterator[tuple[str, Buckets, Buckets]]:
-    """(row, buckets, buckets that they are compared with): the ends of the first line, and one line with the other bucket by bucket."""
+    """Yield (row, buckets, buckets to compare with): the two ends of the first line, and the two lines bucket by
+    bucket.
+    """
     if not lines:
         return
     whole = [number for number, count in lines[0].n.items() if count >= least and number < BUCKETS]

@@ -1,4 +1,6 @@
-"""RocketQA, Figure 5: which share of the mined passages the cross-encoder takes out, by rank. The figure has no printed numbers."""
+"""RocketQA, Figure 5: the share of mined passages that the cross-encoder removes, by rank. The figure has no printed
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ SPANS = ((1, 1), (2, 5), (6, 10), (11, 20), (21, 50), (51, 100))
 
 @dataclass(frozen=True)
 class TakenOut:
-    """Of each question of a training set: the share of its mined passages at ranks `first` to `last` that are no negatives of it."""
+    """For each question of a training set: the share of its mined passages at ranks `first` to `last` that are not kept
+    as negatives.
+    """
 
     data: TrainingData
     first: int
@@ -50,9 +54,9 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     early, late = (names[1 % len(names)], column), (names[-1], column)
     return ExperimentPlan(
         cells,
-        [PaperClaim("more is taken out at the first ranks than at the last", early, late)],
-        convention="The share of a question's mined passages at these ranks that the cross-encoder does not leave as negatives "
-        "(0.1 or more), averaged over questions.",
+        [PaperClaim("more passages are removed at the first ranks than at the last", early, late)],
+        convention="The share of a question's mined passages at these ranks that the cross-encoder removes from the "
+        "negatives (score of 0.1 or more), averaged over questions.",
         plot=Plot(
             "rank", "taken out", {"mined passages": [(first, row, column) for row, (first, _) in rows.items()]}, True
         ),

@@ -1,4 +1,4 @@
-"""DPR, Table 5: gold passages as positives, or BM25's highest passage that holds an answer (appendix A)."""
+"""DPR, Table 5: gold passages as positives, or BM25's highest passage that contains an answer (appendix A)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""EntityQuestions, Figure 2: the passages that answer a relation's questions, before and after training on it (section 4.2)."""
+"""EntityQuestions, Figure 2: the spread of a relation's positive passages, before and after training on the relation
+(section 4.2).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from analysis.relations import relation_name
 from analysis.spread import SpreadGroup, measured
 from backend.data.leaks import eligible_questions
 from backend.experiments.buckets import difference_values
-from backend.experiments.by_relation import chosen, counted, of_one_set
+from backend.experiments.by_relation import chosen, of_one_set, questions_by_relation
 from backend.experiments.fine_tuning import Tuning, before, largest_k, relation_data
 from backend.experiments.hits import Index
 from backend.experiments.parts import Part, QuestionSelection
@@ -26,19 +28,20 @@ from backend.maps.spreads import positives
 TAKES = frozenset({"relations"})
 DEFAULTS = {"limit": 8000, "training": {"batch": 24}}
 PAPER = ("P19",)
-MOST = 1  # relations, where none is named and the paper's is not there
+MOST = 1  # number of relations, if none is named and the study lacks the paper's
 Figure = Literal["mean cosine", "nearest other", "margin"]
 FIGURES: tuple[Figure, ...] = ("mean cosine", "nearest other", "margin")
 CONVENTION = (
-    "Cosines between the gold passages of the questions, as labels have corrected it. mean cosine: of two different passages, high is "
-    "crowded (each passage's jackknife value). nearest other: of a passage with the one nearest to it. margin: of a question with its own "
-    "best passage less that with the best of other questions."
+    "Cosines between the questions' gold passages, corrected by labels. mean cosine: of two different passages; "
+    "high values mean crowded passages (each passage's jackknife value). nearest other: of a passage with its "
+    "nearest other passage. margin: a question's cosine with its own best passage minus that with the best passage "
+    "of other questions."
 )
 
 
 @dataclass(frozen=True)
 class SpreadMeasure:
-    """A figure of `analysis.spread`, one value for each passage, or question for margins."""
+    """A figure of `analysis.spread`: one value for each passage, or for each question in the case of margins."""
 
     index: Index
     asked: QuestionSelection
@@ -72,7 +75,7 @@ class SpreadMeasure:
 
 @dataclass(frozen=True)
 class Less:
-    """A figure of one group less that of another: the difference of the means."""
+    """The difference of the means of two groups."""
 
     more: SpreadMeasure
     less: SpreadMeasure
@@ -87,7 +90,7 @@ class Less:
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     largest_k(setting)
     setting = of_one_set(setting, bench)
-    counts = counted(bench, setting.asked())
+    counts = questions_by_relation(bench, setting.asked())
     trained = Counter(
         question.relation
         for question in bench.questions.some(eligible_questions(bench, setting.train).ids)
@@ -123,25 +126,17 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         }
         claims.append(
             PaperClaim(
-                f"{name}: its passages lie further apart after training on it",
+                f"{name}: passages are further apart after training on the relation",
                 (f"{name}, before", FIGURES[0]),
                 (f"{name}, after", FIGURES[0]),
             )
         )
         if others.relations:
             row = f"{name} less others, before"
-            cells.append(
-                Cell(
-                    row,
-                    FIGURES[0],
-                    (Less(*(SpreadMeasure(indexes["before"][0], which, FIGURES[0]) for which in (asked, others))),),
-                )
-            )
-            claims.append(
-                PaperClaim(
-                    f"{name}: before, its passages are more crowded than those of other relations", (row, FIGURES[0])
-                )
-            )
+            own, rest = (SpreadMeasure(indexes["before"][0], which, FIGURES[0]) for which in (asked, others))
+            cells.append(Cell(row, FIGURES[0], (Less(own, rest),)))
+            says = f"{name}: before training, passages are more crowded than those of other relations"
+            claims.append(PaperClaim(says, (row, FIGURES[0])))
     return ExperimentPlan(
         cells,
         claims,
@@ -150,7 +145,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         Plot("0: before training, 1: after", FIGURES[0], series),
         [
             *left_out,
-            "The paper shows the picture alone; a map of two encoders shows yours. Others: as many questions of the other "
-            "relations.",
+            "The paper shows only the picture; a map of two encoders shows yours. Others: an equal number of "
+            "questions of the other relations.",
         ],
     )

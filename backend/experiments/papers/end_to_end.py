@@ -1,7 +1,8 @@
-"""DPR, Table 4, and RocketQA, Table 5: does better retrieval give better answers? Exact match on Natural Questions beside ours.
+"""DPR, Table 4, and RocketQA, Table 5: does better retrieval give better answers? The papers' figures are exact match
+on Natural Questions.
 
-Each retriever has a reader that was trained on what it finds, as in DPR; and dense passages are also read by BM25's reader, as RocketQA
-first gave its passages to DPR's reader.
+Each retriever has a reader trained on its hits, as in DPR. BM25's reader also reads the dense hits, as RocketQA first
+used DPR's reader.
 """
 
 from __future__ import annotations
@@ -59,10 +60,11 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         cells.append(Cell(row, at, tuple(ExactMatchOfSelected(some, deepest, most) for some in by_seed)))
     return ExperimentPlan(
         cells,
-        [PaperClaim("the retriever that finds more gives better answers", (MOST, at), (LEAST, at))],
-        convention="EM@k: the best span of the best of the first k passages is an answer, after SQuAD's normalisation. Success@k: "
-        "one of them holds an answer by DPR's rule.",
+        [PaperClaim("the retriever with higher success gives better answers", (MOST, at), (LEAST, at))],
+        convention="EM@k: the best span of the reader's best passage among the top k is an answer, after SQuAD's "
+        "normalisation. Success@k: one of the top k passages contains an answer by DPR's rule.",
         notes=[
-            "Which retriever finds most, and least, is decided on one half of the questions; those two rows are of the other."
+            "One half of the questions decides which retriever finds most and which least; those two rows are "
+            "measured on the other half."
         ],
     )

@@ -1,4 +1,5 @@
-"""EntityQuestions, Table 2: fine-tuning on a relation's questions, and on its passages or questions alone (section 4.2)."""
+"""EntityQuestions, Table 2: fine-tuning on a relation's questions, and on its passages or questions alone (section
+4.2)."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from backend.experiments.by_relation import (
     chosen,
     claimed,
     column,
-    counted,
     of_one_set,
+    questions_by_relation,
 )
 from backend.experiments.fine_tuning import (
     WORDINGS,
@@ -48,9 +49,9 @@ PAPER = ("P19", "P159", "P170")
 TAKES = frozenset({"relations"})
 DEFAULTS = {"ks": (20,), "on": "", "train": (), "limit": 8000, "training": {"batch": 24}}
 ALL = "All (macro)"
-MOST = 3  # relations, where none is named
-ENOUGH = 100  # training questions, with which those stay that share no word of the answers either
-OFFICIAL, SIMILAR = "no-overlap", "similar"  # question sets that EntityQuestions has for this
+MOST = 3  # number of relations, if none is named
+ENOUGH = 100  # minimum number of training questions for also dropping questions that share a word of the answers
+OFFICIAL, SIMILAR = "no-overlap", "similar"  # the question sets of EntityQuestions for this experiment
 
 
 TOWERS: tuple[tuple[str, Literal["question", "passage"] | None], ...] = (
@@ -58,7 +59,7 @@ TOWERS: tuple[tuple[str, Literal["question", "passage"] | None], ...] = (
     ("FT OnlyP", "passage"),
     ("FT OnlyQ", "question"),
 )
-"""The rows of the table that train, and the only tower that each trains."""
+"""The rows with training, and the only tower that each trains."""
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
@@ -66,7 +67,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting, official = _sources(setting, bench)
     apart, counts, notes = _apart(setting, bench, official)
     relations, left_out = chosen(
-        setting, counts, "training questions that share no word with those measured on", MOST, PAPER
+        setting, counts, "training questions without words of the measured questions", MOST, PAPER
     )
     worded = official and SIMILAR in datasets(bench, "train") or all(relation in WORDINGS for relation in relations)
     rows: dict[str, dict[str, Sequence[RunPart]]] = {row: {} for row in PUBLISHED if worded or row != SIMILAR_ROW}
@@ -86,19 +87,30 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         [cell for row, by_relation in rows.items() for cell in _cells(row, by_relation, setting.ks)],
         [
             PaperClaim(
-                "fine-tuning on a relation's questions helps with its other entities", ("FT", at), ("start", at)
+                "fine-tuning on a relation's questions helps on the relation's other entities",
+                ("FT", at),
+                ("start", at),
             ),
-            PaperClaim("fine-tuned it matches or passes BM25 (no 2 points behind)", ("FT", at), ("BM25", at), by=-0.02),
+            PaperClaim(
+                "the fine-tuned encoder matches or beats BM25 (at most 2 points behind)",
+                ("FT", at),
+                ("BM25", at),
+                by=-0.02,
+            ),
             *(
                 [
                     PaperClaim(
-                        "a similar wording does as well (within 5 points)", (SIMILAR_ROW, at), ("FT", at), within=0.05
+                        "a similar wording is as good (within 5 points)", (SIMILAR_ROW, at), ("FT", at), within=0.05
                     )
                 ]
                 if worded
                 else []
             ),
-            PaperClaim("training passages alone beats training questions alone", ("FT OnlyP", at), ("FT OnlyQ", at)),
+            PaperClaim(
+                "training only the passage tower beats training only the question tower",
+                ("FT OnlyP", at),
+                ("FT OnlyQ", at),
+            ),
         ],
         notes=[
             f"Trained on {', '.join(setting.train)}, measured on {setting.on}.",
@@ -109,13 +121,15 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 if worded and not official
                 else []
             ),
-            *([] if worded else ["There is no second wording of these relations to train on."]),
+            *([] if worded else ["These relations have no second wording to train on."]),
         ],
     )
 
 
 def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:
-    """The setting with what to train and to measure on; are these EntityQuestions' own sets for this? They are made for its test split."""
+    """Return the setting with its training and measured questions, and whether these are EntityQuestions' own sets,
+    which belong to its test split.
+    """
     trained = list(datasets(bench, "train"))
     official = not setting.train and OFFICIAL in trained and MAIN in datasets(bench, "test")
     others = (
@@ -134,11 +148,13 @@ def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:
 def _apart(
     setting: Setting, bench: Workbench, official: bool
 ) -> tuple[dict[str, tuple[Apart, ...]], dict[str, int], dict[str, str]]:
-    """By relation: what training questions are kept apart from, how many there are, and a note. Official sets stay as they are."""
+    """Return by relation: the measured questions to keep apart from, the number of training questions, and a note.
+    Official sets stay unchanged.
+    """
     of: dict[str, list[Question]] = {}
     for question in bench.questions.some(eligible_questions(bench, setting.train, relations=setting.relations).ids):
         of.setdefault(question.relation or "", []).append(question)
-    asked = counted(bench, setting.asked())
+    asked = questions_by_relation(bench, setting.asked())
     least, enough = (SMALL_LEAST, SMALL_LEAST) if setting.small else (LEAST, ENOUGH)
     apart: dict[str, tuple[Apart, ...]] = {}
     counts: Counter[str] = Counter()
@@ -152,15 +168,15 @@ def _apart(
         total = len(of.get(relation, ()))
         which: Words = every if kept[every] >= enough else "subject"
         said = (
-            f"{relation}: of {total:,} training questions {kept[every]:,} share no word of their subject and answers with the "
-            f"{measured:,} that are measured on, {kept['subject']:,} no word of their subject"
+            f"{relation}: of {total:,} training questions, {kept[every]:,} share no word of subject and answers "
+            f"with the {measured:,} measured questions, and {kept['subject']:,} share no word of the subject"
         )
         apart[relation] = () if official else (Apart(some, which),)
         counts[relation] = total if official else kept[which]
         notes[relation] = (
-            f"{said}. The official set no-overlap is taken as it is."
+            f"{said}. The official set no-overlap is used unchanged."
             if official
-            else f"{said}; the {'former' if which == every else 'latter'} train."
+            else f"{said}. The {'former' if which == every else 'latter'} are used for training."
         )
     return apart, dict(counts), notes
 
@@ -168,7 +184,7 @@ def _apart(
 def _similar(
     setting: Setting, bench: Workbench, data: TrainingData, apart: tuple[Apart, ...], official: bool
 ) -> Adapted:
-    """The same training in another wording: the official set, else the same questions in other words."""
+    """Return the same training data in another wording: the official set, else the same questions reworded."""
     if official and SIMILAR in datasets(bench, "train"):
         return Adapted(relation_data(setting, (f"{SIMILAR}/train",), data.relations[0]), apart)
     return Adapted(data, apart, tuple((relation, WORDINGS[relation]) for relation in data.relations))

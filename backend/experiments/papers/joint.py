@@ -1,4 +1,5 @@
-"""DPR, section 6.2 and appendix D: question encoder and reader trained together over a fixed index, against each trained alone."""
+"""DPR, section 6.2 and appendix D: question encoder and reader trained together over a fixed index, against each
+trained alone."""
 
 from __future__ import annotations
 
@@ -48,10 +49,11 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     at = f"EM@{deepest}"
     return ExperimentPlan(
         cells,
-        [PaperClaim("trained apart they answer better than trained together", ("apart", at), ("together", at))],
-        convention="EM@k: the best span of the best of the first k passages is an answer, after SQuAD's normalisation. Success@k: "
-        "one of them holds an answer by DPR's rule.",
+        [PaperClaim("separate training gives better answers than joint training", ("apart", at), ("together", at))],
+        convention="EM@k: the best span of the reader's best passage among the top k is an answer, after SQuAD's "
+        "normalisation. Success@k: one of the top k passages contains an answer by DPR's rule.",
         notes=[
-            "Apart, the retriever is the encoder as it stands; together, its question encoder is trained with the reader."
+            "Separate: the retriever is the unchanged encoder. Together: its question encoder is trained with the "
+            "reader."
         ],
     )

@@ -1,4 +1,4 @@
-"""DPR, Table 2, "Multi": one dual encoder trained on several question sets together, against one for each."""
+"""DPR, Table 2, "Multi": one dual encoder trained on several question sets together, compared with one for each set."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """DPR, Table 3: which negatives a dual encoder needs (Karpukhin et al. 2020, section 5.2).
 
-#N counts a question's negatives, IB says whether the passages of the other questions in the batch are among them.
+#N is the number of a question's negatives. IB means that they include the passages of the other questions in the batch.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         cells,
         [
             PaperClaim(
-                "negatives of the batch beat as many gold ones drawn",
+                "in-batch negatives beat the same number of random gold negatives",
                 (f"{few - 1} gold, IB", at),
                 (f"{few - 1} gold", at),
             ),
             PaperClaim("a larger batch is better", (f"{many - 1} gold, IB", at), (f"{few - 1} gold, IB", at)),
             PaperClaim("one BM25 negative helps", (with_one, at), (f"{some - 1} gold, IB", at)),
-            PaperClaim("a second one adds no 2 points", (with_two, at), (with_one, at), within=0.02),
+            PaperClaim("a second BM25 negative adds less than 2 points", (with_two, at), (with_one, at), within=0.02),
         ],
     )

@@ -1,4 +1,6 @@
-"""RocketQA, Table 6: the first step from another pretrained model. Name two encoders or more with --encoder."""
+"""RocketQA, Table 6: the first step from another pretrained model. It needs at least two encoders, given with
+--encoder.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     encoders = tuple(dict.fromkeys(setting.encoders or bench.settings.encoders))
     if len(encoders) < 2:
         raise BadInput(
-            "name two encoders to start from, or more, with --encoder; study.toml names "
-            f"{', '.join(bench.settings.encoders)}, and 'blindspot encoder add' adds one"
+            "give at least two encoders to start from with --encoder; study.toml has "
+            f"{', '.join(bench.settings.encoders)}, and 'blindspot encoder add' adds more"
         )
     cells = [
         cell
@@ -44,7 +46,10 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         cells,
         [
             PaperClaim(
-                f"from {other} it is within 2 points of from {encoders[0]}", (other, at), (encoders[0], at), within=0.02
+                f"starting from {other} is within 2 points of starting from {encoders[0]}",
+                (other, at),
+                (encoders[0], at),
+                within=0.02,
             )
             for other in encoders[1:]
         ],

@@ -1,4 +1,5 @@
-"""RocketQA, Figure 4: the number of random negatives of a question, with a fixed number of steps, without and with hard negatives.
+"""RocketQA, Figure 4: the number of random negatives per question, with a fixed number of steps, without and with hard
+negatives.
 
 Random negatives are the passages of the other questions in the batch. The figure has no printed numbers.
 """

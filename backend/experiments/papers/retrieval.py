@@ -1,4 +1,4 @@
-"""DPR, Table 2: retrievers by question sets. Nothing is trained: the encoders that the study names are compared."""
+"""DPR, Table 2: retrievers by question set. Nothing is trained; the experiment compares the encoders of the study."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         cells,
         claims,
         notes=[
-            "BM25 and dense are joined by the weight of study.toml for encoders that do not normalise, for "
-            "others by reciprocal ranks."
+            "Hybrid retrieval uses the weight in study.toml for encoders without normalised vectors, and "
+            "reciprocal rank fusion for the others."
         ],
     )

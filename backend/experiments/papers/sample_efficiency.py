@@ -1,6 +1,7 @@
 """DPR, Figure 1: how many training questions a dual encoder needs to pass BM25 (section 5.2).
 
-The curves of the figure have no printed numbers; its text says that 1,000 examples already beat BM25, and that more help on.
+The curves of the figure have no printed numbers; its text says that 1,000 examples already beat BM25, and that more
+examples help further.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         sizes = [max(2, count // 4), max(3, count // 2), count]
     if len(sizes) < 2:
         raise BadInput(
-            f"the {count:,} training questions are fewer than the smallest size, {sizes[0]:,}; name smaller ones with --size"
+            f"the {count:,} training questions are fewer than the smallest size, {sizes[0]:,}; give smaller sizes "
+            "with --sizes"
         )
     cells = success_cells("BM25", [Bm25Hits(setting.asked(), max(setting.ks))], setting.ks)
     for size in sizes:
@@ -33,7 +35,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         cells,
         [
             PaperClaim(f"{rows[0]} training questions already beat BM25", (rows[0], at), ("BM25", at)),
-            PaperClaim("more of them help on", (rows[-1], at), (rows[0], at)),
+            PaperClaim("more training questions help further", (rows[-1], at), (rows[0], at)),
         ],
         plot=Plot(
             "training questions",

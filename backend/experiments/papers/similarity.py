@@ -1,4 +1,6 @@
-"""DPR, Table 6: dot product or Euclidean distance, softmax or triplet loss; and cosine, of which section 5.2 tells (appendix B)."""
+"""DPR, Table 6: dot product or Euclidean distance, softmax or triplet loss; and cosine, which section 5.2 mentions
+(appendix B).
+"""
 
 from __future__ import annotations
 

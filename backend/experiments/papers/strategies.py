@@ -1,4 +1,5 @@
-"""RocketQA, Tables 3 and 7: what each of its three strategies adds. The figures are Table 7's, R@5 (Success@5) on Natural Questions."""
+"""RocketQA, Tables 3 and 7: what each of its three strategies adds. The figures are Table 7's, R@5 (Success@5) on
+Natural Questions."""
 
 from __future__ import annotations
 
@@ -46,15 +47,17 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     ]
     claims = [
         PaperClaim("cross-batch negatives beat those of one batch", (CROSS_BATCH, at), (IN_BATCH, at)),
-        PaperClaim("hard negatives that nobody cleaned do harm", (CROSS_BATCH, at), (RAW, at)),
+        PaperClaim("raw hard negatives do harm", (CROSS_BATCH, at), (RAW, at)),
         PaperClaim("denoised hard negatives beat raw ones", (DENOISED, at), (RAW, at)),
-        PaperClaim("denoised hard negatives beat none", (DENOISED, at), (CROSS_BATCH, at)),
+        PaperClaim("denoised hard negatives beat no hard negatives", (DENOISED, at), (CROSS_BATCH, at)),
     ]
     notes = [
-        f"Step 1's batch is {steps[0].batch} questions for each of {steps[0].devices} devices, taken as one batch."
+        f"Step 1's batch has {steps[0].batch} questions for each of {steps[0].devices} devices, processed as one batch."
     ]
     if more:
-        claims.append(PaperClaim("unlabelled questions add to that", (AUGMENTED, at), (DENOISED, at)))
+        claims.append(PaperClaim("unlabelled questions improve on that", (AUGMENTED, at), (DENOISED, at)))
     else:
-        notes.append("There are no unlabelled questions, so step 4 is left out; import some with --split unlabelled.")
+        notes.append(
+            "Step 4 is left out, because the study has no unlabelled questions; import some with --split unlabelled."
+        )
     return ExperimentPlan(cells, claims, notes=notes)

@@ -1,6 +1,6 @@
 """DPR, section 5: BM25's k1 and b, tuned on dev (its footnote 9 gives 0.9 and 0.4).
 
-They are chosen on one half of the questions; that choice and 0.9 and 0.4 are measured on the other half.
+One half of the questions chooses k1 and b; the other half measures that choice and 0.9 and 0.4.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             )
         ],
         notes=[
-            f"The grid has {len(GRID)} pairs; the best by Success@20 on the half of the questions that is not measured on."
+            f"The grid has {len(GRID)} pairs; the best is chosen by Success@20 on the half of the questions that is "
+            "not measured."
         ],
     )

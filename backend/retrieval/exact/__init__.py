@@ -1,3 +1,4 @@
-"""How exact search is fast: candidates by products in few bits (cpu.py, gpu.py), a bound on their error (products.py), true scores of what
-is left (scores.py), and the search without a cut for questions that the bound leaves open (exhaustive.py). `backend.retrieval.search` is
-the door."""
+"""Fast exact search. Low-precision products propose candidates (cpu.py, gpu.py). products.py bounds their error,
+scores.py computes the candidates' true scores, and exhaustive.py searches again without a cut for questions that the
+bound does not settle. Callers use `backend.retrieval.search`.
+"""

@@ -1,4 +1,4 @@
-"""What a first pass over the rows hands on."""
+"""The result of a first pass over the rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from db.records import Hits
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """The best k of each question's candidates by exact score, ties by ordinal, and at_most (q,) float64: what no row outside the
-    candidates scores above."""
+    """The best k of each question's candidates by exact score, ties by row. at_most (q,) float64 is an upper bound on
+    the score of every row outside the candidates.
+    """
 
     hits: Hits
     at_most: np.ndarray

@@ -1,7 +1,8 @@
-"""Candidates on CPUs: blocks of rows through a 16-bit product and a sieve that only lets pass what can still be among the best.
+"""Candidates on CPUs: blocks of rows go through a 16-bit product, and a sieve drops the rows that can no longer be
+among the best.
 
-A block is widened and rounded where it is used, so the vectors stand in memory once, as they are on disk. One question alone goes
-through them as they are: reading them is then all that counts.
+A block is converted where it is used, so memory holds the vectors only once, as they are on disk. A single question is
+multiplied with the stored vectors directly, because reading them dominates its time.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from backend.retrieval.retriever import top_k
 if TYPE_CHECKING:
     import torch
 
-FACTORS_PER_BLOCK = 1 << 19  # numbers of a block of rows: what is widened at once stays near the processor
-ROWS_PER_READING = 8192  # rows per block for one question, at least
-ROWS_TO_BEGIN = 2048  # the first rows, whose k-th score is where the sieve begins
-READINGS = 4  # blocks that each thread then has, if they are not too long
-CANDIDATES = 4  # kept at most, in units of k, and
+FACTORS_PER_BLOCK = 1 << 19  # numbers in a block of rows; a converted block fits the processor's cache
+ROWS_PER_READING = 8192  # minimum rows per block for one question
+ROWS_TO_BEGIN = 2048  # number of first rows; their k-th score is the sieve's first floor
+READINGS = 4  # blocks per thread, if the blocks are not too long
+CANDIDATES = 4  # limits of the candidates kept: in units of k, and
 MORE_CANDIDATES = 256
 
 
@@ -42,11 +43,13 @@ class Sieve:
 
         self.vectors, self.similarity = vectors, similarity
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the memory map is read-only, and nothing here writes to it
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # the memory map is read-only, and this code never writes to it
             self._rows = torch.from_numpy(vectors)
 
     def propose(self, questions: np.ndarray, k: int, progress=None) -> Proposed:
-        """The k best of the rows that may be among them, by exact score.
+        """Return the k best of the candidate rows by exact score.
 
         Args:
             questions: (q, d) float32, finite.
@@ -66,14 +69,14 @@ class Sieve:
             for start in starts:
                 caught.add(start, product(start, min(start + rows, len(self.vectors))))
 
-        # A float32 product is OpenBLAS's, which brings its own threads.
+        # OpenBLAS computes float32 products with its own threads.
         share_out(range(begun, len(self.vectors), rows), sift, 1 if precision.operands == "float32" else threads())
         ordinals, threshold = caught.result()
         scores = exact_scores(self.vectors, questions, ordinals, self.similarity)
         return Proposed(top_k(ordinals, scores, k), rounded.at_most(threshold))
 
     def rounded(self, questions: np.ndarray) -> Rounded:
-        """Questions for a product in float32."""
+        """Return the questions rounded for a product in float32."""
         return Rounded(questions, self.similarity, Precision("float32", "float32"), self._extent)
 
     def blocks(self) -> Iterable[PassageBlock]:
@@ -116,7 +119,7 @@ class Sieve:
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether this processor multiplies bfloat16 itself, twice as fast as float32 or faster."""
+    """Return whether this processor multiplies bfloat16 in hardware, at least twice as fast as float32."""
     import torch
 
     capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
@@ -124,7 +127,7 @@ def multiplies_bfloat16() -> bool:
 
 
 class _Product:
-    """Products of a batch of questions with blocks of rows, in buffers that one thread uses again and again."""
+    """Products of a batch of questions with blocks of rows, in buffers that one thread reuses."""
 
     def __init__(self, stored: torch.Tensor, squares: np.ndarray | None, rounded: Rounded, rows: int):
         import torch
@@ -140,7 +143,7 @@ class _Product:
             )
 
     def __call__(self, start: int, stop: int) -> torch.Tensor:
-        """(q, rows) products with the rows start to stop; good until the next call."""
+        """Return the products (q, rows) with the rows from start to stop. The next call overwrites them."""
         import torch
 
         rows, count = self._stored[start:stop], stop - start
@@ -163,7 +166,9 @@ class _Product:
 
 
 class _Caught:
-    """What passed the sieve so far, of all threads: for each question no row outside has a product above the question's floor."""
+    """The candidates of all threads so far. For each question, no row outside the candidates has a product above the
+    question's floor.
+    """
 
     def __init__(self, rounded: Rounded, k: int):
         import torch
@@ -176,12 +181,12 @@ class _Caught:
         self._set_floor(np.full(len(rounded.operand), -np.inf, np.float32))
 
     def begin(self, products: torch.Tensor) -> None:
-        """Take the first floor from some rows' products (q, m)."""
+        """Set the first floors from the products (q, m) of some rows."""
         if products.shape[1] >= self._k:
             self._raise(_kth_largest(products.float().numpy(), self._k))
 
     def add(self, start: int, products: torch.Tensor) -> None:
-        """Products (q, m) with m rows from the ordinal `start` on."""
+        """Add the products (q, m) with m rows from row `start` on."""
         index = np.flatnonzero(self._passes(products))
         if not len(index):
             return
@@ -200,7 +205,7 @@ class _Caught:
                 self._sorting.release()
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates (q, m) int32, -1 where there are fewer, and the floors (q,) float32."""
+        """Return the candidates (q, m) int32, padded with -1, and the floors (q,) float32."""
         self._sort()
         questions, ordinals, _ = self._parts[0]
         counts = np.bincount(questions, minlength=len(self._floor))
@@ -209,11 +214,13 @@ class _Caught:
         return candidates, self._floor
 
     def _sort(self) -> None:
-        """Bring what was caught into one part, question by question, raise the floors and drop what is under them."""
+        """Merge the candidates into one part ordered by question, raise the floors, and drop the candidates below
+        them.
+        """
         with self._lock:
             parts, self._parts, self._waiting = self._parts, [], 0
         questions, ordinals, scores = (np.concatenate(part) for part in zip(*parts))
-        order = np.argsort(questions, kind="stable")  # a merge: each part is in order already
+        order = np.argsort(questions, kind="stable")  # a merge sort: each part is already in order
         questions, scores = questions[order], scores[order]
         self._raise(_kth_of_each(questions, scores, len(self._floor), self._k))
         above = np.flatnonzero(scores >= self._floor[questions])
@@ -225,11 +232,13 @@ class _Caught:
             self._parts.insert(0, (questions[above], ordinals[order[above]], scores[above]))
 
     def _raise(self, kth: np.ndarray) -> None:
-        """With `kth` the k-th best products so far (q,): rows under them by more than both rows' error are out."""
+        """Raise the floors, given the k-th best products so far, `kth` (q,). Rows below them by more than the error of
+        both rows are out.
+        """
         self._set_floor(np.maximum(self._floor, self._rounded_down(kth - 2 * self._rounded.slack(kth))))
 
     def _rounded_down(self, floor: np.ndarray) -> np.ndarray:
-        """Floors as products can be: then what equals its floor is what compares so."""
+        """Round the floors down to representable products, so that a product equal to its floor compares as equal."""
         import torch
 
         nearest = torch.from_numpy(floor).to(self._dtype).double().numpy()
@@ -238,7 +247,7 @@ class _Caught:
         return np.where(nearest <= floor, nearest, lower).astype(np.float32)
 
     def _set_floor(self, floor: np.ndarray) -> None:
-        """The floors (q,), and as what they are compared by."""
+        """Set the floors (q,) and their form for comparison."""
         import torch
 
         narrow = torch.from_numpy(floor).to(self._dtype)
@@ -246,7 +255,9 @@ class _Caught:
         self._floor, self._compared = floor, (narrow.view(torch.int16).numpy() if sixteen else None, narrow)
 
     def _passes(self, products: torch.Tensor) -> np.ndarray:
-        """(q, m) bool. Above a positive floor 16-bit floats are ordered as the integers of their bits, which compare faster."""
+        """Return which products pass the floors, (q, m) bool. Positive 16-bit floats have the order of their bits read
+        as integers, which compare faster.
+        """
         import torch
 
         bits, floor = self._compared
@@ -258,14 +269,16 @@ class _Caught:
 
 
 def _kth_largest(scores: np.ndarray, k: int) -> np.ndarray:
-    """(q,): the k-th largest of each row of (q, m)."""
+    """Return the k-th largest value of each row, (q,)."""
     return np.partition(scores, scores.shape[1] - k, axis=1)[:, -k]
 
 
 def _kth_of_each(questions: np.ndarray, scores: np.ndarray, count: int, k: int) -> np.ndarray:
-    """(count,) float32: the k-th largest score of each question, -inf where it has fewer; `questions` (m,) in order.
+    """Return the k-th largest score of each question, (count,) float32; -inf for a question with fewer scores.
+    `questions` (m,) is sorted.
 
-    Questions with about as many scores are laid out as rows together, so that one with very many does not widen all.
+    Questions with similar numbers of scores are laid out as rows of one matrix, so that one question with very many
+    scores does not widen all rows.
     """
     counts = np.bincount(questions, minlength=count)
     kth, places, fewest = np.full(count, -np.inf, np.float32), _places(counts), k
@@ -281,7 +294,9 @@ def _kth_of_each(questions: np.ndarray, scores: np.ndarray, count: int, k: int) 
 
 
 def _best_of_each(questions: np.ndarray, scores: np.ndarray, limit: np.ndarray, most: int) -> np.ndarray:
-    """(m,) bool: the scores above their question's limit, and of those equal to it as many as make up `most`."""
+    """Return a mask (m,) of the scores above their question's limit, plus as many of the equal scores as `most`
+    allows.
+    """
     kept, equal = scores > limit[questions], np.flatnonzero(scores == limit[questions])
     room = most - np.bincount(questions[kept], minlength=len(limit))
     kept[equal[_places(np.bincount(questions[equal], minlength=len(limit))) < room[questions[equal]]]] = True
@@ -289,7 +304,7 @@ def _best_of_each(questions: np.ndarray, scores: np.ndarray, limit: np.ndarray, 
 
 
 def _places(counts: np.ndarray) -> np.ndarray:
-    """0, 1, ... within each run of `counts`."""
+    """Return 0, 1, ... within each run of `counts`."""
     return np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
 
 

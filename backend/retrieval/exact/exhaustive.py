@@ -1,6 +1,7 @@
-"""The search without a cut: every row that could reach the k-th score is scored exactly.
+"""Search without a cut: score every row exactly that could reach the k-th score.
 
-For the questions whose candidates did not settle the matter: many equal vectors, or more nearly equal ones than candidates.
+This search answers the questions that the candidates did not settle. They have many equal vectors, or more nearly equal
+vectors than candidates.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from backend.retrieval.exact.scores import exact_pairs
 if TYPE_CHECKING:
     import torch
 
-PAIRS_HELD = 1 << 22  # of a question and a row, for all questions together, beyond the k each may keep
-PAIRS_PER_BLOCK = 1 << 24  # products looked at together
+PAIRS_HELD = 1 << 22  # pairs of question and row held for all questions together, beyond k for each question
+PAIRS_PER_BLOCK = 1 << 24  # products compared at once
 
 
 @dataclass(frozen=True, slots=True)
 class PassageBlock:
-    """Rows (m, d) float16 on some device from the ordinal `start` on; for l2 also their |p|^2 (m,) float32."""
+    """Rows (m, d) float16 on some device, from row `start` on; for l2 also their |p|^2 (m,) float32."""
 
     start: int
     rows: torch.Tensor
@@ -38,13 +39,13 @@ def settle(
     k: int,
     least: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k best rows of each question by exact score, ties by ordinal: (q, k) int32 and float32.
+    """Return the k best rows of each question by exact score, ties by row: (q, k) int32 and float32.
 
     Args:
         blocks: all rows, in order.
         vectors: the same rows, (n, d) float16, n at least k.
-        rounded: the questions for a product in float32.
-        least: (q,) float32, a score that k rows of each question reach.
+        rounded: the questions, rounded for a product in float32.
+        least: (q,) float32, a score that at least k rows of each question reach.
     """
     import torch
 
@@ -79,7 +80,7 @@ def _settle(blocks, vectors, questions, rounded, k, least):
 
 
 def _best(parts: list[tuple[np.ndarray, ...]], k: int, questions: int) -> tuple[np.ndarray, ...]:
-    """Question, ordinal and score of the k best pairs of each question, in order."""
+    """Return question, row and score of the k best pairs of each question, in order."""
     which, ordinals, scores = (np.concatenate(part) for part in zip(*parts))
     order = np.lexsort((ordinals, -scores, which))
     which, ordinals, scores = which[order], ordinals[order], scores[order]
@@ -89,7 +90,7 @@ def _best(parts: list[tuple[np.ndarray, ...]], k: int, questions: int) -> tuple[
 
 
 def _kth(held: tuple[np.ndarray, ...], k: int, least: np.ndarray) -> np.ndarray:
-    """(q,) float32: the k-th score held, or `least` where fewer are."""
+    """Return the k-th score of each question, (q,) float32, or `least` if the question has fewer scores."""
     which, _, scores = held
     counts = np.bincount(which, minlength=len(least))
     full, found = np.flatnonzero(counts >= k), least.copy()

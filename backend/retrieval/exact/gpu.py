@@ -1,11 +1,13 @@
-"""Candidates on GPUs: each holds a share of the rows in float16, or has it streamed from the host where it does not fit.
+"""Candidates on GPUs. Each GPU holds a share of the rows in float16, or streams the share from the host if its memory
+is too small.
 
-A block of rows is multiplied with all questions at once (float16 in and out, sums in float32). Selecting over 21 million columns
-would cost more than multiplying them, so it goes by groups: one pass takes the largest score of every 32 rows, and the best m
-rows lie in the m groups of the largest maxima. (A row outside them is no better than its group's maximum, so no better than the
-maxima of m groups, which are m rows.) Nothing is done question by question, and nothing waits for the device until the end.
+A block of rows is multiplied with all questions at once (float16 in and out, sums in float32). Selection over 21
+million columns would cost more than the product, so selection works on groups. One pass takes the largest score of
+every 32 rows; the best m rows are in the m groups with the largest maxima. (A row outside these groups is no better
+than its group's maximum, so it is no better than m other rows.) No step loops over questions, and nothing waits for the
+device until the end.
 
-The same code runs on CPU tensors, where the tests hold it against brute force. On a GPU it is not measured yet.
+The same code runs on CPU tensors, where the tests compare it with brute force. It has not been measured on a GPU yet.
 """
 
 from __future__ import annotations
@@ -30,29 +32,33 @@ from db.records import Hits
 if TYPE_CHECKING:
     import torch
 
-GROUP = 32  # rows whose largest score stands for them
-MARGIN = 32  # candidates beyond k that are scored exactly
-SCORES_PER_BLOCK = 1 << 30  # of a product: 2 GiB in float16
-ROWS_PER_BLOCK = 1 << 22  # of a product with few questions
-ROWS_PER_TRANSFER = 1 << 16  # from the host to the device
-FACTORS_PER_BLOCK = 1 << 25  # float64 factors at once while scoring exactly: 256 MiB
-ROOM = 0.8  # of the free memory that rows may take
-FEWEST_SCORES = 1 << 20  # per block, before the rows themselves have to go
+GROUP = 32  # rows in a group
+MARGIN = 32  # candidates beyond k to score exactly
+SCORES_PER_BLOCK = 1 << 30  # numbers in a product: 2 GiB in float16
+ROWS_PER_BLOCK = 1 << 22  # rows in a product with few questions
+ROWS_PER_TRANSFER = 1 << 16  # rows copied from the host to the device at once
+FACTORS_PER_BLOCK = 1 << 25  # float64 factors at once in exact scoring: 256 MiB
+ROOM = 0.8  # share of the free memory for rows
+FEWEST_SCORES = 1 << 20  # minimum scores in a block; if even these do not fit, the rows move to the host
 
 
 def devices(name: str) -> list[str]:
-    """ "cuda" as all GPUs that there are, "cuda:1" as that one. Raises Refused where there is none."""
+    """Return the devices that a name stands for: "cuda" is every GPU, "cuda:1" is one. Raises Refused without a
+    GPU.
+    """
     import torch
 
     if not torch.cuda.is_available():
-        raise Refused(f"no GPU was found for device {name!r}; leave it out, or use cpu")
+        raise Refused(f"no GPU found for device {name!r}; omit the device, or use cpu")
     if name != "cuda":
         return [name]
     return [f"cuda:{i}" for i in range(torch.cuda.device_count())]
 
 
 class Shards:
-    """Candidates among all rows of `vectors` (n, d) float16, the rows shared out over `devices`; similarity "dot" or "l2"."""
+    """Candidates among all rows of `vectors` (n, d) float16, with the rows divided among `devices`; similarity "dot" or
+    "l2".
+    """
 
     questions_per_block = 2048
 
@@ -67,7 +73,7 @@ class Shards:
         self._loading = threading.Lock()
 
     def propose(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> Proposed:
-        """The k best of the rows that may be among them, by exact score.
+        """Return the k best of the candidate rows by exact score.
 
         Args:
             questions: (q, d) float32, finite.
@@ -86,7 +92,7 @@ class Shards:
         return Proposed(top_k(ordinals, scores, k), np.max([part.at_most for part in parts], 0))
 
     def rounded(self, questions: np.ndarray) -> Rounded:
-        """Questions for a product in float32."""
+        """Return the questions rounded for a product in float32."""
         return Rounded(questions, self.similarity, Precision("float32", "float32"), self._loaded(None))
 
     def blocks(self) -> Iterable[PassageBlock]:
@@ -96,7 +102,7 @@ class Shards:
     def _loaded(self, progress: Progress | None) -> Extent:
         with self._loading:
             if self._extent is None:
-                told = _Told(progress, len(self.vectors))
+                told = _JointProgress(progress, len(self.vectors))
                 parts = [part for measured in self._of_each(lambda shard: shard.load(told)) for part in measured]
                 self._extent = joined(parts, False, self.vectors.shape[1])
         return self._extent
@@ -108,8 +114,8 @@ class Shards:
             return list(pool.map(work, self._shards))
 
 
-class _Told:
-    """Progress of several shards as one."""
+class _JointProgress:
+    """The joint progress of several shards."""
 
     def __init__(self, progress: Progress | None, total: int):
         self._progress, self._total, self._rows, self._lock = progress, total, 0, threading.Lock()
@@ -122,7 +128,7 @@ class _Told:
 
 
 class GPUShard:
-    """The rows start to stop on one device."""
+    """The rows from start to stop on one device."""
 
     def __init__(self, vectors: np.ndarray, start: int, stop: int, similarity: str, device: str):
         self.device, self.resident = device, False
@@ -132,8 +138,8 @@ class GPUShard:
         self._scores_per_block = SCORES_PER_BLOCK
         self._busy = threading.Lock()
 
-    def load(self, told: _Told) -> list[tuple[float, float, np.ndarray]]:
-        """Bring the rows to the device if they fit, and measure them: `extent_of` block by block."""
+    def load(self, told: _JointProgress) -> list[tuple[float, float, np.ndarray]]:
+        """Copy the rows to the device if they fit, and compute their `extent_of` block by block."""
         import torch
 
         with torch.inference_mode():
@@ -154,7 +160,9 @@ class GPUShard:
         return parts
 
     def propose(self, questions: np.ndarray, rounded: Rounded, k: int, progress: Progress | None) -> Proposed:
-        """Proposed of the rows held here; smaller blocks, and at last rows streamed from the host, where memory runs out."""
+        """Return the candidates of this device's rows. If memory runs out, try smaller blocks, then stream the rows
+        from the host.
+        """
         import torch
 
         with self._busy, torch.inference_mode():
@@ -176,12 +184,12 @@ class GPUShard:
     @property
     def _streamed(self) -> str:
         return (
-            f"rows {self._start:,} to {self._stop:,} do not fit in the memory of {self.device}: they are read from the host for every "
-            "batch of questions, which is slower"
+            f"rows {self._start:,} to {self._stop:,} do not fit in the memory of {self.device}; every batch of "
+            "questions reads them from the host, which is slower"
         )
 
     def _allocate(self) -> torch.Tensor | None:
-        """Memory for the rows, or None where it is short."""
+        """Allocate memory for the rows, or return None if memory is short."""
         import torch
 
         shape = (self._stop - self._start, self._vectors.shape[1])
@@ -203,7 +211,7 @@ class GPUShard:
                 progress(0, None, self._streamed)
         else:
             raise Refused(
-                f"{self.device} has too little memory to search at all; free some, or use the device cpu"
+                f"{self.device} has too little memory for any search; free some memory, or use device cpu"
             ) from error
         if self.device.startswith("cuda"):
             torch.cuda.empty_cache()
@@ -212,7 +220,7 @@ class GPUShard:
         return Staging(self._vectors, self._start, self._stop, ROWS_PER_TRANSFER, self.device)
 
     def _read(self, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """(first ordinal, rows (m, d) float16 on the device), good until the next is asked for."""
+        """Yield (first row, rows (m, d) float16 on the device). The next block overwrites the rows."""
         if self._rows is None:
             yield from self._staging().blocks()
             return
@@ -220,7 +228,7 @@ class GPUShard:
             yield self._start + first, self._rows[first : first + rows]
 
     def _best(self, rounded: Rounded, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Scores and ordinals (q, count) of the `count` best products, in no order."""
+        """Return scores and rows (q, count) of the `count` best products, unordered."""
         import torch
 
         wanted = rounded.operand.to(self.device)
@@ -235,7 +243,7 @@ class GPUShard:
                 product[: len(rows)].mul_(factors).sub_(self._squares[here, None])
             found, where = best_rows(product, min(count, len(rows)))
             where += first
-            del product  # before the next one is made
+            del product  # free the product before the next one is allocated
             if best is None:
                 best = found, where
                 continue
@@ -248,13 +256,13 @@ class GPUShard:
         return best
 
     def _ordered(self, questions: np.ndarray, ordinals: torch.Tensor, k: int) -> Hits:
-        """The best k by exact score, ties by ordinal, of the rows `ordinals` (q, m)."""
+        """Return the best k of the rows `ordinals` (q, m) by exact score, ties by row."""
         ordinals = ordinals.sort(dim=1).values
         scores, order = self._exact(questions, ordinals).sort(dim=1, descending=True, stable=True)
         return Hits(ordinals.gather(1, order)[:, :k].int().cpu().numpy(), scores[:, :k].cpu().numpy())
 
     def _exact(self, questions: np.ndarray, ordinals: torch.Tensor) -> torch.Tensor:
-        """(q, m) float32 exact scores."""
+        """Return exact scores (q, m) float32."""
         import torch
 
         if self._rows is None:
@@ -272,7 +280,7 @@ class GPUShard:
 
 
 def _product(rows: torch.Tensor, questions: torch.Tensor, scores: torch.dtype) -> torch.Tensor:
-    """(m, q) products of float16 rows and questions; m is filled up with -inf to whole groups."""
+    """Return the products (m, q) of float16 rows and questions, padded with -inf to whole groups of rows."""
     import torch
 
     whole = -(-len(rows) // GROUP) * GROUP
@@ -288,7 +296,9 @@ def _product(rows: torch.Tensor, questions: torch.Tensor, scores: torch.dtype) -
 
 
 def best_rows(product: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of products (m, q), m whole groups: the scores and rows (q, count) of the largest of each column, in no order."""
+    """Return scores and rows (q, count) of the largest products of each column of (m, q), unordered; m is a multiple of
+    the group size.
+    """
     import torch
 
     groups, questions = len(product) // GROUP, product.shape[1]

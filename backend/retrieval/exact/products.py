@@ -1,36 +1,44 @@
-"""Products in few bits, and how far they can be off: what makes a fast search exact.
+"""Low-precision products and a bound on their error, which make a fast search exact.
 
-A search proposes candidates from a product a of rounded vectors, then scores the candidates exactly. Nothing better is left out as
-long as the k-th exact score beats everything that a row without a place could score. That is a bound on the error of a.
+A search proposes candidates from a product a of rounded vectors, then scores the candidates exactly. The result is
+exact if the k-th exact score is greater than any score that a row outside the candidates can have. This needs a bound
+on the error of a.
 
-**The bound.** Let q be a question and p a stored float16 vector; c a power of two (so c q is exact but for underflow, which is
-counted below); q' = c q and p' = p rounded to the product's 16 bits, and v = 2^-22 the relative error of one step of a sum kept
+**The bound.** Let q be a question and p a stored float16 vector; c a power of two (so c q is exact but for underflow,
+which is
+counted below); q' = c q and p' = p rounded to the product's 16 bits, and v = 2^-22 the relative error of one step of a
+sum kept
 in float32. By the triangle inequality and Cauchy-Schwarz
 
     |c q.p - q'.p'|  <=  |c q - q'| |p| + |q'| |p - p'|
     |q'.p' - fl(q'.p')|  <=  d v sum_i |q'_i p'_i|  <=  d v |q'| |p'|
 
-(the second: Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1, for any order of summation). With P >= |p|
+(the second: Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1, for any order of summation).
+With P >= |p|
 and R >= |p - p'| over all rows,
 
     |c q.p - fl(q'.p')|  <=  E  :=  |c q - q'| P + |q'| R + d v |q'| (P + R).
 
-The norms and the differences are not estimated: they are taken from the vectors themselves, R in one pass over the rows, so E is
-several times smaller than worst-case rounding would make it. A processor that rounds its float32 sums to nearest has v = 2^-24;
-tensor cores truncate (Fasi, Higham, Mikaitis and Pranesh, Numerical behavior of NVIDIA tensor cores, 2021), hence four times that.
+The norms and the differences are not estimates. They are computed from the vectors themselves, R in one pass over the
+rows, so E is several times smaller than the worst case of rounding. A processor that rounds its float32 sums to nearest
+has v = 2^-24; tensor cores truncate (Fasi, Higham, Mikaitis and Pranesh, Numerical behavior of NVIDIA tensor cores,
+2021), hence four times that.
 
-**The output's rounding.** Where fl(q'.p') is then rounded to 16 bits with unit roundoff u, a = fl(...)(1 + x), and rounding is
+**The output's rounding.** Where fl(q'.p') is then rounded to 16 bits with unit roundoff u, a = fl(...)(1 + x), and
+rounding is
 monotone: a <= t with t a 16-bit number implies fl(...) <= t + u |t| (+ 2^-25 among float16's subnormal numbers). So
 
     a <= t   implies   c q.p <= t + u |t| + E.
 
-**What follows.** Let every row outside the candidates have a <= t. If the k-th best exact score s of the candidates, rounded to
-float32, is greater than (t + u |t| + E) / c rounded to float32, then no row outside can enter the first k places, not even on a
-tie, since rounding is monotone. Where it is not greater the question is searched again without a cut (`exhaustive`). And if t is
-at most a_k - 2 (E + u |a_k|) with a_k the k-th best product, the condition holds but on exact equality: k rows then score at
-least a_k - E - u |a_k|. That is how far below a_k the search on CPUs keeps its candidates.
+**What follows.** Let every row outside the candidates have a <= t. If the k-th best exact score s of the candidates,
+rounded to float32, is greater than (t + u |t| + E) / c rounded to float32, then no row outside can enter the first k
+places, not even on a tie, since rounding is monotone. If it is not greater, the question is searched again without a
+cut (`exhaustive`). And if t is at most a_k - 2 (E + u |a_k|) with a_k the k-th best product, the condition holds but on
+exact equality: k rows then score at least a_k - E - u |a_k|. That is how far below a_k the search on CPUs keeps its
+candidates.
 
-Squared distances are -|q - p|^2 = 2 q.p - |p|^2 - |q|^2: twice the bound, and the float32 error of |p|^2 and of the sum.
+Squared distances are -|q - p|^2 = 2 q.p - |p|^2 - |q|^2: twice the bound, and the float32 error of |p|^2 and of the
+sum.
 """
 
 from __future__ import annotations
@@ -45,16 +53,16 @@ from db.errors import Refused
 if TYPE_CHECKING:
     import torch
 
-STEP = 2.0**-22  # v: one step of a sum in float32, with room
-UNIT = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # u; float32 sums leave the product as they are
+STEP = 2.0**-22  # v: relative error of one step of a float32 sum, with a margin
+UNIT = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # u; float32 products are not rounded again
 LEAST = {"float32": 2.0**-126, "float16": 2.0**-25, "bfloat16": 2.0**-126}
-CERTAIN = 1 + 2.0**-20  # for the rounding of the bound's own arithmetic
+CERTAIN = 1 + 2.0**-20  # margin for the rounding of the bound's own arithmetic
 LARGEST_EXPONENT = 14  # float16 products stay under 2^15
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """What vectors are rounded to before the product, and the product after it: names of torch dtypes."""
+    """The torch dtypes that the vectors are rounded to before the product, and the product after it."""
 
     operands: str
     scores: str
@@ -62,7 +70,9 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Of all rows: the largest norm P, the largest norm R of what bfloat16 rounds away, and |p|^2 (n,) float32 where asked for."""
+    """Over all rows: the largest norm P, the largest norm R of the bfloat16 rounding error, and |p|^2 (n,) float32 if
+    requested.
+    """
 
     norm: float
     lost_in_bfloat16: float
@@ -73,7 +83,9 @@ class Extent:
 
 
 def extent_of(rows: torch.Tensor) -> tuple[float, float, torch.Tensor]:
-    """Of (m, d) float16 rows: the largest norm, the largest norm lost in bfloat16, all |p|^2 (m,) float32."""
+    """Return for float16 rows (m, d) the largest norm, the largest norm of the bfloat16 rounding, and all |p|^2 (m,)
+    float32.
+    """
     widened = rows.float()
     squares = widened.square().sum(1)
     lost = (widened - widened.bfloat16()).square_().sum(1)
@@ -81,14 +93,14 @@ def extent_of(rows: torch.Tensor) -> tuple[float, float, torch.Tensor]:
 
 
 def joined(parts: list[tuple[float, float, np.ndarray]], keep_squares: bool, width: int) -> Extent:
-    """One Extent of the blocks' own. Raises Refused where a row holds NaN or infinity."""
+    """Join the extents of blocks. Raises Refused for a row with NaN or infinity."""
     start = 0
     for norm, _, squares in parts:
         if not np.isfinite(norm):
             row = start + int(np.flatnonzero(~np.isfinite(squares))[0])
             raise Refused(
-                f"the stored vector of passage row {row} holds NaN or infinity; make the index again "
-                "with 'blindspot index dense'"
+                f"the stored vector of passage row {row} contains NaN or infinity; rebuild the index with "
+                "'blindspot index dense'"
             )
         start += len(squares)
     sure = 1 + width * STEP
@@ -100,10 +112,12 @@ def joined(parts: list[tuple[float, float, np.ndarray]], keep_squares: bool, wid
 
 
 class Rounded:
-    """A batch of questions as a product takes them, and what its scores then say about the true ones.
+    """A batch of questions rounded for a product, with the relation between the product's scores and the true scores.
 
-    `operand` is q' (q, d); a product's score a stands for c times the true score ("dot") or, after `finish`, for the true score
-    plus |q|^2 ("l2"). All of `error`, `at_most` and `least` are per question, (q,) float64. The rounding is done on `device`, and
+    `operand` is q' (q, d); a product's score a stands for c times the true score ("dot") or, after `finish`, for the
+    true score
+    plus |q|^2 ("l2"). All of `error`, `at_most` and `least` are per question, (q,) float64. The rounding is done on
+    `device`, and
     `operand` stays there.
     """
 
@@ -130,21 +144,21 @@ class Rounded:
 
     @property
     def factors(self) -> np.ndarray:
-        """(q,) float32: 2 / c, what turns a product into 2 q.p."""
+        """Return the factors 2 / c, (q,) float32, which turn a product into 2 q.p."""
         return np.ldexp(np.ones(len(self._shift), np.float32), 1 - self._shift)
 
     def slack(self, scores: np.ndarray) -> np.ndarray:
-        """How far the score of a row whose product is `scores` can lie above it, in the product's scale."""
+        """Return how far the true score of a row can exceed its product `scores`, in the product's scale."""
         scores = scores.astype(np.float64)
         magnitude = np.where(np.isfinite(scores), np.abs(scores), 0)
         return self.error + CERTAIN * (UNIT[self.precision.scores] * magnitude + LEAST[self.precision.scores])
 
     def at_most(self, threshold: np.ndarray) -> np.ndarray:
-        """The largest true score of a row whose product is at most `threshold`; -inf for -inf."""
+        """Return the largest true score of a row whose product is at most `threshold`; -inf for -inf."""
         return self._true(threshold.astype(np.float64) + self.slack(threshold))
 
     def least(self, scores: np.ndarray) -> np.ndarray:
-        """The least product of a row whose true score, rounded to float32, is `scores` or more."""
+        """Return the smallest product of a row whose true score, rounded to float32, is at least `scores`."""
         scores = scores.astype(np.float64) - 2.0**-23 * np.abs(scores) - 2.0**-149 + self._own
         scaled = scores if self.similarity == "l2" else np.ldexp(scores, self._shift)
         return scaled - self.slack(scaled)
@@ -154,12 +168,14 @@ class Rounded:
 
 
 def _lengths(rows: torch.Tensor) -> np.ndarray:
-    """(q,) norms of (q, d) float64 rows."""
+    """Return the norms (q,) of float64 rows (q, d)."""
     return rows.square().sum(1).sqrt().cpu().numpy()
 
 
 def keep_products_plain() -> None:
-    """What other code of the process may have allowed is not covered by the bound: TF32, and sums in 16 bits."""
+    """Switch off TF32 and 16-bit sums, which other code in the process may have allowed. The bound does not cover
+    them.
+    """
     import torch
 
     if torch.get_float32_matmul_precision() != "highest":

@@ -6,11 +6,11 @@ import numpy as np
 
 from backend.retrieval.exact.workers import share_out, threads
 
-FACTORS_PER_BLOCK = 1 << 17  # float64 factors held at once by a thread: 1 MiB, so that they stay near its processor
+FACTORS_PER_BLOCK = 1 << 17  # float64 factors per thread: 1 MiB, so that they fit the processor's cache
 
 
 def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarray, similarity: str) -> np.ndarray:
-    """Scores of the rows `ordinals` for their question; -inf for -1.
+    """Return the exact scores of the rows `ordinals` for their questions; -inf for -1.
 
     Args:
         vectors: (n, d) float16, may be a memory map.
@@ -32,7 +32,7 @@ def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarra
             )
 
     starts, held = range(0, len(questions), per_block), ordinals >= 0
-    last = (ordinals.shape[1] - held[:, ::-1].argmax(1)) * held.any(1)  # where the padding of each row begins
+    last = (ordinals.shape[1] - held[:, ::-1].argmax(1)) * held.any(1)  # start of the padding of each row
     share_out(starts, score, min(threads(), len(starts)) or 1)
     exact[~held] = -np.inf
     return exact
@@ -41,7 +41,7 @@ def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarra
 def exact_pairs(
     vectors: np.ndarray, questions: np.ndarray, which: np.ndarray, ordinals: np.ndarray, similarity: str
 ) -> np.ndarray:
-    """Scores (m,) float32 of the rows `ordinals` (m,) for the questions `which` (m,)."""
+    """Return the scores (m,) float32 of the rows `ordinals` (m,) for the questions `which` (m,)."""
     exact, per_block = np.empty(len(which), np.float32), max(1, FACTORS_PER_BLOCK // questions.shape[1])
     for start in range(0, len(which), per_block):
         part = slice(start, start + per_block)
@@ -52,7 +52,7 @@ def exact_pairs(
 
 
 def _products(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarray, similarity: str) -> np.ndarray:
-    """(q, d) float64 questions against the rows (q, m): (q, m) float64."""
+    """Return the products (q, m) float64 of float64 questions (q, d) with the rows (q, m)."""
     import torch
 
     found = np.take(vectors, ordinals, axis=0, mode="clip")

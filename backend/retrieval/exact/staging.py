@@ -1,4 +1,6 @@
-"""Rows from a memory map to a device, block after block, reading ahead of the copy and copying ahead of the products."""
+"""Copy rows from a memory map to a device, block by block. Reading runs ahead of copying, and copying ahead of the
+products.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-READERS = 8  # threads that copy a block out of the memory map: one alone waits for the disk page by page
+READERS = 8  # threads that read a block from the memory map; a single thread would wait for the disk page by page
 
 
 class Staging:
-    """The rows start to stop of `vectors` (n, d) float16 on a device.
+    """The rows from start to stop of `vectors` (n, d) float16 on a device.
 
-    Two blocks of page-locked memory and two on the device: one is filled while the other is used.
+    It has two blocks of page-locked memory and two on the device; one is filled while the other is used.
     """
 
     def __init__(self, vectors: np.ndarray, start: int, stop: int, rows: int, device: str):
@@ -26,7 +28,7 @@ class Staging:
         self._rows = min(rows, stop - start)
 
     def blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
-        """(first ordinal, rows (m, d) float16 on the device), each good until the next is asked for."""
+        """Yield (first row, rows (m, d) float16 on the device). The next block overwrites the rows."""
         import torch
 
         shape, on_gpu = (self._rows, self._vectors.shape[1]), self._device.startswith("cuda")
@@ -60,7 +62,7 @@ class Staging:
 
 
 class _Copies:
-    """Copies on a stream of their own. An event for each slot says when its copy is done and when its rows have been used."""
+    """Copies on a separate stream. Two events per slot mark that its copy is done and that its rows have been used."""
 
     def __init__(self, device: str):
         import torch
@@ -79,12 +81,12 @@ class _Copies:
             self._copied[slot] = self._stream.record_event()
 
     def host_is_free(self, slot: int) -> None:
-        """Wait until what was read into the slot before has left the host."""
+        """Wait until the slot's previous block has been copied from the host."""
         if (copied := self._copied[slot]) is not None:
             copied.synchronize()
 
     def arrived(self, slot: int) -> None:
-        """Let the products wait for the copy."""
+        """Make the products wait for the copy."""
         import torch
 
         if (copied := self._copied[slot]) is not None:

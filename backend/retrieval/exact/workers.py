@@ -1,7 +1,8 @@
-"""Threads that share out blocks of rows, each with products of its own.
+"""Threads that share blocks of rows; each thread computes its own products.
 
-Threads inside one product wait for one another at its end: where another process holds a core, two of them took 80 times as long
-as one. Here each thread multiplies alone and takes the next block when it is free, so a slow core only takes fewer blocks.
+Threads inside one product wait for each other at its end. With one core busy in another process, two such threads took
+80 times as long as one. Here each thread computes whole products and takes the next block when it is free, so a slow
+core only handles fewer blocks.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ _opening = threading.Lock()
 
 
 def threads() -> int:
-    """As many as torch may use in the calling thread."""
+    """Return the number of threads that torch may use in the calling thread."""
     import torch
 
     return torch.get_num_threads()
 
 
 def share_out(items: Iterable[T], work: Callable[[Iterable[T]], object], count: int) -> None:
-    """Call `work` in `count` threads, each with an iterable that takes from the same items; the first error is raised here.
+    """Call `work` in `count` threads. Each thread gets an iterable over the shared items. The first error is raised
+    here.
 
-    Inside `work` a product of torch uses one thread, if count is above 1.
+    If count is above 1, torch products inside `work` use one thread.
     """
     if count == 1:
         work(items)
@@ -65,10 +67,10 @@ def _until_error(work: Callable, shared: _Shared) -> None:
 
 
 def _pool(count: int) -> ThreadPoolExecutor:
-    """The pool of `count` threads of this process, all of them started.
+    """Return this process's pool of `count` started threads.
 
-    torch's number of threads is partly the thread's and partly the process's: what the new threads set for themselves is taken
-    back for everybody else once all have started.
+    torch stores its number of threads partly per thread and partly per process. The new threads' setting is therefore
+    undone for the process once all threads have started.
     """
     import torch
 

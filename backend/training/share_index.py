@@ -1,0 +1,41 @@
+"""One file of passage vectors for several encoders whose passage sides are the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from backend.core.manifest import read_manifest, write_manifest
+from backend.retrieval.encoder import load_encoder
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+
+def share_index(study: Study, encoder: str, name: str, adapter: bool = False) -> None:
+    """Make the index of an encoder whose passage side is another one's: the vectors of that one, under a manifest of its own."""
+    source, folder = study.path("indexes", encoder), study.path("indexes", name)
+    with study.building(f"indexes/{name}"):
+        (folder / "manifest.json").unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        vectors = folder / "embeddings.npy"
+        vectors.unlink(missing_ok=True)
+        try:
+            os.link(source / vectors.name, vectors)  # one file under two names: no second copy on the disk
+        except OSError:
+            shutil.copyfile(source / vectors.name, vectors)
+        described = load_encoder(study.settings.encoders[name]).describe()
+        manifest: dict[str, Any] = read_manifest(source) or {}
+        kept = {key: manifest[key] for key in ("passages", "corpus", "dtype", "unit_length")}
+        write_manifest(
+            folder,
+            {
+                "kind": "dense index",
+                "encoder": name,
+                **kept,
+                **described,
+                "made_by": f"adapter over {encoder}" if adapter else f"training of questions over {encoder}",
+                "vectors_of": encoder,
+            },
+        )

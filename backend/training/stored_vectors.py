@@ -1,0 +1,70 @@
+"""Passage vectors that an index holds already, for a training that leaves the passage tower as it is.
+
+Training the question tower alone encodes each passage again and again to the same vector. Looked up, a step costs the
+questions only, so batches of hundreds with many hard negatives fit a laptop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.retrieval.dense import Dense
+from db.errors import Missing, Refused
+from db.records import Passage
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import Tensor
+
+    from backend.core.study import Study
+
+SAMPLE = 8
+TOLERANCE = 0.03  # distance of a stored vector to the recomputed one, as a share of its length; 16 bits give 0.01
+
+
+class StoredVectors:
+    """The passage vectors of a dense index."""
+
+    def __init__(self, study: Study, index: Dense):
+        self._corpus, self._index = study.corpus, index
+
+    @classmethod
+    def open(cls, study: Study, encoder: str, passage_tokens: int) -> StoredVectors | None:
+        """The vectors of an encoder's index; None if there is no index, or if it cuts passages at another length."""
+        if encoder not in study.parts("indexes") or encoder not in study.settings.encoders:
+            return None
+        try:
+            index = Dense(study, encoder)
+        except (Missing, Refused):  # of another model or other passages: the passages are encoded as without it
+            return None
+        return cls(study, index) if index.manifest["max_tokens"] == passage_tokens else None
+
+    def agree(self, model: SentenceTransformer, template: str) -> bool:
+        """Does a model encode some passages to the stored vectors? It may normalise, pool or cut layers otherwise."""
+        if template != self._index.manifest["passage_template"]:
+            return False
+        rows = np.unique(np.linspace(0, len(self._corpus) - 1, SAMPLE).astype(int)).tolist()
+        texts = [template.format(title=p.title, text=p.text) for p in self._corpus.passages(rows)]
+        was_training = model.training
+        encoded = model.eval().encode_document(texts, show_progress_bar=False, convert_to_numpy=True)
+        model.train(was_training)
+        stored = np.asarray(self._index.vectors[rows], np.float32)
+        if encoded.shape != stored.shape:
+            return False
+        off = np.linalg.norm(encoded - stored, axis=1) / np.linalg.norm(encoded, axis=1)
+        return bool(off.max() <= TOLERANCE)
+
+    def __call__(self, passages: Sequence[Passage | None]) -> Tensor:
+        """(n, d) float32 vectors of passages of the study; zeros where there is none."""
+        import torch
+
+        rows = self._corpus.ordinals({passage.id for passage in passages if passage is not None})
+        vectors: Any = self._index.vectors
+        found = np.zeros((len(passages), vectors.shape[1]), np.float32)
+        places = [place for place, passage in enumerate(passages) if passage is not None]
+        wanted = np.array([rows[passage.id] for passage in passages if passage is not None], np.int64)
+        found[places] = vectors[wanted]
+        return torch.from_numpy(found)

@@ -1,0 +1,453 @@
+"""What labels pay at once: the feature judge, reranking, adapters and relabelling on a study of the real data.
+
+    python -m benchmarks.judges --study DIR [--parts judge rerank few adapter relabel sources]
+
+DIR is a study with the runs bm25-train and bm25-dev and a dense index of minilm (`python -m benchmarks.study`, then
+`blindspot retrieve --with bm25 --split train`); question vectors are kept in it. Nothing about dev is learned or chosen: settings and
+thresholds come from training questions. Success is on answers (rule dpr), gold is the question set's. Intervals are 95% percentile
+bootstraps over questions, and over draws too where something is drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backend.core.gold import gold_matrix
+from backend.core.study import Study
+from backend.judges.feature_judge import Lists, features_of, labelled_lists, lists_of
+from backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN, Examples, FeatureModel, fit_model, report
+from backend.judges.features import FEATURES, Family, WordWeights, columns
+from backend.judges.settings import FeatureJudgeSettings
+from backend.retrieval.dense import Dense
+from backend.text.answers import match_run
+from benchmarks.machine import machine
+from db.records import Hits, Question
+
+RESAMPLES = 2000
+DRAWS = 8
+SEEDS = (0, 1, 2)
+SHALLOW, DEEP = 20, 100
+DEEP_QUESTIONS = 1000  # lists of 100 that the deeper judge learns from
+FEW = 30
+RELABELLED = (100, 300)
+ACCURACY = 0.95  # of the simulated annotator
+PARAPHRASES = {
+    "P106": "{} earns a living as what?", "P112": "By whom was {} established?", "P127": "To whom does {} belong?",
+    "P131": "In which region does {} lie?", "P136": "What genre is {} known for?", "P159": "In which city is {} based?",
+    "P17": "{} is situated in what nation?", "P170": "Name the creator of {}.", "P175": "Which artist recorded {}?",
+    "P176": "Name the manufacturer of {}.", "P19": "What is the birthplace of {}?", "P20": "What was the place of {}'s death?",
+    "P26": "Name the spouse of {}.", "P264": "Which record company released {}?", "P276": "At what place can one find {}?",
+    "P36": "Which city is the seat of government of {}?", "P40": "Name a son or daughter of {}.",
+    "P407": "In what tongue is {}?", "P413": "In what role does {} play on the team?", "P495": "From what nation does {} come?",
+    "P50": "Which writer wrote {}?", "P69": "Which school did {} attend?", "P740": "In which city did {} form?",
+    "P800": "Name a notable work of {}.",
+}  # fmt: skip
+"""By relation, a wording that no training question has."""
+
+
+class Bench:
+    """The study, its lists, and their features, each computed once."""
+
+    def __init__(self, folder: Path):
+        self.study = Study.open(folder)
+        self.train, self.dev = self.study.run("bm25-train"), self.study.run("bm25-dev")
+        self.questions = self.study.questions.some(self.dev.question_ids)
+        self.weights, self.dense = WordWeights.of(self.study), Dense(self.study, "minilm")
+        self.answers = np.asarray(self.dev.answers("dpr"))
+        self._features: dict[int, np.ndarray] = {}
+
+    @cached_property
+    def learned(self) -> tuple[FeatureModel, dict]:
+        """The judge of the lists' first 20 ranks, and its report on training questions."""
+        settings = FeatureJudgeSettings()
+        examples = self.examples()
+        model, out_of_fold = fit_model(examples, settings)
+        return model, report(examples, model, out_of_fold, settings)
+
+    def examples(self, depth: int = SHALLOW, limit: int | None = None) -> Examples:
+        lists, truth, answers = labelled_lists(self.study, self.train, FeatureJudgeSettings(depth=depth))
+        rows = slice(None, limit)
+        lists = Lists(lists.questions[rows], lists.rows[rows], lists.scores[rows])
+        return flat(lists.rows, self.features(lists), truth[rows], answers[rows])
+
+    @cached_property
+    def labelled(self) -> tuple[Lists, np.ndarray, np.ndarray, np.ndarray]:
+        """Training lists with features, gold and answers, to draw questions from."""
+        lists, _, answers = labelled_lists(self.study, self.train, FeatureJudgeSettings())
+        gold, _ = gold_matrix(self.study.corpus, lists.rows, lists.questions)
+        return lists, self.features(lists), gold, answers
+
+    def features(self, lists: Lists) -> np.ndarray:
+        return features_of(self.study, lists, self.weights, self.dense)
+
+    def dev_features(self, depth: int = SHALLOW) -> np.ndarray:
+        if depth not in self._features:
+            self._features[depth] = self.features(lists_of(self.dev, self.questions, depth))
+        return self._features[depth]
+
+    def dev_rows(self, depth: int = SHALLOW) -> np.ndarray:
+        return np.asarray(self.dev.hits.ordinals[:, :depth])
+
+    def reranked(self, model: FeatureModel, depth: int = SHALLOW) -> np.ndarray:
+        """(q, depth) bool: which passages hold an answer, in the judge's order."""
+        return in_order(model, self.dev_features(depth), self.answers[:, :depth])
+
+
+def flat(rows: np.ndarray, features: np.ndarray, truth: np.ndarray, answers: np.ndarray) -> Examples:
+    given = rows >= 0
+    numbers = np.broadcast_to(np.arange(len(rows))[:, None], rows.shape)
+    return Examples(features[given], truth[given].astype(np.int8), numbers[given].astype(np.int64), answers[given])
+
+
+def in_order(model: FeatureModel, features: np.ndarray, answers: np.ndarray) -> np.ndarray:
+    scores = model.ranking_scores(features.reshape(-1, features.shape[-1])).reshape(features.shape[:2])
+    scores = np.where(np.isnan(features[:, :, 1]), -np.inf, scores)
+    return np.take_along_axis(answers, np.argsort(-scores, axis=1, kind="stable"), 1)
+
+
+def success(right: np.ndarray, k: int) -> np.ndarray:
+    """(q,) 100 where an answer is among the first k, else 0."""
+    return 100.0 * right[:, :k].any(axis=1)
+
+
+def interval(values: np.ndarray, statistic: Callable[[np.ndarray], float] | None = None) -> str:
+    """The mean of values (questions,) or (draws, questions), with its interval; or a statistic of question numbers."""
+    rng = np.random.default_rng(0)
+    n = values.shape[-1]
+    if statistic is not None:
+        point, made = statistic(np.arange(n)), [statistic(rng.integers(n, size=n)) for _ in range(RESAMPLES // 10)]
+        return f"{point:.3f} ({np.percentile(made, 2.5):.3f} to {np.percentile(made, 97.5):.3f})"
+    table = np.atleast_2d(values)
+    made = [
+        table[rng.integers(len(table), size=len(table))].mean(axis=0)[rng.integers(n, size=n)].mean()
+        for _ in range(RESAMPLES)
+    ]
+    return f"{table.mean():.1f} ({np.percentile(made, 2.5):.1f} to {np.percentile(made, 97.5):.1f})"
+
+
+def row(*cells: object) -> None:
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def head(title: str, *cells: str) -> None:
+    print(f"\n### {title}\n", flush=True)
+    row(*cells)
+    print("|" + "---|" * len(cells), flush=True)
+
+
+def judge(bench: Bench) -> None:
+    """Area under the curve of gold on dev, and what the threshold from training questions drops there."""
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    model, about = bench.learned
+    features, answers = bench.dev_features(), bench.answers[:, :SHALLOW]
+    gold, _ = gold_matrix(bench.study.corpus, bench.dev_rows(), bench.questions)
+    p = model.probabilities(features.reshape(-1, features.shape[-1])).reshape(gold.shape)
+    n = f"n = {len(gold):,} questions, {gold.size:,} pairs, {gold.sum():,} gold"
+    head(f"The judge, BM25's first {SHALLOW} ({n})", "measure", "BM25's score", "judge")
+    for name, measure in (("AUC of gold", roc_auc_score), ("average precision", average_precision_score)):
+        cells = [
+            interval(
+                gold[:, 0], lambda q, scores=scores, measure=measure: float(measure(gold[q].ravel(), scores[q].ravel()))
+            )
+            for scores in (features[:, :, 0], p)
+        ]
+        row(name, *cells)
+    threshold = about["drop"]["value"]
+    print(
+        f"\nLearned from {about['labelled_questions']:,} training questions ({about['model']}). Threshold from training questions out of "
+        f"fold: {threshold:.4f}, below which {about['drop']['share']:.1%} are gold ({about['drop']['low']:.1%} to {about['drop']['high']:.1%})."
+    )
+    head("At that threshold, on dev", "share", "%, 95% interval", "n")
+    others = ~gold & ~answers
+    for name, inside, hit in (
+        ("gold removed (a false negative, were it mined)", gold, p >= threshold),
+        ("passages without an answer lost", others, p >= threshold),
+        ("gold among what is kept", p < threshold, gold),
+    ):
+        both = inside & hit
+
+        def share(q: np.ndarray, both: np.ndarray = both, inside: np.ndarray = inside) -> float:
+            return 100 * float(both[q].sum() / inside[q].sum())
+
+        row(name, interval(gold[:, 0], share), f"{inside.sum():,}")
+
+
+def rerank(bench: Bench) -> None:
+    """Success of BM25's first 20, and first 100, in the judge's order."""
+    head(f"Reranking BM25 (n = {len(bench.questions):,})", "list", "Success@", "BM25", "reranked", "difference")
+    shallow = bench.learned[0]
+    deep, _ = fit_model(bench.examples(DEEP, DEEP_QUESTIONS), FeatureJudgeSettings(depth=DEEP))
+    for depth, model in ((SHALLOW, shallow), (DEEP, deep)):
+        right = bench.reranked(model, depth)
+        for k in (1, 5, 20):
+            before, after = success(bench.answers, k), success(right, k)
+            row(f"first {depth}", k, interval(before), interval(after), interval(after - before))
+
+
+def draws(bench: Bench, count: int) -> list[np.ndarray]:
+    """Questions, as rows of the training lists, that have a gold passage in their list."""
+    _, _, gold, _ = bench.labelled
+    usable = np.flatnonzero(gold.any(axis=1))
+    return [np.sort(np.random.default_rng(100 + draw).choice(usable, count, replace=False)) for draw in range(DRAWS)]
+
+
+def few(bench: Bench) -> None:
+    """The reranker from few labelled questions: gold is positive, the rest without an answer negative."""
+    lists, features, gold, answers = bench.labelled
+    truth = np.where(gold, POSITIVE, np.where(answers, UNKNOWN, NEGATIVE))
+    head(
+        f"Few labelled questions ({DRAWS} draws, n = {len(bench.questions):,})",
+        "questions",
+        "model",
+        "Success@1",
+        "over BM25",
+        "of the draws",
+    )
+    before = success(bench.answers, 1)
+    for count in (FEW, 100, 300):
+        found, kind = [], ""
+        for chosen in draws(bench, count):
+            model, _ = fit_model(
+                flat(lists.rows[chosen], features[chosen], truth[chosen], answers[chosen]), FeatureJudgeSettings()
+            )
+            found.append(success(bench.reranked(model), 1))
+            kind = model.kind
+        table = np.array(found)
+        means = table.mean(axis=1)
+        row(count, kind, interval(table), interval(table - before), f"{means.min():.1f} to {means.max():.1f}")
+
+
+def relabel(bench: Bench) -> None:
+    """One gold positive a question and the rest negative; dropping what holds an answer; an annotator's labels for it."""
+    lists, features, gold, answers = bench.labelled
+    first = gold & (np.cumsum(gold, axis=1) == 1)
+    head(
+        f"False negatives relabelled ({DRAWS} draws, an annotator who is right {ACCURACY:.0%} of the time, n = {len(bench.questions):,})",
+        "questions",
+        "training",
+        "Success@1",
+        "over noisy",
+        "passages judged a question",
+    )
+    for count in RELABELLED:
+        found: dict[str, list[np.ndarray]] = {}
+        judged = 0
+        for number, chosen in enumerate(draws(bench, count)):
+            rng = np.random.default_rng(200 + number)
+            suspected = (answers & ~first)[chosen]
+            judged += int(suspected.sum())
+            said = np.where(rng.random(suspected.shape) < ACCURACY, gold[chosen], ~gold[chosen])
+            noisy = np.where(first[chosen], POSITIVE, NEGATIVE)
+            for name, truth in (
+                ("noisy", noisy),
+                ("answer matches dropped", np.where(suspected, UNKNOWN, noisy)),
+                ("false negatives dropped by the annotator", np.where(suspected & said, UNKNOWN, noisy)),
+                ("false negatives relabelled positive", np.where(suspected & said, POSITIVE, noisy)),
+            ):
+                examples = flat(lists.rows[chosen], features[chosen], truth, answers[chosen])
+                model, _ = fit_model(examples, FeatureJudgeSettings())
+                found.setdefault(name, []).append(success(bench.reranked(model), 1))
+        base = np.array(found["noisy"])
+        for name, values in found.items():
+            table = np.array(values)
+            shown = "" if "annotator" not in name and "relabelled" not in name else f"{judged / DRAWS / count:.1f}"
+            row(count, name, interval(table), "" if name == "noisy" else interval(table - base), shown)
+
+
+def adapter(bench: Bench, training_set: str) -> None:
+    """Linear and MLP maps over MiniLM's index; settings chosen at the first seed and kept for the others."""
+    from backend.training.adapter import MapLearner, TrainingQuestions, learn, read_questions
+    from backend.training.training_settings import AdapterSettings
+    from backend.training_sets.training_set import TrainingSet
+
+    questions = read_questions(bench.study, bench.dense, TrainingSet.open(bench.study, training_set))
+    asked = dev_vectors(bench, bench.questions)
+    nothing = np.zeros((len(asked), 0), np.int64)
+    held = TrainingQuestions(asked, nothing, nothing)
+    vectors, unit = bench.dense.vectors, bench.dense.unit_length
+
+    def measured(mapped: Any) -> np.ndarray:
+        hits = MapLearner(vectors, unit, AdapterSettings()).search(mapped, held, 20)
+        return match_run(bench.study.corpus, bench.questions, hits.ordinals)
+
+    start = measured(None)
+    head(
+        f"Adapters over MiniLM, {len(questions):,} training questions, {len(SEEDS)} seeds, n = {len(asked):,}",
+        "map",
+        "Success@1",
+        "Success@5",
+        "Success@20",
+        "@20 over MiniLM",
+        "@20 of the seeds",
+        "settings",
+        "seconds a seed",
+    )
+    row("MiniLM as it is", *(interval(success(start, k)) for k in (1, 5, 20)), "", "", "", "")
+    for kind in ("linear", "mlp"):
+        chosen: dict[str, float | int] = {}
+        for refresh in (False, True):
+            found, seconds = [], []
+            for seed in SEEDS:
+                settings = AdapterSettings(
+                    kind=kind, seed=seed, refresh=refresh, held_out=500 if not chosen else 0, **chosen
+                )
+                began = time.process_time()
+                learned = learn(questions, vectors, unit, settings)
+                if chosen:  # choosing is not timed
+                    seconds.append(time.process_time() - began)
+                chosen = chosen or {key: learned.about[key] for key in ("scale", "weight_decay", "steps")}
+                found.append(measured(learned.map))
+            tables = {k: np.array([success(right, k) for right in found]) for k in (1, 5, 20)}
+            means = tables[20].mean(axis=1)
+            row(
+                f"{kind}{', new hard negatives' if refresh else ''}",
+                *(interval(tables[k]) for k in (1, 5, 20)),
+                interval(tables[20] - success(start, 20)),
+                ", ".join(f"{mean:.1f}" for mean in means),
+                f"scale {chosen['scale']:g}, weight decay {chosen['weight_decay']:g}, {chosen['steps']} steps",
+                f"{np.mean(seconds):.0f}",
+            )
+
+
+def dev_vectors(bench: Bench, questions: Sequence[Question]) -> np.ndarray:
+    from backend.retrieval.question_vectors import question_vectors
+
+    return question_vectors(bench.study, bench.dense, [question.text for question in questions])
+
+
+def sources(bench: Bench) -> None:
+    """Which features the gain comes from, where it is, and what namesakes and other wordings take away."""
+    examples = bench.examples()
+    families: tuple[Family, ...] = ("list", "dense", "words")
+    subsets: dict[str, tuple[Family, ...]] = {
+        "all": families,
+        **{f"without {family}": tuple(each for each in families if each != family) for family in families},
+        **{f"{family} alone": (family,) for family in families},
+    }
+    gold, _ = gold_matrix(bench.study.corpus, bench.dev_rows(), bench.questions)
+    whole = success(bench.reranked(bench.learned[0]), 1)
+    head(
+        f"By family of features (n = {len(gold):,})",
+        "features",
+        "number",
+        "AUC of gold",
+        "Success@1",
+        "less all features",
+    )
+    for name, chosen in subsets.items():
+        model = fitted_on(examples, chosen)
+        after = success(bench.reranked(model), 1)
+        row(
+            name,
+            len(columns(chosen)),
+            auc(bench, model, gold),
+            interval(after),
+            "" if name == "all" else interval(after - whole),
+        )
+    before, after = success(bench.answers, 1), whole
+    frequencies = np.array([question.frequency or 0 for question in bench.questions])
+    head("By how often the subject is mentioned", "mentions", "n", "BM25 @1", "reranked @1", "difference")
+    for low, high in ((0, 1), (2, 3), (4, 9), (10, 29), (30, 99), (100, 10**9)):
+        inside = (frequencies >= low) & (frequencies <= high)
+        row(f"{low} to {high}" if high < 10**9 else f"{low} or more", inside.sum(), *gain(before, after, inside))
+    head("By relation", "relation", "n", "BM25 @1", "reranked @1", "difference")
+    relations = np.array([question.relation for question in bench.questions])
+    for relation in np.unique(relations):
+        row(relation, (relations == relation).sum(), *gain(before, after, relations == relation))
+    namesakes(bench, before, after)
+    paraphrases(bench, before, after)
+
+
+def fitted_on(examples: Examples, families: Sequence[Family]) -> FeatureModel:
+    """A judge that knows some families of features alone."""
+    features = examples.features.copy()
+    features[:, np.setdiff1d(np.arange(len(FEATURES)), columns(families))] = np.nan
+    return fit_model(Examples(features, examples.truth, examples.questions, examples.answers), FeatureJudgeSettings())[
+        0
+    ]
+
+
+def auc(bench: Bench, model: FeatureModel, gold: np.ndarray) -> str:
+    from sklearn.metrics import roc_auc_score
+
+    features = bench.dev_features()
+    scores = model.ranking_scores(features.reshape(-1, features.shape[-1])).reshape(gold.shape)
+    return interval(gold[:, 0], lambda q: float(roc_auc_score(gold[q].ravel(), scores[q].ravel())))
+
+
+def gain(before: np.ndarray, after: np.ndarray, inside: np.ndarray) -> tuple[str, str, str]:
+    return f"{before[inside].mean():.1f}", f"{after[inside].mean():.1f}", interval((after - before)[inside])
+
+
+def namesakes(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
+    """Questions with two or more articles of the subject's name in their list, as "Springfield, Ohio" and "Springfield"."""
+    several = []
+    for question, rows in zip(bench.questions, bench.dev_rows(), strict=True):
+        titles = {
+            passage.title.lower() for passage in bench.study.corpus.passages([r for r in rows.tolist() if r >= 0])
+        }
+        name = (question.subject or "").lower()
+        several.append(sum(title.split(" (")[0].split(",")[0] == name for title in titles) > 1)
+    inside = np.array(several)
+    head("Namesakes among the first 20", "questions", "n", "BM25 @1", "reranked @1", "difference")
+    row("two or more articles of the subject's name", inside.sum(), *gain(before, after, inside))
+    row("one, or none", (~inside).sum(), *gain(before, after, ~inside))
+
+
+def paraphrases(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
+    """Every dev question in a wording that no training question has; the judge is the one that learned from the usual wordings."""
+    from backend.retrieval.bm25 import BM25
+
+    asked = [Question(q.id, PARAPHRASES[q.relation or ""].format(q.subject), q.answers) for q in bench.questions]
+    hits: Hits = BM25(bench.study).search([question.text for question in asked], SHALLOW)
+    answers = match_run(bench.study.corpus, bench.questions, hits.ordinals)
+    right = in_order(bench.learned[0], bench.features(Lists(asked, hits.ordinals, hits.scores)), answers)
+    other, reordered = success(answers, 1), success(right, 1)
+    head(
+        f"The same questions in another wording (n = {len(asked):,})", "wording", "BM25 @1", "reranked @1", "difference"
+    )
+    row("as in training", f"{before.mean():.1f}", f"{after.mean():.1f}", interval(after - before))
+    row("another", f"{other.mean():.1f}", f"{reordered.mean():.1f}", interval(reordered - other))
+    row(
+        "another less usual",
+        interval(other - before),
+        interval(reordered - after),
+        interval(reordered - other - after + before),
+    )
+
+
+PARTS: dict[str, Callable[[Bench], None]] = {
+    "judge": judge, "rerank": rerank, "few": few, "relabel": relabel, "sources": sources,
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", type=Path, required=True)
+    parser.add_argument("--training-set", default="noisy", help="what adapters learn from")
+    parser.add_argument("--parts", nargs="+", choices=[*PARTS, "adapter"], default=[*PARTS, "adapter"])
+    arguments = parser.parse_args()
+    print(machine())
+    bench = Bench(arguments.study)
+    for part in arguments.parts:
+        began, used = time.monotonic(), time.process_time()
+        if part == "adapter":
+            adapter(bench, arguments.training_set)
+        else:
+            PARTS[part](bench)
+        print(
+            f"\n{part}: {time.monotonic() - began:,.0f} s, {time.process_time() - used:,.0f} s of the processor",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
