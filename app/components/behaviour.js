@@ -60,6 +60,7 @@ function jumpTo(id) {
 // quick presses moves on by one even before the server has answered the first.
 function onKey(event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event)) return;
+  if (event.key === "?" && !document.querySelector(".judge:not(.on-question)")) { event.preventDefault(); showKeys(); return; }
   const step = { n: 1, ArrowRight: 1, p: -1, ArrowLeft: -1 }[event.key];
   if (step) {
     const trail = document.querySelector("[data-trail]");
@@ -78,6 +79,43 @@ function onKey(event) {
   const anchor = document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`);
   if (anchor && !event.repeat) { event.preventDefault(); anchor.click(); return; }
   if (event.key === "Enter" && event.target instanceof Element && event.target.matches(".hit")) open(event.target);
+}
+
+// The keys of this page, as it stands: those of its list, of its links, and of a focused passage. Judge has a list of its own.
+function keysHere() {
+  const keys = [["?", "show these keys"], ["Tab, Enter", "move to a link, follow it"]];
+  if (document.querySelector("[data-trail]")) keys.push(["n or →", "next question of the list"], ["p or ←", "previous question of the list"]);
+  for (const anchor of document.querySelectorAll("a[data-key]")) keys.push([anchor.dataset.key, anchor.textContent.trim()]);
+  if (document.querySelector(".hit")) keys.push(["Enter", "open or fold the focused passage"]);
+  if (document.querySelector(".on-question")) {
+    keys.push(["j, k", "next, previous passage"], ["1, 2, 3, 0", "label it positive, related, negative, unsure"], ["z", "undo the last label"]);
+  }
+  return keys;
+}
+
+function showKeys() {
+  document.querySelector("dialog.keys")?.remove();
+  const dialog = document.createElement("dialog");
+  dialog.className = "keys";
+  dialog.setAttribute("aria-label", "Keys");
+  const close = document.createElement("button");
+  close.type = "button";
+  close.textContent = "Close";
+  close.addEventListener("click", () => dialog.close());
+  const list = document.createElement("dl");
+  for (const [key, words] of keysHere()) {
+    const term = document.createElement("dt"), what = document.createElement("dd"), sign = document.createElement("kbd");
+    sign.textContent = key;                                // text, never markup: links hold words of the study
+    what.textContent = words;
+    term.append(sign);
+    list.append(term, what);
+  }
+  const head = document.createElement("h2");
+  head.textContent = "Keys on this page";
+  dialog.append(close, head, list);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
 }
 
 // Hovering over or focusing a passage highlights the same passage in the other list and the line between the two.

@@ -34,7 +34,7 @@ def make_demo(folder: Path, passages: int, seed: int, progress: Progress | None 
     """
     study = Study.open(folder) if (folder / SETTINGS_FILE).is_file() else Study.create(folder, "Generated encyclopedia")
     source = study.path(SOURCE)
-    made = _generated(source, passages, seed, progress)
+    result = _generated(source, passages, seed, progress)
     if not study.has_corpus:
         jobs.run(import_passages, study, str(source / "passages.tsv"), progress=progress)
     if not study.questions.counts():
@@ -47,23 +47,23 @@ def make_demo(folder: Path, passages: int, seed: int, progress: Progress | None 
     for kind, name in RUNS.items():
         if name not in runs:
             jobs.run(retrieve, study, kind, split=SPLIT, name=name, progress=progress)
-    return study, [_size(made), *shows(study)]
+    return study, [_size(result), *shows(study)]
 
 
 def _generated(source: Path, passages: int, seed: int, progress: Progress | None) -> dict:
     """Return the summary of the generated files; generate them if they do not exist."""
     about = source / "about.json"
     if about.is_file():
-        made = json.loads(about.read_text())
-        if (made["passages"], made["seed"]) != (passages, seed):
+        result = json.loads(about.read_text())
+        if (result["passages"], result["seed"]) != (passages, seed):
             raise Refused(
-                f"{source.parent} already has a demo of {made['passages']:,} passages from seed {made['seed']}; "
+                f"{source.parent} already has a demo of {result['passages']:,} passages from seed {result['seed']}; "
                 "choose another folder, or delete it"
             )
-        return made
-    made = encyclopedia.write(source, passages, seed, progress)
-    about.write_text(json.dumps(made) + "\n")
-    return made
+        return result
+    result = encyclopedia.write(source, passages, seed, progress)
+    about.write_text(json.dumps(result) + "\n")
+    return result
 
 
 def _size(made: dict) -> str:

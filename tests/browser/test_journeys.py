@@ -194,3 +194,17 @@ def saved_by(tab, words: str, folder) -> bytes:
     path = folder / download.value.suggested_filename
     download.value.save_as(path)
     return path.read_bytes()
+
+
+def test_a_question_mark_shows_the_keys_of_any_page(tab, address):
+    for page, words in (
+        ("question?a=bm25-dev&b=tiny-dev", "next question of the list"),
+        ("compare", "show these keys"),
+        ("", "show these keys"),
+    ):
+        visit(tab, f"{address}{page}")
+        tab.wait_for_selector(".stHtml")
+        tab.keyboard.press("?")
+        expect(tab.locator("dialog.keys")).to_contain_text(words)
+        tab.keyboard.press("Escape")
+        expect(tab.locator("dialog.keys")).to_have_count(0)
