@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from app.components.judge_marks import JudgeMark
 from app.components.marks import answer_badge, gold_badge, letter
 from app.components.read_answer import ReadAnswer, framed, read_badge
 from app.markup import Html, div, join, span, tag, text
@@ -60,6 +61,7 @@ def side_by_side(
     gold: Sequence[int],
     shown: int,
     rule: str,
+    judged: Mapping[int, JudgeMark] | None = None,
 ) -> Html:
     """The lists as columns, with a gutter between them for lines.
 
@@ -67,12 +69,13 @@ def side_by_side(
         passages: ordinal to passage, for all shown passages and all of `gold`.
         gold: ordinals of the gold passages.
         shown: number of hits to show of each list.
+        judged: ordinal to what a judge says of the passage.
     """
     marked = {ordinal: _Marked.of(passage, question, rule) for ordinal, passage in passages.items()}
     columns = []
     for i, column in enumerate(lists):
         other = lists[1 - i] if len(lists) == 2 else None
-        columns.append(_column(column, other, marked, set(gold), shown))
+        columns.append(_column(column, other, marked, _Badges(frozenset(gold), judged or {}), shown))
     if len(columns) == 2:
         columns.insert(1, div(cls="gutter", aria_hidden="true"))
     return div(*columns, cls="lists" if len(lists) == 2 else "lists single")
@@ -86,14 +89,22 @@ def wanted(lists: Sequence[HitList], gold: Sequence[int], shown: int) -> list[in
     )
 
 
-def _column(column: HitList, other: HitList | None, marked: dict[int, _Marked], gold: set[int], shown: int) -> Html:
-    cards = [_card(column, other, rank, marked, gold, shown) for rank in range(1, min(shown, column.depth) + 1)]
-    apart = gold | ({column.read.ordinal} if column.read is not None else set())
+@dataclass(frozen=True)
+class _Badges:
+    """What is known of passages beside their text: which are gold, and what a judge says."""
+
+    gold: frozenset[int]
+    judged: Mapping[int, JudgeMark]
+
+
+def _column(column: HitList, other: HitList | None, marked: dict[int, _Marked], known: _Badges, shown: int) -> Html:
+    cards = [_card(column, other, rank, marked, known, shown) for rank in range(1, min(shown, column.depth) + 1)]
+    apart = known.gold | ({column.read.ordinal} if column.read is not None else set())
     deeper = sorted(rank for ordinal in apart if (rank := column.rank_of(ordinal)) is not None and rank > shown)
     for before, rank in pairwise([min(shown, column.depth), *deeper]):
         if rank > before + 1:
             cards.append(div(f"{rank - before - 1} more", cls="between"))
-        cards.append(_card(column, other, rank, marked, gold, shown))
+        cards.append(_card(column, other, rank, marked, known, shown))
     head = tag("h3", letter(column.side), " ", span(column.name, cls="name"), span(column.note, cls="note"))
     if not cards:
         cards = [div("No hits.", cls="notice")]
@@ -103,13 +114,15 @@ def _column(column: HitList, other: HitList | None, marked: dict[int, _Marked], 
 
 
 def _card(
-    column: HitList, other: HitList | None, rank: int, marked: dict[int, _Marked], gold: set[int], shown: int
+    column: HitList, other: HitList | None, rank: int, marked: dict[int, _Marked], known: _Badges, shown: int
 ) -> Html:
     ordinal = int(column.ordinals[rank - 1])
+    gold, mark = known.gold, known.judged.get(ordinal)
     found = marked[ordinal]
     read = column.read if column.read is not None and column.read.ordinal == ordinal else None
     badges = [answer_badge()] if found.holds_answer else []
     badges += [gold_badge()] if ordinal in gold else []
+    badges += [mark.badge()] if mark is not None else []
     badges += [read_badge(read)] if read is not None else []
     if other is not None:
         badges.append(_elsewhere(other, ordinal, shown, ordinal in gold))
@@ -126,6 +139,7 @@ def _card(
     return tag(
         "article",
         head,
+        mark.reasons() if mark is not None and mark.spoke else "",
         found.body(None if read is None else read.span),
         cls=classes,
         id=f"{column.side}-{rank}",

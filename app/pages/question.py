@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import numpy as np
 import streamlit as st
 
 from app import blind, selection, study, url, who
 from app.components.hit_lists import HitList, side_by_side, wanted
+from app.components.judge_marks import JudgeMark, judge_marks
 from app.components.judging.on_question import judged, on_question
 from app.components.marks import empty, letter, notice, relation_label
 from app.components.question_head import gold_table, mentions_subject, question_head
@@ -117,7 +119,7 @@ def _listed(opened: Study) -> None:
     person = who.who(opened.labels_path)
     show(question_head(question, opened.questions.frequency_source), judged(opened, question, person))
     show(why_section(opened, question, [a, b], rule))
-    _show_lists(opened, lists, question, rule)
+    _show_lists(opened, lists, question, rule, judge_marks(opened, question, [column.name for column in lists]))
     on_question(opened, question, person)
     show(
         div(
@@ -169,7 +171,13 @@ def _run_list(
     return HitList.of(side, name, hits, note, read_answer(opened, name, question, reader, k))
 
 
-def _show_lists(opened: Study, lists: list[HitList], question: Question, rule: str) -> None:
+def _show_lists(
+    opened: Study,
+    lists: list[HitList],
+    question: Question,
+    rule: str,
+    judged_by_machine: Mapping[int, JudgeMark] | None = None,
+) -> None:
     """Show the gold passages, the legend, both lists, and a link to more hits."""
     deepest = max(column.depth for column in lists)
     shown = url.number("show", SHOWN, 1, max(deepest, 1))
@@ -196,7 +204,7 @@ def _show_lists(opened: Study, lists: list[HitList], question: Question, rule: s
         *parts,
         read_lines(opened, question, lists, passages),
         _legend(len(lists)),
-        side_by_side(lists, question, passages, gold, shown, rule),
+        side_by_side(lists, question, passages, gold, shown, rule, judged_by_machine),
         div(*more, cls="foot more-hits"),
     )
 

@@ -41,6 +41,7 @@ from backend.judges.scorers import from_arrays, to_arrays
 from backend.judges.scores import ScoreStore
 from backend.retrieval.dense import Dense
 from backend.retrieval.question_vectors import question_vectors
+from backend.retrieval.retriever import kind_of_run
 from db.errors import BadInput, Missing, Refused
 from db.judgements import Consensus
 from db.labels import Labels
@@ -117,6 +118,7 @@ def learn_judge(
         "name": name,
         "run": run,
         "retriever": opened.manifest["retriever"],
+        **_retriever_of(opened),
         "encoder": encoder,
         "corpus": study.corpus.digest,
         "label_events": Labels(study.labels_path).last_event,
@@ -132,6 +134,17 @@ def learn_judge(
     probabilities[given] = out_of_fold
     _keep_out_of_fold(study, name, lists, probabilities, replace)
     return LearnedJudge(name, about, round(time.monotonic() - started, 1))
+
+
+def _retriever_of(run: Run) -> dict[str, Any]:
+    """The retriever of a run by name, with its options: what a reranker opens below a judge."""
+    kind = kind_of_run(run.manifest)
+    if kind is None:
+        return {}
+    return {
+        "retriever_name": kind.retriever_of(run.manifest),
+        "retriever_options": kind.options_of_run(run.manifest),
+    }
 
 
 def labelled_lists(
@@ -311,6 +324,10 @@ class FeatureJudge:
     def features(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
         """Return the features (q, k, f) of some lists."""
         return features_of(self.study, lists, self.weights, self._dense, progress)
+
+    def share_dense(self, dense: Dense) -> None:
+        """Take an open index in place of one of its own."""
+        self.__dict__["_dense"] = dense
 
     @cached_property
     def _dense(self) -> Dense | None:

@@ -13,11 +13,12 @@ import numpy as np
 
 from backend.core.declared import Field, settings_class
 from backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges
-from backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind, kind_of, options_for
+from backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind, kind_of, kind_of_run, options_for
 from db.errors import Refused
 from db.records import Hits, Question
 
 if TYPE_CHECKING:
+    from backend.core.settings import Settings
     from backend.core.study import Study
     from backend.progress import Progress
 
@@ -114,15 +115,37 @@ class RerankKind(RetrieverKind):
         part: Callable[[str], Any] | None = None,
     ) -> Rerank:
         judge = FeatureJudge(study, options.judge)
-        below = judge.about["retriever"]
+        below = _searched_by(study, judge.about)
         kind = kind_of(below)
         if kind is None or below not in kind.available(study):
             raise Refused(
                 f"judge {judge.name!r} reorders lists of {below!r}, which cannot search here now; make its index, or learn a judge "
                 "from a run of a retriever that this study can open"
             )
-        base = part(below) if part is not None else kind.open(study, options_for(kind, kind.options_of(below)), device)
+        chosen = judge.about.get("retriever_options") or kind.options_of(below)
+        # An open part is shared where it is the very retriever; one with options of its own is opened with shared parts.
+        shared = part is not None and chosen == kind.options_of(below)
+        base = part(below) if part is not None and shared else kind.open(study, options_for(kind, chosen), device, part)
+        encoder = judge.about["encoder"]
+        if part is not None and encoder is not None:
+            judge.share_dense(part(encoder))
         return Rerank(study, judge, base, options.depth)
+
+    def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
+        """The indexes of the retriever below, and last the one that gives the judge its features of meaning."""
+        about = next(
+            (each for each in feature_judges(study) if self.owns(name) and name.endswith(f":{each['name']}")), None
+        )
+        if about is None:
+            return ()
+        below = _searched_by(study, about)
+        kind = kind_of(below)
+        found = () if kind is None else kind.parts_in(study, below)
+        encoder = about["encoder"]
+        return found if encoder is None else (*(part for part in found if part != encoder), encoder)
+
+    def settings_of(self, settings: Settings, name: str) -> tuple:
+        return (settings.bm25, settings.hybrid, tuple(sorted(settings.encoders.items())))
 
     def options_of(self, name: str) -> dict[str, Any]:
         return {"judge": name.removeprefix(f"{self.name}:")}
@@ -134,7 +157,7 @@ class RerankKind(RetrieverKind):
         return f"reranked by {name.removeprefix(f'{self.name}:')}"
 
     def files(self, study: Study, name: str) -> list[Path]:
-        return [study.path("models", name.removeprefix(f"{self.name}:"), ABOUT)]
+        return [study.path("models", name.removeprefix(f"{self.name}:"), ABOUT), *super().files(study, name)]
 
     def run_name(self, options: RerankOptions) -> str:
         return options.judge if options.judge.startswith(self.name) else f"{self.name}-{options.judge}"
@@ -145,6 +168,15 @@ class RerankKind(RetrieverKind):
     def describe(self, manifest: Mapping[str, Any]) -> str:
         over = manifest.get("over", {}).get("retriever", "")
         return f"{over} reranked by {manifest.get('judge', 'a judge')}, first {manifest.get('depth', '?')}"
+
+
+def _searched_by(study: Study, about: Mapping[str, Any]) -> str:
+    """The name of the retriever whose lists a judge learned from. Judges of older versions tell only what its runs call it."""
+    if "retriever_name" in about:
+        return str(about["retriever_name"])
+    manifest = study.parts("runs").get(about["run"])
+    kind = None if manifest is None else kind_of_run(manifest)
+    return str(about["retriever"]) if manifest is None or kind is None else kind.retriever_of(manifest)
 
 
 RETRIEVERS.register(RerankKind())

@@ -243,6 +243,13 @@ class HybridKind(EncoderKind):
         how = f"{manifest['weight']:g} × dense" if "weight" in manifest else "reciprocal ranks"
         return f"BM25 + {encoder}, {how}"
 
+    def retriever_of(self, manifest: Mapping[str, Any]) -> str:
+        return f"{self.name}:{manifest['dense']['retriever']}"
+
+    def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        own = {key: manifest[key] for key in ("method", "weight", "missing") if key in manifest}
+        return super().options_of_run(manifest) | own
+
     def tuned(
         self, study: Study, retriever: Hybrid, options: HybridOptions, rule: str, progress: Progress | None
     ) -> dict[str, Any]:

@@ -35,17 +35,17 @@ def names(study: Study) -> list[str]:
     return [name for kind in RETRIEVERS for name in kind.available(study)]
 
 
-def parts(name: str) -> tuple[str, ...]:
+def parts(study: Study, name: str) -> tuple[str, ...]:
     """Return the indexes that a retriever of `names` searches."""
     kind = kind_of(name)
-    return () if kind is None else kind.parts(name)
+    return () if kind is None else kind.parts_in(study, name)
 
 
 def hashes(study: Study, name: str) -> dict[str, str]:
     """Return the SHA-256 of the manifest of each finished index that `name` searches. They distinguish two indexes with
     the same name.
     """
-    files = {part: study.path("indexes", part, MANIFEST) for part in parts(name)}
+    files = {part: study.path("indexes", part, MANIFEST) for part in parts(study, name)}
     return {part: file_sha256(path) for part, path in files.items() if path.is_file()}
 
 
@@ -66,12 +66,11 @@ class Indexes:
         )  # the first search loads an encoder, and the libraries must not load in two threads at once
         self._settings: tuple[int, Settings] | None = None
 
-    @staticmethod
-    def one_thread(name: str) -> str:
+    def one_thread(self, name: str) -> str:
         """Return the thread key of a retriever. Retrievers with the same key share an encoder and must use the same
         thread.
         """
-        return (parts(name) or (name,))[-1]
+        return (parts(self.study, name) or (name,))[-1]
 
     def open(self, name: str) -> Opened:
         """Open a retriever. Raises Missing without an index, Refused if the index was made over other passages."""
@@ -94,7 +93,7 @@ class Indexes:
         stamp = self._stamp(name)
         held = self._held.get(name)
         if held is None or held[0] != stamp:
-            for stale in [other for other in self._held if other == name or name in parts(other)]:
+            for stale in [other for other in self._held if other == name or name in parts(self.study, other)]:
                 del self._held[stale]
                 self._loaded.pop(
                     stale, None

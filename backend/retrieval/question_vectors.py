@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,11 @@ def question_vectors(
 ) -> np.ndarray:
     """Return the vectors (q, d) float32 of questions. Vectors that are not in the cache are encoded and added.
 
-    The cache is in the folder of the encoder's index; its key is the hash of the model's weights.
+    The cache is in the folder of the encoder's index; its key is the hash of the model's weights. A study that may only be
+    read gets no cache.
     """
+    if not os.access(study.path("indexes", dense.name), os.W_OK):
+        return dense.encode(questions, progress)
     store = PerThread(study.path("indexes", dense.name, FILE))
     try:
         store.connection.executescript(_SCHEMA)

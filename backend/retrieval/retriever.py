@@ -122,9 +122,13 @@ class RetrieverKind(ABC):
         """
         return ()
 
+    def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
+        """Return `parts` of a retriever whose name alone does not determine them."""
+        return self.parts(name)
+
     def files(self, study: Study, name: str) -> list[Path]:
         """Return the files whose change means that the retriever `name` must be opened again."""
-        return [study.path("indexes", part, MANIFEST) for part in self.parts(name)]
+        return [study.path("indexes", part, MANIFEST) for part in self.parts_in(study, name)]
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         """Return the settings of study.toml that affect the retriever `name`."""
@@ -145,6 +149,14 @@ class RetrieverKind(ABC):
     def describe(self, manifest: Mapping[str, Any]) -> str:
         """Describe the retriever of a run that this kind made, for the interface."""
         return self.title
+
+    def retriever_of(self, manifest: Mapping[str, Any]) -> str:
+        """Return the name of the retriever that made a run: one of `available` while its index exists."""
+        return str(manifest["retriever"])
+
+    def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options that open the retriever of a run with its settings of that time."""
+        return self.options_of(self.retriever_of(manifest))
 
     def steps(self, study: Study) -> list[Step]:
         """Return the steps before the first retriever of this kind can be opened, as Home and `blindspot status`

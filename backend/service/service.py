@@ -58,7 +58,7 @@ class Service:
                 f"unknown retriever {retriever!r}; available: {', '.join(known) or 'none, because nothing is indexed'}"
             )
         try:
-            return self._batcher.ask(Indexes.one_thread(retriever), retriever, questions, k)
+            return self._batcher.ask(self._indexes.one_thread(retriever), retriever, questions, k)
         except Busy:
             self.metrics.refused.labels(retriever).inc()
             raise
@@ -69,7 +69,7 @@ class Service:
         """
         answers = {}
         for name in indexes.names(self.study):
-            answers[name] = self._batcher.ask(Indexes.one_thread(name), name, [WARMUP_QUESTION], 1)
+            answers[name] = self._batcher.ask(self._indexes.one_thread(name), name, [WARMUP_QUESTION], 1)
         for name, answer in answers.items():
             try:
                 answer.result()

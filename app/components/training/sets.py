@@ -4,6 +4,7 @@ sets."""
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 import streamlit as st
 
@@ -22,7 +23,7 @@ from backend.retrieval.retrieve import retrieve
 from backend.retrieval.retriever import RETRIEVERS
 from backend.text.counting import counted
 from backend.training_sets.builder import build
-from backend.training_sets.denoising import policy_help, policy_names
+from backend.training_sets.denoising import DENOISING, policy_help, policy_named, policy_names
 from backend.training_sets.differences import Change, change_summary, diff, new_labels
 from backend.training_sets.stratified_sample import queue_stratified_sample
 from backend.training_sets.training_set import TrainingSet, training_sets
@@ -30,6 +31,7 @@ from db.errors import BlindspotError
 
 SHOWN = 40
 NEW_SHOWN = 12
+NO_MODEL = "none"
 _SAID = "training-said"
 FATES = {
     "kept": ("kept as negatives", "#8a94a0"),
@@ -93,18 +95,54 @@ def build_form(opened: Study, made: dict[str, Manifest]) -> None:
         return
     number = next(n for n in range(1, 10_000) if f"set-{n}" not in made)
     with st.form("build-set", border=False, enter_to_submit=False):
-        columns = st.columns([2, 4, 3, 1.6, 1.6], vertical_alignment="bottom")
+        columns = st.columns([2, 3, 3, 2.2, 1.4, 1.2], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"set-{number}", max_chars=64)
         chosen = columns[1].multiselect("Mine from", runs, runs[:1])
         policy = columns[2].selectbox(
             "Denoising policy", policy_names(), index=policy_names().index("answer_match+labels"), help=policy_help()
         )
-        last = columns[3].number_input("Maximum rank", 1, 1000, 100)
-        with columns[4]:
+        scored = _scored_models(opened)
+        model = columns[3].selectbox(
+            "Model",
+            [NO_MODEL, *scored],
+            help="Judge or cross-encoder whose scores the policies "
+            f"{', '.join(policy.name for policy in DENOISING if policy.uses_model)} and positive_aware use.",
+        )
+        last = columns[4].number_input("Maximum rank", 1, 1000, 100)
+        with columns[5]:
             pressed = st.form_submit_button("Build")
+        proposes = st.checkbox(
+            "Add the model's positives",
+            help="Passages that the model is sure answer become positives besides gold (policies cross_encoder and judge).",
+        )
     if pressed:
-        jobs.start(opened, request(build, name.strip(), chosen, policy=policy, last=last))
+        more = _model_settings(policy, None if model == NO_MODEL else model, proposes)
+        if more is None:
+            show(
+                notice(
+                    f"The policy {policy} needs a model. Choose one; learn a judge above if there is none.",
+                    kind="error",
+                )
+            )
+            return
+        jobs.start(opened, request(build, name.strip(), chosen, policy=policy, last=last, **more))
         st.rerun()
+
+
+def _scored_models(opened: Study) -> list[str]:
+    """Return the judges with scores, the newest first."""
+    return list(reversed(opened.parts("scores")))
+
+
+def _model_settings(policy: str, model: str | None, proposes: bool) -> dict[str, Any] | None:
+    """Return the settings of a set that follow from the chosen model; None if the policy needs one and there is none."""
+    definition = policy_named(policy).definition
+    if not (definition.uses_model or definition.uses_ceiling):
+        return {}  # a model that the policy does not use is no part of the set
+    if model is None:
+        return None if definition.uses_model else {}
+    positives = {"positives": ["gold", definition.proposes]} if proposes and definition.proposes else {}
+    return {"model": model, **positives}
 
 
 def _run_over_train(opened: Study) -> None:

@@ -1,0 +1,99 @@
+"""What a judge says of the hits on Question: a probability and the features that spoke. Hidden from whoever still has to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+
+from app import blind, study, who
+from app.markup import Html, div, span
+from backend.core.study import Study
+from backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges, lists_of
+from backend.judges.feature_model import spoke_for
+from backend.judges.scores import ScoreStore
+from db.errors import BlindspotError
+from db.records import Question
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeMark:
+    """A judge's probability for a passage, and its three loudest features: (label, log-odds)."""
+
+    judge: str
+    probability: float
+    spoke: list[tuple[str, float]]
+
+    def badge(self) -> Html:
+        said = f"Judge {self.judge}: {self.probability:.0%} probable that this passage answers the question. It never saw the answers."
+        return span(f"judge {self.probability:.0%}", cls="badge judge", title=said)
+
+    def reasons(self) -> Html:
+        """The features, loudest first; + speaks for an answer, - against."""
+        words = "; ".join(f"{label} {value:+.1f}" for label, value in self.spoke)
+        return div(
+            f"{self.judge}: {words}",
+            cls="judge-said soft",
+            title="Change of the judge's log-odds: + for an answer, - against it",
+        )
+
+
+def judge_marks(opened: Study, question: Question, runs: Sequence[str]) -> dict[int, JudgeMark]:
+    """Return what the newest judge of these runs' retriever says of their hits, by row; empty where it judged nothing.
+
+    People who judge blind must not know a machine's opinion. An annotator with an open question therefore sees none of any
+    question; everybody else sees none of the questions that they hold.
+    """
+    if not may_see(opened, question):
+        return {}
+    manifests = study.runs(opened)
+    for about in sorted(feature_judges(opened), key=lambda about: _changed(opened, about["name"]), reverse=True):
+        run = next((name for name in runs if manifests[name].get("retriever") == about["retriever"]), None)
+        if run is None:
+            continue
+        with suppress(BlindspotError):  # a damaged judge, or one whose index is gone, says nothing here
+            store = ScoreStore.open(opened, about["name"])
+            known = store.of([question.id]).get(question.id)
+            if known:
+                return _marks(
+                    opened, _judge(opened, about["name"], _changed(opened, about["name"])), run, question, known
+                )
+    return {}
+
+
+def may_see(opened: Study, question: Question) -> bool:
+    """Whether the signed-in person may see a judge's opinion on a question."""
+    hidden = blind.hidden(opened)
+    if not hidden:
+        return True
+    return question.id not in hidden and who.may(opened.labels_path, "see others' labels")
+
+
+def _marks(
+    opened: Study, judge: FeatureJudge, run: str, question: Question, known: Mapping[str, float]
+) -> dict[int, JudgeMark]:
+    found = opened.run(run)
+    if found.row(question.id) is None:
+        return {}
+    lists: Lists = lists_of(found, [question], judge.depth)
+    rows = lists.rows[0]
+    given = np.flatnonzero(rows >= 0)
+    contributions = judge.model.contributions(judge.features(lists)[0][given])
+    passages = opened.corpus.passages(rows[given].tolist())
+    return {
+        int(row): JudgeMark(judge.name, known[passage.id], spoke_for(each))
+        for row, passage, each in zip(rows[given], passages, contributions, strict=True)
+        if passage.id in known
+    }
+
+
+def _changed(opened: Study, name: str) -> int:
+    return opened.path("models", name, ABOUT).stat().st_mtime_ns
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _judge(_study: Study, name: str, changed: int) -> FeatureJudge:
+    return FeatureJudge(_study, name)

@@ -1,0 +1,103 @@
+"""Judges on the Training page: the study's judges of every kind, and a form that learns a feature judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from app import study, who
+from app.components import jobs
+from app.components.marks import command, notice
+from app.components.setting_fields import setting_field
+from app.markup import Html, div, join, show, span, tag, term
+from backend.core.jobs import request
+from backend.core.study import Study
+from backend.judges.feature_judge import KIND, feature_judges, judge_run, learn_judge
+from backend.judges.feature_model import FeatureJudgeSettings
+from backend.judges.judge import JudgeCard, judges_of
+from backend.retrieval.dense import dense_indexes
+
+NO_ENCODER = "none"
+_ENCODER_HELP = (
+    "Dense index whose similarities the judge also looks at. Without one it looks at words and at the run's own scores."
+)
+
+
+def judges_table(opened: Study) -> Html:
+    """The judges of the study with what each is worth; empty without any."""
+    cards = judges_of(opened)
+    if not cards:
+        return Html("")
+    reports = {about["name"]: about for about in feature_judges(opened)}
+    names = ("judge", "kind", "learned from", "questions", "AUC", "negatives below", "positives from", "scores")
+    head = tag("tr", *(tag("th", name, scope="col", cls="left" if i < 3 else None) for i, name in enumerate(names)))
+    rows = [_row(card, reports.get(card.name) if card.kind == KIND else None) for card in cards]
+    table = div(tag("table", tag("thead", head), tag("tbody", *rows), cls="figures"), cls="scrolling")
+    return div(tag("h2", "Judges"), table, cls="panel")
+
+
+def _row(card: JudgeCard, report: dict[str, Any] | None) -> Html:
+    calibrated = "" if card.calibrated else span(" not calibrated", cls="soft")
+    cells: list[object] = [join(card.kind, calibrated), card.learned_from or "–"]
+    if report is None:
+        cells += ["–"] * 4
+    else:
+        drop, add = report["drop"], report["add"]
+        cells += [f"{report['labelled_questions']:,}", f"{report['auc']:.3f}", _threshold(drop), _threshold(add)]
+    cells.append("yes" if card.scored else "none yet")
+    left = (tag("td", cell, cls="left" if i < 2 else None) for i, cell in enumerate(cells))
+    return tag("tr", tag("th", card.name, scope="row"), *left)
+
+
+def _threshold(found: dict[str, Any]) -> Html | str:
+    if found["value"] is None:
+        return span(
+            "none", cls="soft", title="No threshold reaches the aim. Label more questions and learn the judge again."
+        )
+    left_out = found.get("left_out", 0)
+    said = (
+        f"{found['share']:.1%} known positives (95%: {found['low']:.1%} to {found['high']:.1%}), n={found['pairs']:,}"
+    )
+    more = f"; {left_out:,} unlabelled pairs with an answer are left out" if left_out else ""
+    return term(f"{found['value']:.3f}", f"{said}{more}")
+
+
+def learn_form(opened: Study) -> None:
+    """Show the form that learns a feature judge from a run over training questions, and judges another run with it."""
+    if not who.may(opened.labels_path, "train"):
+        show(notice("Only leads can learn judges."))
+        return
+    manifests = study.shown_runs(opened)
+    runs = [name for name, manifest in manifests.items() if manifest.get("split") == "train"]
+    if not runs:
+        show(notice("A judge learns from a run over the training questions. This study has no such run yet: ",
+                    command("blindspot retrieve --with bm25 --split train")))  # fmt: skip
+        return
+    taken = {card.name for card in judges_of(opened)} | set(opened.settings.encoders)
+    number = next(n for n in range(1, 10_000) if f"judge-{n}" not in taken)
+    with st.form("learn-judge", border=False, enter_to_submit=False):
+        columns = st.columns([2, 3, 2.5, 1.4, 1.6], vertical_alignment="bottom")
+        name = columns[0].text_input("Name", f"judge-{number}", max_chars=64)
+        run = columns[1].selectbox("Learn from", runs)
+        encoder = columns[2].selectbox("Encoder", [NO_ENCODER, *dense_indexes(opened)], help=_ENCODER_HELP)
+        depth = setting_field(columns[3], FeatureJudgeSettings, "depth")
+        with columns[4]:
+            pressed = st.form_submit_button("Learn judge", type="primary")
+    if pressed:
+        chosen = None if encoder == NO_ENCODER else encoder
+        jobs.start(opened, request(learn_judge, name.strip(), run, chosen, {"depth": depth}))
+        st.rerun()
+    learned = feature_judges(opened)
+    if learned:
+        last = learned[-1]
+        others = [
+            name for name, m in manifests.items() if m.get("retriever") == last["retriever"] and name != last["run"]
+        ]
+        for other in others[:3]:
+            jobs.start_button(
+                opened,
+                request(judge_run, last["name"], other),
+                key=f"judge-{other}",
+                words=f"Judge {other} with {last['name']}",
+            )
