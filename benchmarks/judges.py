@@ -232,8 +232,12 @@ def relabel(bench: Bench) -> None:
     first = gold & (np.cumsum(gold, axis=1) == 1)
     head(
         f"False negatives relabelled ({DRAWS} draws, an annotator who is right {ACCURACY:.0%} of the time, n = {len(bench.questions):,})",
-        "questions", "training", "Success@1", "over noisy", "passages judged a question",
-    )  # fmt: skip
+        "questions",
+        "training",
+        "Success@1",
+        "over noisy",
+        "passages judged a question",
+    )
     for count in RELABELLED:
         found: dict[str, list[np.ndarray]] = {}
         judged = 0
@@ -278,8 +282,15 @@ def adapter(bench: Bench, training_set: str) -> None:
     start = measured(None)
     head(
         f"Adapters over MiniLM, {len(questions):,} training questions, {len(SEEDS)} seeds, n = {len(asked):,}",
-        "map", "Success@1", "Success@5", "Success@20", "@20 over MiniLM", "@20 of the seeds", "settings", "seconds a seed",
-    )  # fmt: skip
+        "map",
+        "Success@1",
+        "Success@5",
+        "Success@20",
+        "@20 over MiniLM",
+        "@20 of the seeds",
+        "settings",
+        "seconds a seed",
+    )
     row("MiniLM as it is", *(interval(success(start, k)) for k in (1, 5, 20)), "", "", "", "")
     for kind in ("linear", "mlp"):
         chosen: dict[str, float | int] = {}
@@ -298,10 +309,13 @@ def adapter(bench: Bench, training_set: str) -> None:
             tables = {k: np.array([success(right, k) for right in found]) for k in (1, 5, 20)}
             means = tables[20].mean(axis=1)
             row(
-                f"{kind}{', new hard negatives' if refresh else ''}", *(interval(tables[k]) for k in (1, 5, 20)),
-                interval(tables[20] - success(start, 20)), ", ".join(f"{mean:.1f}" for mean in means),
-                f"scale {chosen['scale']:g}, weight decay {chosen['weight_decay']:g}, {chosen['steps']} steps", f"{np.mean(seconds):.0f}",
-            )  # fmt: skip
+                f"{kind}{', new hard negatives' if refresh else ''}",
+                *(interval(tables[k]) for k in (1, 5, 20)),
+                interval(tables[20] - success(start, 20)),
+                ", ".join(f"{mean:.1f}" for mean in means),
+                f"scale {chosen['scale']:g}, weight decay {chosen['weight_decay']:g}, {chosen['steps']} steps",
+                f"{np.mean(seconds):.0f}",
+            )
 
 
 def dev_vectors(bench: Bench, questions: Sequence[Question]) -> np.ndarray:

@@ -59,6 +59,23 @@ def article(world: World, number: int) -> list[Passage]:
     ]
 
 
+def notices(world: World, page: int) -> Passage:
+    """One passage of short notices: two facts each about entities that have no article."""
+    ordinal = world.plan.passages + page
+    random = Random(key(world.seed, 7, ordinal)).random
+    sentences = []
+    for number in world.plan.noticed_in(page):
+        entity = world.entity(number)
+        speaker, reference = _Speaker(entity, random), NAME
+        for relation in world.noted(number):
+            forms = NAMING_OWN[relation] if reference is NAME else OWN[relation]
+            form = forms[int(random() * len(forms))]
+            answers = entity.facts[relation]
+            sentences.append(speaker.state(form, answers[int(random() * len(answers))], reference))
+            reference = NAME if relation in PERSON_OBJECTS else SHORT if entity.gender else PRONOUN
+    return Passage(str(ordinal + 1), f"Short notices, No. {page + 1}", " ".join(sentences))
+
+
 class _Speaker:
     """Speaks of one entity: fills forms in with its name, its short name or a pronoun, and with passing detail."""
 
@@ -76,13 +93,28 @@ class _Speaker:
             subject = other = self.name if reference is NAME else self.short
             possessive = subject + ("'" if subject[-1] == "s" else "'s")
         year = self.year + int(random() * 20)
-        sentence = form.format_map({
-            "N": entity.name, "s": subject, "p": possessive, "o": other, "S": subject, "P": possessive,
-            "b": entity.born, "d": entity.died, "age": entity.died - entity.born, "childword": entity.childword,
-            "y": year, "y2": year + 2 + int(random() * 9), "number": 12 + int(random() * 470), "thing": entity.thing,
-            "few": FEW[int(random() * 8)], "season": SEASONS[int(random() * 4)], "quality": QUALITIES[int(random() * 12)],
-            **more,
-        })  # fmt: skip
+        sentence = form.format_map(
+            {
+                "N": entity.name,
+                "s": subject,
+                "p": possessive,
+                "o": other,
+                "S": subject,
+                "P": possessive,
+                "b": entity.born,
+                "d": entity.died,
+                "age": entity.died - entity.born,
+                "childword": entity.childword,
+                "y": year,
+                "y2": year + 2 + int(random() * 9),
+                "number": 12 + int(random() * 470),
+                "thing": entity.thing,
+                "few": FEW[int(random() * 8)],
+                "season": SEASONS[int(random() * 4)],
+                "quality": QUALITIES[int(random() * 12)],
+                **more,
+            }
+        )
         return sentence[0].upper() + sentence[1:]
 
     def state(self, form: str, answer: str, reference: str = PRONOUN) -> str:
