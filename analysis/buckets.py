@@ -69,18 +69,18 @@ def cumulative_buckets(frequency: np.ndarray, groups: np.ndarray | None = None, 
     Returns: (q,) int8: 0 to count - 1; `count` for a frequency of 0; -1 if the frequency is unknown.
     """
     frequency = np.asarray(frequency, dtype=np.int64)
-    made = np.full(len(frequency), NONE_KNOWN, dtype=np.int8)
-    made[frequency == 0] = count
+    result = np.full(len(frequency), NONE_KNOWN, dtype=np.int8)
+    result[frequency == 0] = count
     counted = frequency > 0
     if groups is None:
-        made[counted] = _cut(frequency[counted], count)
-        return made
+        result[counted] = _cut(frequency[counted], count)
+        return result
     _, member = np.unique(np.asarray(groups), return_inverse=True)
     order = np.argsort(member, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(member[order])) + 1):
         rows = rows[counted[rows]]
-        made[rows] = _cut(frequency[rows], count)
-    return made
+        result[rows] = _cut(frequency[rows], count)
+    return result
 
 
 def _cut(frequency: np.ndarray, count: int) -> np.ndarray:

@@ -192,8 +192,8 @@ class _Reader:
     def condition(self) -> Condition:
         token = self.take()
         if token.kind != "word" or token.text.casefold() in _WORDS or not _NAME.fullmatch(token.text):
-            said = f"not {token.text!r}" if token.text else "but the expression ends here"
-            raise NotAnExpression(f"expected a condition such as relation:P19, {said}", token.position)
+            message = f"not {token.text!r}" if token.text else "but the expression ends here"
+            raise NotAnExpression(f"expected a condition such as relation:P19, {message}", token.position)
         name, argument = token.text.casefold(), None
         if self.sign(":"):
             self.take()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -107,6 +108,21 @@ def benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     from statsmodels.stats.multitest import fdrcorrection
 
     return fdrcorrection(p_values, method="negcorr")[1] if len(p_values) else np.zeros(0)
+
+
+def independent_difference(a: Estimate, b: Estimate) -> Estimate:
+    """Return the difference of two shares over different questions, with Newcombe's interval (1998, method 10).
+
+    Args:
+        a, b: as `proportion` returns them, each over at least one question.
+    """
+    if None in (a.value, a.low, a.high, b.value, b.low, b.high):
+        return Estimate(None, a.n + b.n, None, None, "Newcombe")
+    value_a, low_a, high_a = (cast(float, each) for each in (a.value, a.low, a.high))
+    value_b, low_b, high_b = (cast(float, each) for each in (b.value, b.low, b.high))
+    value = value_a - value_b
+    below, above = math.hypot(value_a - low_a, high_b - value_b), math.hypot(high_a - value_a, value_b - low_b)
+    return Estimate(value, a.n + b.n, value - below, value + above, "Newcombe")
 
 
 @dataclass(frozen=True, slots=True)

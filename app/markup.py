@@ -74,5 +74,5 @@ def show(*parts: object) -> None:
     """Put markup on the page unless it is empty. Streamlit also sanitises it with DOMPurify."""
     import streamlit as st
 
-    if made := join(*parts):
-        st.html(made)
+    if result := join(*parts):
+        st.html(result)

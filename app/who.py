@@ -18,10 +18,11 @@ import streamlit as st
 
 from app.links import INVALID, INVITATION, cookie_name, session_cookie
 from app.server import SIGN_IN
+from backend.demo import ANNOTATORS
 from backend.service.guard import is_loopback
 from db.errors import BlindspotError, Refused
 from db.people import People, Person
-from db.rights import ACTIONS
+from db.rights import ACTIONS, Role
 
 Mode = Literal["local", "links", "oidc"]
 
@@ -96,10 +97,19 @@ def say(labels_path: Path, name: str) -> None:
     if mode() != "local":
         raise Refused(SIGNED_OUT)
     everybody = people(labels_path)
-    known = [person.name for person in everybody.all()]
-    if name not in known:
-        everybody.add(name, "annotator" if known else "lead")
+    if name not in [person.name for person in everybody.all()]:
+        everybody.add(name, first_role(labels_path))
     _remember(labels_path, _NAME + name)
+
+
+def first_role(labels_path: Path) -> Role:
+    """Return the role of somebody who signs in by a new name: lead if there is nobody yet but simulated annotators."""
+    return "annotator" if real_people(labels_path) else "lead"
+
+
+def real_people(labels_path: Path) -> list[Person]:
+    """Return the people of the study without the demo's simulated annotators, in whose name nobody signs in."""
+    return [person for person in people(labels_path).all() if person.name not in ANNOTATORS]
 
 
 def forget(labels_path: Path) -> None:

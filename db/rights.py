@@ -71,6 +71,8 @@ JOBS: dict[str, str] = {
     "read": "read",
     "experiment": "experiment",
     "make": "make batches",
+    "demo": "train",
+    "simulate": "make batches",
 }
 """First word of a job's kind to the action it is. Every other job is "start other jobs"."""
 

@@ -122,3 +122,26 @@ def indexed_study(tmp_path_factory):
     bm25.build_index(study, threads=2)
     dense.build_index(study, "tiny", device="cpu")
     return study
+
+
+@pytest.fixture(scope="session")
+def small_demo(tmp_path_factory):
+    """The demo with 600 passages and a tiny encoder of random weights. Copy it before writing to it."""
+    import time
+
+    from backend.core import jobs
+    from backend.core.settings import add_encoder
+    from backend.demo import making
+    from tests.studies import tiny_bert
+
+    study = making.begin(tmp_path_factory.mktemp("demo") / "demo", 600)
+    tiny_bert(study.folder / "start")
+    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "start"), "pooling": "cls", "max_tokens": 64})
+    quick = {"steps": 2, "batch": 4, "held_out": 4, "pool": 20, "question_tokens": 24, "passage_tokens": 48}
+    size = {"labelled": 20, "encoder": "tiny", "training": quick | {"evaluate_every": 2}}
+    job = jobs.status(study, jobs.submit(making.finish, study, size))
+    while job.unfinished:
+        time.sleep(0.2)
+        job = jobs.status(study, job.id)
+    assert job.state == "done", (job.error, jobs.log(study, job.id))
+    return study

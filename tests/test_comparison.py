@@ -140,11 +140,11 @@ def test_what_cannot_be_is_refused(study):
             0.016,
             0.144,
             0.24,
-            "the 95% interval of this figure alone, +1.6 to +14.4 points, leaves out 0",
-            "may lie anywhere",
+            "the 95% interval of this figure alone, +1.6 to +14.4 points, excludes 0",
+            "the 95% interval is",
         ),
-        (-0.016, 0.144, 0.24, "the true difference may lie anywhere from -1.6 to +14.4 points", "leaves out 0"),
-        (-0.001, 0.144, 0.04, "by 7.6 points (95% interval -0.1 to 14.4, p = 0.040", "no difference"),
+        (-0.016, 0.144, 0.24, "the 95% interval is -1.6 to +14.4 points", "excludes 0"),
+        (-0.001, 0.144, 0.04, "by 7.6 points (95% interval -0.1 to 14.4, p = 0.040", "no significant difference"),
     ],
 )
 def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, left_out):
@@ -154,7 +154,7 @@ def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, le
     found = replace(figures, difference=replace(figures.difference, estimate=estimate, p=0.03, p_adjusted=p))
     sentence = conclusion(found, "alpha", "beta", 8)
     assert said in sentence and left_out not in sentence
-    assert ("is established" in sentence) == (p > 0.05)
+    assert ("no significant difference" in sentence) == (p > 0.05)
     turned = replace(
         found, difference=replace(found.difference, estimate=replace(estimate, value=-0.076, low=-high, high=-low))
     )

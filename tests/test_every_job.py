@@ -59,6 +59,8 @@ CROSS = {
     "tokens": 64,
     "learning_rate": 1e-3,
 }
+IN_THE_DEMO = {"demo", "simulate annotators"}
+"""They need a generated encyclopedia: tests/test_demo.py submits them."""
 RECIPE = {"depth": 20, "dual": {**QUICK, "mini_batch": None}, "cross": {**CROSS, "pairs": 16}}
 
 
@@ -166,5 +168,5 @@ def test_every_kind_of_job(tmp_path, registered, where):
     for question in train:
         say(study, "ann", question.id, {"p2": "positive"})
     submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
-    assert set(results) == registered
+    assert set(results) == registered - IN_THE_DEMO
     assert len(registered) >= 26 and "torch" in sys.modules

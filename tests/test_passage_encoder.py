@@ -121,7 +121,7 @@ def test_vectors_in_a_narrow_cone_are_judged_by_their_distances():
     assert not bulk._same(cone, cone)
 
 
-@pytest.mark.parametrize("precision, says", [("float8", "known: auto"), ("float16", "for GPUs")])
+@pytest.mark.parametrize("precision, says", [("float8", "known: auto"), ("float16", "needs a GPU")])
 def test_a_precision_that_will_not_do(bert, precision, says):
     with pytest.raises(Refused, match=says):
         PassageEncoder(load_encoder(settings(bert), "cpu"), precision)

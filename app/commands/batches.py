@@ -62,7 +62,7 @@ def batch_new(
         raise BadInput("--training-set says how much each pair matters to training; give --judge as well")
     make = make_batch if judge is None else partial(make_batch_by_judge, judge=judge, training_set=training_set)
     with terminal_progress() as watch:
-        made = make(
+        result = make(
             opened,
             name,
             run,
@@ -75,8 +75,8 @@ def batch_new(
             seed=seed,
             progress=watch,
         )
-    _say(made)
-    if sum(made.arms.values()) < size:
+    _say(result)
+    if sum(result.arms.values()) < size:
         print(
             f"{counted(size, 'question')} {noun(size, 'was')} requested; these runs, splits and slices have no more "
             "free questions."
@@ -117,9 +117,9 @@ def batch_practice(
     """Create a practice batch for new annotators from questions with settled labels."""
     from backend.judging.practice import make_practice
 
-    made = make_practice(open_study(study), name, size)
-    _say(made.batch)
-    print(f"{made.adjudicated:,} adjudicated; {made.single_annotator:,} with labels of one person only.")
+    result = make_practice(open_study(study), name, size)
+    _say(result.batch)
+    print(f"{result.adjudicated:,} adjudicated; {result.single_annotator:,} with labels of one person only.")
 
 
 @batch_app.command("strata")

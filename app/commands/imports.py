@@ -34,9 +34,9 @@ def copy(
     """Copy the study, even while it is in use."""
     from backend.core.copying import copy_study
 
-    made = copy_study(open_study(study), target)
-    print(f"Copied the study to {made.folder}: {counted(made.files, 'file')}, {made.bytes / 1e6:,.1f} MB.")
-    for part in made.left_out:
+    result = copy_study(open_study(study), target)
+    print(f"Copied the study to {result.folder}: {counted(result.files, 'file')}, {result.bytes / 1e6:,.1f} MB.")
+    for part in result.left_out:
         print(f"Left out {part}: unfinished.")
 
 
@@ -60,8 +60,8 @@ def new(
         from backend.data.importing.from_results import study_from_results
 
         with progress() as watch:
-            made = study_from_results(folder, results, title, split, skip_bad, watch)
-        print_results_import(made, str(folder))
+            result = study_from_results(folder, results, title, split, skip_bad, watch)
+        print_results_import(result, str(folder))
         return
     from backend.core.study import Study
 
@@ -80,7 +80,7 @@ def import_passages(
     """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, or articles to split into passages."""
     from backend.data.importing.importer import import_passages
 
-    made = do(
+    result = do(
         import_passages,
         _open_or_new(study),
         path=str(file.absolute()),
@@ -88,7 +88,7 @@ def import_passages(
         skip_bad=skip_bad,
         settings=settings or [],
     )
-    _say_imported(made, "passage")
+    _say_imported(result, "passage")
 
 
 @import_app.command("questions")
@@ -112,7 +112,7 @@ def import_questions(
     """Import questions; docs/formats.md lists the formats."""
     from backend.data.importing.importer import import_questions
 
-    made = do(
+    result = do(
         import_questions,
         _open_or_new(study),
         path=str(file.absolute()),
@@ -123,7 +123,7 @@ def import_questions(
         skip_bad=skip_bad,
         settings=settings or [],
     )
-    _say_imported(made, "question")
+    _say_imported(result, "question")
     opened = open_study(study)
     if opened.has_corpus and opened.questions.subjects(without_frequency=True):
         print(
@@ -173,7 +173,7 @@ def import_triples(
     given = templates and str(templates.absolute())
     from backend.data.importing.triples import import_triples
 
-    made = do(
+    result = do(
         import_triples,
         open_study(study),
         path=str(file.absolute()),
@@ -187,7 +187,7 @@ def import_triples(
         seed=seed,
         skip_bad=skip_bad,
     )
-    _say_imported(made, "question")
+    _say_imported(result, "question")
 
 
 @import_app.command("frequencies")
@@ -207,8 +207,8 @@ def import_frequencies(
     if (file is None) == (not count):
         raise typer.BadParameter("give a FILE, or --count to count mentions in the passages")
     if file is not None:
-        made = do(importer.import_frequencies, _open_or_new(study), path=str(file.absolute()), skip_bad=skip_bad)
-        _say_imported(made, "frequency")
+        result = do(importer.import_frequencies, _open_or_new(study), path=str(file.absolute()), skip_bad=skip_bad)
+        _say_imported(result, "frequency")
     else:
         _say_imported(do(importer.count_frequencies, _open_or_new(study)), "subject")
 
@@ -220,8 +220,8 @@ def import_qrels(
     """Import relevance judgements (TREC, BEIR, MS MARCO): relevant passages become gold."""
     from backend.data.importing.qrels import import_qrels
 
-    made = do(import_qrels, open_study(study), path=str(file.absolute()), format=format, skip_bad=skip_bad)
-    _say_imported(made, "line of qrels", "lines of qrels")
+    result = do(import_qrels, open_study(study), path=str(file.absolute()), format=format, skip_bad=skip_bad)
+    _say_imported(result, "line of qrels", "lines of qrels")
 
 
 @import_app.command("run")

@@ -84,9 +84,9 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
     if not opened.settings_path.is_file():
         raise Missing(f"{opened.folder} is not a study (it has no {SETTINGS_FILE}); name one with --study")
     with progress() as watch:
-        made = encode_part(opened, encoder, shard, device, precision, watch)
+        result = encode_part(opened, encoder, shard, device, precision, watch)
     print(
-        f"Shard {made['shard']} of {made['of']}: {counted(made['rows'], 'passage')} in {made['precision']}. When "
+        f"Shard {result['shard']} of {result['of']}: {counted(result['rows'], 'passage')} in {result['precision']}. When "
         f"all shards are done: blindspot index dense --encoder {encoder} --merge"
     )
 

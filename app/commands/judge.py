@@ -32,11 +32,11 @@ def learn(
     """Learn from gold and people's labels which passages answer a question. Takes seconds, without a GPU."""
     from backend.judges.feature_judge import learn_judge
 
-    made = do(learn_judge, open_study(study), name, run, encoder=encoder, settings=settings, replace=replace)
-    about = made.report
+    result = do(learn_judge, open_study(study), name, run, encoder=encoder, settings=settings, replace=replace)
+    about = result.report
     print(
         f"Learned {name} from {counted(about['labelled_questions'], 'labelled question')} "
-        f"({counted(about['pairs'], 'pair')}) in {made.seconds:,.0f} s: {about['model']}, {len(about['features'])} features."
+        f"({counted(about['pairs'], 'pair')}) in {result.seconds:,.0f} s: {about['model']}, {len(about['features'])} features."
     )
     for line in _worth(about):
         print(f"  {line}")
@@ -106,9 +106,13 @@ def run_judge(name: Name, run: Run, study: StudyOption = None) -> None:
     from backend.judges.judge import judge_kind_of
 
     opened = open_study(study)
-    made = do(judge_kind_of(opened, name).run_job, opened, name, run)
-    pairs = counted(made["pairs"] if "pairs" in made else made["scored"], "pair")
-    print(f"Judged {pairs} of {counted(made['questions'], 'question')}." if "questions" in made else f"Judged {pairs}.")
+    result = do(judge_kind_of(opened, name).run_job, opened, name, run)
+    pairs = counted(result["pairs"] if "pairs" in result else result["scored"], "pair")
+    print(
+        f"Judged {pairs} of {counted(result['questions'], 'question')}."
+        if "questions" in result
+        else f"Judged {pairs}."
+    )
 
 
 @judge_app.command("list")

@@ -74,8 +74,8 @@ def map_new(
         "neighbours": neighbours, "min_dist": min_dist, "perplexity": perplexity, "components": components, "clusters": clusters,
         "cluster_count": cluster_count, "cluster_size": cluster_size, "replace_old": replace}  # fmt: skip
     with terminal_progress() as watch:
-        made = jobs.run(make, opened, **arguments, progress=watch)
-    _print_map(made)
+        result = jobs.run(make, opened, **arguments, progress=watch)
+    _print_map(result)
     print(f"Look at it: blindspot open, page Map ({name}).")
 
 
@@ -85,13 +85,13 @@ def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     from app.tables import print_json
     from backend.maps import maps_of
 
-    made = maps_of(open_study(study))
+    result = maps_of(open_study(study))
     if as_json:
-        print_json(list(made.values()))
+        print_json(list(result.values()))
         return
-    if not made:
+    if not result:
         print("No maps yet. Make one: blindspot map new NAME")
-    for name, manifest in made.items():
+    for name, manifest in result.items():
         encoders = " and ".join(encoder["name"] for encoder in manifest["encoders"])
         print(
             f"{name}: {encoders}, {manifest['request']['method']}, seed {manifest['seed']}, {counted(manifest['question_points'], 'question')}, "

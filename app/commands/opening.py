@@ -47,18 +47,27 @@ def open_app(
 
 def demo(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Folder of the demo study.")] = Path("demo"),
-    passages: Annotated[int, typer.Option(min=500, max=1_000_000, help="Number of passages to generate.")] = 3000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the generated encyclopedia.")] = 0,
+    passages: Annotated[
+        int | None, typer.Option(min=500, max=1_000_000, help="Number of passages to generate (default 2000).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the generated encyclopedia (default 0).")] = None,
     port: Annotated[int, typer.Option(help="Port of the app.")] = 8501,
-    app: Annotated[bool, typer.Option("--app/--no-app", help="Whether to open the app afterwards.")] = True,
+    app: Annotated[
+        bool, typer.Option("--app/--no-app", help="Whether to open the app; --no-app waits until the demo is finished.")
+    ] = True,
 ) -> None:
-    """Create the demo study, run BM25, dense and hybrid retrieval, and open the app."""
+    """Create the demo study and open the app as soon as BM25 is ready; the rest follows as jobs."""
     from app.server import serve
-    from backend.recipes.demo import make_demo
+    from backend.core import jobs
+    from backend.demo import making
 
     with progress() as watch:
-        study, lines = make_demo(folder, passages, seed, watch)
-    for line in lines:
+        study = making.begin(folder, passages, seed, watch)
+        if app:
+            making.finish_in_background(study)
+        elif making.missing(study):
+            jobs.run(making.finish, study, progress=watch)
+    for line in making.shows(study):
         print(line)
     if app:
         serve(study, port)

@@ -45,7 +45,7 @@ def train_reader(
     """Train DPR's extractive reader, which selects a passage and extracts the answer span."""
     from backend.reader.training import train_reader
 
-    made = _train(
+    result = _train(
         train_reader,
         study,
         name=name,
@@ -57,18 +57,18 @@ def train_reader(
         replace=replace,
         restart=restart,
     )
-    if made is None:
+    if result is None:
         return
-    for reason, count in made.left_out.items():
+    for reason, count in result.left_out.items():
         print(f"Left out {counted(count, 'question')} of {run}: {reason}.")
     held = (
         ""
-        if made.exact_match is None
-        else f", exact match {100 * made.exact_match:.1f}% of {counted(made.held_out, 'held-out question')}"
+        if result.exact_match is None
+        else f", exact match {100 * result.exact_match:.1f}% of {counted(result.held_out, 'held-out question')}"
     )
     print(
-        f"Trained {name} on {counted(made.questions, 'question')}: {counted(made.steps, 'step')} in "
-        f"{made.seconds:,.0f} s, kept step {made.best_step:,}{held}."
+        f"Trained {name} on {counted(result.questions, 'question')}: {counted(result.steps, 'step')} in "
+        f"{result.seconds:,.0f} s, kept step {result.best_step:,}{held}."
     )
     print(f"Next: blindspot read --run RUN --reader {name}")
 
@@ -135,15 +135,15 @@ def read(
 
     tuned = tuned_k(answered(opened, read_from(tune_on), ks)) if tune_on is not None else None
     reading = read_from(run)
-    made = answered(
+    result = answered(
         opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])})
     )
     if as_json:
         from app.tables import print_json
 
-        print_json(_as_dict(made, tuned, by, reading.manifest))
+        print_json(_as_dict(result, tuned, by, reading.manifest))
     else:
-        _print(made, tuned, by, reading.manifest)
+        _print(result, tuned, by, reading.manifest)
 
 
 def _check_dev(study: Any, run: str) -> None:

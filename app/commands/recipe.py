@@ -53,14 +53,14 @@ def rocketqa(
     chosen = Thresholds(**thresholds).filled(CROSS_ENCODER_THRESHOLDS)
     settings |= {"thresholds": [chosen.keep_below, chosen.propose_above], "dual": dual, "cross": cross}
     opened = open_study(study)
-    made = _lead_or_follow(opened, name=name, run=run, start=start, settings=settings, device=device)
-    if made is not None:
-        print(f"Recipe {name}: {made.seconds:,.0f} s in all.")
-        for step, why in made.skipped.items():
+    result = _lead_or_follow(opened, name=name, run=run, start=start, settings=settings, device=device)
+    if result is not None:
+        print(f"Recipe {name}: {result.seconds:,.0f} s in all.")
+        for step, why in result.skipped.items():
             print(f"Step {step} was skipped: {why}.")
-        for note in made.notes:
+        for note in result.notes:
             print(f"Note: {note}.")
-        _print_report(opened, made.runs)
+        _print_report(opened, result.runs)
 
 
 @takes_settings(DualEncoderSettings, only=("batch", "epochs", "steps"))
@@ -101,7 +101,7 @@ def label_budget(
     from backend.experiments.budget_results import as_lines
     from backend.experiments.label_budget import label_budget as run_label_budget
 
-    made = do(
+    result = do(
         run_label_budget,
         open_study(study),
         name=name,
@@ -119,9 +119,9 @@ def label_budget(
         device=device,
     )
     if json:
-        print_json(made)
+        print_json(result)
     else:
-        print("\n".join(as_lines(made)))
+        print("\n".join(as_lines(result)))
 
 
 def _numbers(text: str, option: str) -> list[int]:

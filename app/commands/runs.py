@@ -69,7 +69,7 @@ def _retrieve_command() -> Callable[..., None]:
         opened = open_study(study)
         from backend.retrieval.retrieve import retrieve
 
-        made = do(
+        result = do(
             retrieve,
             opened,
             kind=retriever,
@@ -81,7 +81,7 @@ def _retrieve_command() -> Callable[..., None]:
             device=device,
             **options,
         )
-        _print_run(made)
+        _print_run(result)
 
     command.__annotations__["retriever"] = Annotated[str, with_option]
     return takes_options(settings.values(), "options")(command)
@@ -130,13 +130,13 @@ def report(
         return
     if not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
         raise typer.BadParameter("--k needs whole numbers separated by commas, as in 10,50,1000")
-    made = make(open_study(study), run or None, by, relevance, rule, [int(part) for part in k.split(",")])
+    result = make(open_study(study), run or None, by, relevance, rule, [int(part) for part in k.split(",")])
     if json or csv or latex:
         from app.terminal import clean_json
 
-        text = clean_json(made.as_json()) if json else made.as_csv() if csv else made.as_latex()
+        text = clean_json(result.as_json()) if json else result.as_csv() if csv else result.as_latex()
         print(text.rstrip("\n"))
     else:
         from app.console import Terminal
 
-        Terminal().print(made.as_rich())
+        Terminal().print(result.as_rich())

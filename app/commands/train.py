@@ -41,7 +41,7 @@ def dual_encoder(
     """Train a dual encoder and add it to study.toml. Under torchrun, all processes train one model."""
     from backend.training.dual_encoder import train_dual_encoder
 
-    made = _train(
+    result = _train(
         train_dual_encoder,
         study,
         name=name,
@@ -53,15 +53,15 @@ def dual_encoder(
         replace=replace,
         restart=restart,
     )
-    if made is not None:
-        rank = "" if made.average_rank is None else f", average rank {made.average_rank:.1f} of held-out positives"
+    if result is not None:
+        rank = "" if result.average_rank is None else f", average rank {result.average_rank:.1f} of held-out positives"
         print(
-            f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, kept step "
-            f"{made.best_step:,}{rank}."
+            f"Trained {name}: {counted(result.steps, 'step')} in {result.seconds:,.0f} s, kept step "
+            f"{result.best_step:,}{rank}."
         )
-        if made.passages_from_index:
+        if result.passages_from_index:
             print(
-                f"The passages kept their vectors. Next: blindspot retrieve --with dense --encoder {name} --split dev"
+                f"The passage vectors are unchanged. Next: blindspot retrieve --with dense --encoder {name} --split dev"
             )
         else:
             print(f"Next: blindspot index dense --encoder {name}")
@@ -83,12 +83,12 @@ def adapter(
     """
     from backend.training.adapter import train_adapter
 
-    made = do(train_adapter, open_study(study), name, on, encoder=encoder, settings=settings, replace=replace)
-    print(f"Trained {name} from {counted(made.questions, 'question')} in {made.seconds:,.0f} s.")
-    if made.before is not None and made.after is not None:
+    result = do(train_adapter, open_study(study), name, on, encoder=encoder, settings=settings, replace=replace)
+    print(f"Trained {name} from {counted(result.questions, 'question')} in {result.seconds:,.0f} s.")
+    if result.before is not None and result.after is not None:
         print(
-            f"Success@20 on {counted(made.held_out, 'held-out training question')}: {made.before:.1%} before, {made.after:.1%} "
-            f"after (scale {made.scale:g}, weight decay {made.weight_decay:g} and {made.steps:,} steps were chosen on them)."
+            f"Success@20 on {counted(result.held_out, 'held-out training question')}: {result.before:.1%} before, {result.after:.1%} "
+            f"after (the same questions chose scale {result.scale:g}, weight decay {result.weight_decay:g} and {result.steps:,} steps)."
         )
     print(f"Next: blindspot retrieve --with dense --encoder {name} --split dev")
 
@@ -112,7 +112,7 @@ def cross_encoder(
     """Train a cross-encoder on the negatives of a training set, and calibrate it on held-out questions."""
     from backend.training.cross_encoder import train_cross_encoder
 
-    made = _train(
+    result = _train(
         train_cross_encoder,
         study,
         name=name,
@@ -124,9 +124,11 @@ def cross_encoder(
         replace=replace,
         restart=restart,
     )
-    if made is not None:
-        print(f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, kept step {made.best_step:,}.")
-        _print_calibration(made.folder)
+    if result is not None:
+        print(
+            f"Trained {name}: {counted(result.steps, 'step')} in {result.seconds:,.0f} s, kept step {result.best_step:,}."
+        )
+        _print_calibration(result.folder)
         print(f"Next: blindspot train score {name} --run RUN")
 
 
@@ -141,8 +143,8 @@ def score(
     """Score a run's passages with a cross-encoder. Denoising policies of training sets use these scores."""
     from backend.training.scoring import score_run
 
-    made = do(score_run, open_study(study), model=name, run=run, depth=depth, device=device)
-    print(f"Scored {counted(made['scored'], 'pair')}; {made['kept']:,} are stored in total.")
+    result = do(score_run, open_study(study), model=name, run=run, depth=depth, device=device)
+    print(f"Scored {counted(result['scored'], 'pair')}; {result['kept']:,} are stored in total.")
 
 
 @train_app.command("per-relation")
@@ -162,7 +164,7 @@ def per_relation(
     """Train one question encoder for each relation, over one passage index (EntityQuestions, Table 4)."""
     from backend.training.per_relation import train_per_relation
 
-    made = _train(
+    result = _train(
         train_per_relation,
         study,
         name=name,
@@ -172,8 +174,8 @@ def per_relation(
         device=device,
         replace_old=replace,
     )
-    if made is not None:
-        print(f"Trained {name}: question encoders for {made['relations']} relations over the index of {encoder}.")
+    if result is not None:
+        print(f"Trained {name}: question encoders for {result['relations']} relations over the index of {encoder}.")
         print(f"Next: blindspot train route {name} --split dev")
 
 
@@ -193,9 +195,9 @@ def route(
     """Make a run that encodes each question with the encoder of its relation."""
     from backend.training.per_relation import retrieve_per_relation
 
-    made = do(retrieve_per_relation, open_study(study), name=name, split=split, k=k, run=run, device=device)
+    result = do(retrieve_per_relation, open_study(study), name=name, split=split, k=k, run=run, device=device)
     print(
-        f"Run {made.name}: {made.manifest['routed']:,} of {counted(len(made.question_ids), 'question')} used the "
+        f"Run {result.name}: {result.manifest['routed']:,} of {counted(len(result.question_ids), 'question')} used the "
         "encoder of their relation."
     )
 

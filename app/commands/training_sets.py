@@ -69,7 +69,7 @@ def build(
         raise typer.BadParameter("--ranks needs two whole numbers, as in 1-100")
     from backend.training_sets.builder import build
 
-    made = do(
+    result = do(
         build,
         open_study(study),
         name=name,
@@ -87,7 +87,7 @@ def build(
         until=until,
         seed=seed,
     )
-    _say(made)
+    _say(result)
 
 
 @training_set_app.command("list")
@@ -96,13 +96,13 @@ def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
     from app.tables import print_json
     from backend.training_sets.training_set import training_sets
 
-    made = training_sets(open_study(study))
+    result = training_sets(open_study(study))
     if json:
-        print_json(list(made.values()))
+        print_json(list(result.values()))
         return
-    if not made:
+    if not result:
         print("No training sets yet. Build one: blindspot training-set build NAME --run RUN")
-    for name, manifest in made.items():
+    for name, manifest in result.items():
         counts = manifest["counts"]
         roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
         print(
@@ -124,18 +124,18 @@ def show(
     from app.tables import print_json
     from backend.training_sets.training_set import TrainingSet
 
-    made = TrainingSet.open(open_study(study), name)
+    result = TrainingSet.open(open_study(study), name)
     if question is not None:
-        pairs = [pair for _, group in made.groups([question]) for pair in group]
+        pairs = [pair for _, group in result.groups([question]) for pair in group]
         if json:
             print_json([pair._asdict() for pair in pairs])
         else:
-            _print_pairs(made, question, pairs)
+            _print_pairs(result, question, pairs)
     elif json:
-        print_json(made.manifest)
+        print_json(result.manifest)
     else:
-        _say(made)
-        _print_counts(made.manifest["counts"])
+        _say(result)
+        _print_counts(result.manifest["counts"])
 
 
 @training_set_app.command("diff")

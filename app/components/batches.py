@@ -168,7 +168,7 @@ def _make(opened: Study, taken: set[str]) -> None:
         seed = low[3].number_input("Seed", 0, 2**31 - 1, 0)
         judge, training_set = _judge_fields(opened, low[4])
         with low[5]:
-            made = st.form_submit_button("Create batch")
+            submitted = st.form_submit_button("Create batch")
         show(
             tag(
                 "p",
@@ -177,7 +177,7 @@ def _make(opened: Study, taken: set[str]) -> None:
                 cls="soft",
             )
         )
-    if made:
+    if submitted:
         judged = {"judge": judge, "training_set": training_set} if judge else {}
         _start(
             opened,

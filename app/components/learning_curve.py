@@ -151,15 +151,15 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
     for (x, share), point in zip(places, points, strict=True):
         top, bottom = down(share.high), down(share.low)
         marks.append(span(cls="bar", style=f"left:{x:.1f}%;top:{top:.1f}%;height:{bottom - top:.1f}%"))
-        said = f"{counted(point.labels, 'label')}, {counted(point.judged, 'judged question')}: {_figure(share)}"
+        message = f"{counted(point.labels, 'label')}, {counted(point.judged, 'judged question')}: {_figure(share)}"
         marks.append(
             span(
                 cls="dot",
                 style=f"left:{x:.1f}%;top:{down(share.value):.1f}%",
-                title=said,
+                title=message,
                 tabindex="0",
                 role="img",
-                aria_label=said,
+                aria_label=message,
             )
         )
     ticks = [span(f"{100 * value:.0f}", cls="tick", style=f"top:{down(value):.1f}%") for value in (low, high)]

@@ -38,10 +38,10 @@ def interval(estimate: Estimate) -> str:
 
 def figure(estimate: Estimate, inline: bool = False) -> Html:
     """A percentage with its interval, shown beside it (`inline`) or in its tooltip."""
-    said = f"{percent(estimate.value)}% of {estimate.n:,} questions, {interval(estimate)} ({WILSON})"
+    message = f"{percent(estimate.value)}% of {estimate.n:,} questions, {interval(estimate)} ({WILSON})"
     if not inline:
-        return tag("span", percent(estimate.value), title=said, cls="figure")
-    return tag("span", percent(estimate.value), span(interval(estimate), cls="interval"), title=said, cls="figure")
+        return tag("span", percent(estimate.value), title=message, cls="figure")
+    return tag("span", percent(estimate.value), span(interval(estimate), cls="interval"), title=message, cls="figure")
 
 
 def rank(value: int, depth: int, side: str = "") -> Html:

@@ -17,9 +17,9 @@ def pager(total: int, page: int, per_page: int, what: str, to: Callable[[int], s
         to: returns the address of a page.
     """
     pages = max(1, -(-total // per_page))
-    said = f"{min((page - 1) * per_page + 1, total):,}–{min(page * per_page, total):,} of {counted(total, what)}"
+    message = f"{min((page - 1) * per_page + 1, total):,}–{min(page * per_page, total):,} of {counted(total, what)}"
     if pages == 1:
-        return div(said, cls="pager")
+        return div(message, cls="pager")
 
     def step(number: int, words: str, key: str) -> Html:
         return link(words, to(number), data_focus=key) if 1 <= number <= pages else span(words, cls="off")
@@ -31,4 +31,4 @@ def pager(total: int, page: int, per_page: int, what: str, to: Callable[[int], s
         for number in sorted({1, pages, *range(max(1, page - 2), min(pages, page + 2) + 1)})
     ]
     moves = span(step(page - 1, "‹ previous", "earlier"), *near, step(page + 1, "next ›", "later"), cls="pages")
-    return tag("nav", said, moves, cls="pager", aria_label=f"Pages of {what}s")
+    return tag("nav", message, moves, cls="pager", aria_label=f"Pages of {what}s")

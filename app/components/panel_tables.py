@@ -92,8 +92,8 @@ def relations(
     )
     if table.macro:
         some = next(iter(table.macro.values()))[table.k]
-        said = f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight; bootstrap within relations"
-        sums.append(_sum("mean of relations", said, some.n, table.macro, runs, table, table.averaged))
+        message = f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight; bootstrap within relations"
+        sums.append(_sum("mean of relations", message, some.n, table.macro, runs, table, table.averaged))
     body = [tag("tbody", *sums, cls="sums"), tag("tbody", *lines)]
     return tag("table", tag("thead", tag("tr", *over), tag("tr", *heads)), *body, cls="figures groups panel-table")
 
@@ -144,7 +144,7 @@ def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) ->
         lines.insert(
             0, _beside("mean of relations", [table.macro[run][published.K] for run in runs], published.AVERAGE)
         )
-    made = tag(
+    result = tag(
         "table",
         tag("thead", tag("tr", *over), tag("tr", *heads)),
         tag("tbody", *lines),
@@ -152,7 +152,7 @@ def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) ->
     )
     return join(
         tag("p", published.not_comparable(len(panel.study.corpus), len(panel)), cls="notice warning"),
-        tag("div", made, cls="scrolling"),
+        tag("div", result, cls="scrolling"),
     )
 
 

@@ -177,8 +177,8 @@ def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: se
 
 
 def _mean(estimate: Estimate) -> Html:
-    said = f"{percent(estimate.value)}, {interval(estimate)} ({estimate.method}), n = {estimate.n:,}"
-    return tag("span", percent(estimate.value), title=said, cls="figure")
+    message = f"{percent(estimate.value)}, {interval(estimate)} ({estimate.method}), n = {estimate.n:,}"
+    return tag("span", percent(estimate.value), title=message, cls="figure")
 
 
 def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: Grouping) -> Html:

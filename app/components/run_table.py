@@ -55,7 +55,7 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
         )
     rules = sorted({runs[name].get("rule", "dpr") for name in runs})
     kinds = sorted({got.kind for got in found.values()})
-    said = " ".join(dict.fromkeys(convention(kind, rule) for kind in kinds for rule in rules))
+    message = " ".join(dict.fromkeys(convention(kind, rule) for kind in kinds for rule in rules))
     compare = (
         link(
             join("Compare ", letter("a"), f" {a} with ", letter("b"), f" {b}"),
@@ -70,7 +70,7 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
         div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures runs"), cls="scrolling"),
         tag(
             "p",
-            said,
+            message,
             " ",
             term("Success@k", SUCCESS),
             " in percent, with the ",

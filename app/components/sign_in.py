@@ -64,7 +64,7 @@ def _sign_out(labels_path: Path) -> None:
 
 
 def _by_name(labels_path: Path) -> None:
-    people = who.people(labels_path).all()
+    people = who.real_people(labels_path)
     for person in people:
         st.button(
             f"I am {plain(person.name)} ({person.role})",

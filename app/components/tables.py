@@ -209,7 +209,7 @@ def gain(difference: Difference) -> Html:
     p = difference.p_shown
     adjusted = "not adjusted" if difference.p_adjusted is None else "Holm-adjusted"
     interval = f"{100 * estimate.low:+z.1f} to {100 * estimate.high:+z.1f}"
-    said = (
+    message = (
         f"A − B: {100 * estimate.value:+.1f} points, {interval}, {p_words(p)} ({adjusted}), n = {estimate.n:,}. {GAIN}"
     )
     points = 100 * estimate.value
@@ -219,7 +219,11 @@ def gain(difference: Difference) -> Html:
     if points <= -0.05:
         shown = f"{0.0 - 100 * estimate.high:+z.1f} to {0.0 - 100 * estimate.low:+z.1f}"
     return span(
-        ahead, words, span(shown, cls="interval"), title=said, cls="figure difference" + (" unsure" if p > SURE else "")
+        ahead,
+        words,
+        span(shown, cls="interval"),
+        title=message,
+        cls="figure difference" + (" unsure" if p > SURE else ""),
     )
 
 

@@ -1,4 +1,4 @@
-"""Home: the study's contents, its runs with their accuracy, the next step, and the running jobs."""
+"""Home: the findings, the runs with their accuracy, the study's contents, the next step, and the jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import streamlit as st
 
 from app import study, url, who
 from app.components import jobs
+from app.components.findings import findings_panel
 from app.components.holdings import holdings
+from app.components.home_style import home_style
 from app.components.learning_curve import curve_panel
 from app.components.queue_card import queue_card
 from app.components.run_table import run_table
@@ -18,6 +20,7 @@ from app.markup import Html, div, link, show, span, tag
 from backend.core.jobs import JobRequest, request
 from backend.core.study import Study
 from backend.core.summary import summary
+from backend.demo import is_demo
 from backend.retrieval.indexes import names
 from backend.retrieval.next_steps import command_line, next_steps
 from backend.retrieval.retrieve import retrieve
@@ -32,10 +35,15 @@ def page() -> None:
 
 def _page(opened: Study) -> None:
     held = summary(opened)
+    home_style()
     if held["passages"] is None and not held["questions"]:
         show(_welcome(held["name"]))
+    is_made = is_demo(opened) and _demo(opened)
+    if is_made:
+        jobs.panel(opened)
     runs = study.shown_runs(opened)
     if runs:
+        show(findings_panel(opened, runs))
         show(run_table(opened, runs))
     with st.container(key="home"):
         left, right = st.columns(2, gap="small")
@@ -45,11 +53,21 @@ def _page(opened: Study) -> None:
         with right:
             if held["passages"] is not None and held["questions"]:
                 show(queue_card(opened, who.who(opened.labels_path), len(runs)))
-            if who.may(opened.labels_path, "retrieve"):
+            if who.may(opened.labels_path, "retrieve") and not is_made:
                 with st.container(key="next"):
                     _next(opened, held)
                     _make_more(opened, held)
-            jobs.panel(opened)
+            if not is_made:
+                jobs.panel(opened)
+
+
+def _demo(opened: Study) -> bool:
+    """Show the steps through the demo, and return whether parts of it are still being made."""
+    from app.components.demo_steps import demo_panel
+    from backend.demo.making import running
+
+    show(demo_panel(opened))
+    return running(opened) is not None
 
 
 def _welcome(name: str) -> Html:

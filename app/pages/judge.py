@@ -73,10 +73,8 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
         Lease(batch, question, 0.0, batch in practice) for batch, question in recent if (batch, question) not in leased
     ]
     cards = stores.cards.leased(person.name, [*leases, *undoable])
-    progress = {
-        batch.name: f"Batch {batch.name}: {batch.done:,} of {counted(batch.questions, 'question')} done"
-        for batch in batches
-    }
+    mine = stores.queue.finished_by(person.name)
+    progress = {batch.name: _progress(batch, mine.get(batch.name, 0)) for batch in batches}
     for card in cards:
         card["progress"] = progress.get(card["batch"], "")
         card["notice"] = (
@@ -90,6 +88,12 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
         "order": [key(lease.batch, lease.question) for lease in leases], "history": _history(history),
         "empty_title": title, "empty": lines, "paused": person.paused, **_guidelines(opened),
     }, opened, person.name)  # fmt: skip
+
+
+def _progress(batch: Batch, mine: int) -> str:
+    """Return the progress of a batch and of the person, as in "Batch b1: 7 of 20 questions done, 3 by you"."""
+    words = f"Batch {batch.name}: {batch.done:,} of {counted(batch.questions, 'question')} done"
+    return f"{words}, {mine:,} judged by you" if mine else words
 
 
 def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:

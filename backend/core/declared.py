@@ -45,8 +45,8 @@ LONGEST_VALUE = 40  # characters of a wrong value that an error line shows
 def settings_class(cls: type[C]) -> type[C]:
     """Make a frozen dataclass whose values pydantic checks. A wrong one raises BadInput with one line."""
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, validate_default=False)
-    made = pydantic_dataclasses.dataclass(frozen=True, config=config)(cls)
-    validated = made.__init__
+    result = pydantic_dataclasses.dataclass(frozen=True, config=config)(cls)
+    validated = result.__init__
 
     @wraps(validated)
     def __init__(self: Any, *args: Any, **values: Any) -> None:
@@ -55,8 +55,8 @@ def settings_class(cls: type[C]) -> type[C]:
         except ValidationError as error:
             raise BadInput(_problem(type(self), error)) from error
 
-    made.__init__ = __init__  # type: ignore[method-assign]
-    return made  # type: ignore[return-value]
+    result.__init__ = __init__  # type: ignore[method-assign]
+    return result  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,13 +109,13 @@ def measure_all(
 ) -> dict[str, Measured]:
     """Measure several runs. Questions that the runs share are read once."""
     known: dict[str, Question] = {}
-    made = {}
+    result = {}
     for name in dict.fromkeys(names):
         ids = study.run(name).question_ids
         absent = [id for id in ids if id not in known]
         known.update(zip(absent, study.questions.some(absent), strict=True))
-        made[name] = measure(study, name, relevance, rule, [known[id] for id in ids])
-    return made
+        result[name] = measure(study, name, relevance, rule, [known[id] for id in ids])
+    return result
 
 
 @dataclass(frozen=True)
@@ -368,12 +368,12 @@ def conclusion(found: PairedFigures, a: str, b: str, tests: int = 1) -> str:
     words = p_words(p) if found.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
     _, low, high = estimate.percent
     if p > SURE:
-        none = f"Over these {questions} no difference between {a} and {b} at {k} is established ({words}): "
+        none = f"Inconclusive over these {questions}: no significant difference between {a} and {b} at {k} ({words}); "
         if low <= 0 <= high:
-            return none + f"the true difference may lie anywhere from {low:+.1f} to {high:+.1f} points."
+            return none + f"the 95% interval is {low:+z.1f} to {high:+z.1f} points."
         return none + (
-            f"the 95% interval of this figure alone, {low:+.1f} to {high:+.1f} points, leaves out 0, but it is not adjusted for "
-            f"the {tests} tests of the table."
+            f"the 95% interval of this figure alone, {low:+z.1f} to {high:+z.1f} points, excludes 0, but it is not "
+            f"adjusted for the {tests} tests of the table."
         )
     ahead, behind = (a, b) if estimate.value > 0 else (b, a)
     low, high = (low, high) if estimate.value > 0 else (-high, -low)

@@ -72,12 +72,12 @@ def html_report(
     """
     from plotly.offline import get_plotlyjs
 
-    made = report(study, runs, "relation", relevance, rule)
-    names = [run.name for run in made.runs]
+    result = report(study, runs, "relation", relevance, rule)
+    names = [run.name for run in result.runs]
     sets = _by_question_set(study, names)
     parts = [f"<h1>{escape(study.settings.name)}</h1>", _about(study), _navigation(sets)]
-    parts += [_table(table) for table in report_tables(made)[:3]]
-    parts += [f'<p class="soft">{escape(remark)}</p>' for remark in [*made.notes, made.convention]]
+    parts += [_table(table) for table in report_tables(result)[:3]]
+    parts += [f'<p class="soft">{escape(remark)}</p>' for remark in [*result.notes, result.convention]]
     for number, members in enumerate(sets):
         parts.append(f'<h2 id="set{number}">{escape(", ".join(members))}</h2>')
         parts += _panel(study, members, relevance, rule)
@@ -99,8 +99,8 @@ def _by_question_set(study: Study, names: Sequence[str]) -> list[list[str]]:
 def _about(study: Study) -> str:
     stamp = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     source = study.questions.frequency_source or "none"
-    told = f"{len(study.corpus):,} passages, {len(study.questions):,} questions; frequencies: {source}. Made {stamp} by Blindspot."
-    return f'<p class="soft">{escape(told)}</p>'
+    message = f"{len(study.corpus):,} passages, {len(study.questions):,} questions; frequencies: {source}. Made {stamp} by Blindspot."
+    return f'<p class="soft">{escape(message)}</p>'
 
 
 def _navigation(sets: Sequence[Sequence[str]]) -> str:
@@ -160,8 +160,8 @@ def _table(table: Table) -> str:
 def _plot(figure: Figure, name: str) -> str:
     from plotly.io import to_html
 
-    made = to_html(figure, full_html=False, include_plotlyjs=False, config=report_plots.config(name))
+    result = to_html(figure, full_html=False, include_plotlyjs=False, config=report_plots.config(name))
     buttons = "".join(
         f'<button type="button" onclick="save(this, \'{form}\')">{form.upper()}</button>' for form in ("svg", "png")
     )
-    return f'<div>{made}<p data-name="{escape(name)}">{buttons}</p></div>'
+    return f'<div>{result}<p data-name="{escape(name)}">{buttons}</p></div>'

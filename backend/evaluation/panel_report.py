@@ -33,15 +33,15 @@ def relation_rows(table: RelationTable, members: Sequence[str]) -> Table:
 def published_rows(table: RelationTable, members: Sequence[str], order: Sequence[str]) -> Table:
     """Return our Success@20 beside the figures of EntityQuestions, Table 5."""
     rows = {row.group: row for row in table.rows}
-    made = []
+    result = []
     for name in order:
         if name in published.TOP_20:
             ours = [_percent(rows[name].success[run][published.K]) for run in members]
-            made.append([relation_name(name), *ours, *(f"{value:.1f}" for value in published.TOP_20[name])])
+            result.append([relation_name(name), *ours, *(f"{value:.1f}" for value in published.TOP_20[name])])
     ours = [_percent(table.macro[run][published.K]) for run in members]
-    made.insert(0, ["mean of relations", *ours, *(f"{v:.1f}" for v in published.AVERAGE)])
+    result.insert(0, ["mean of relations", *ours, *(f"{v:.1f}" for v in published.AVERAGE)])
     heads = ["relation", *members, *(f"{each}, published" for each in published.SYSTEMS)]
-    return f"Comparison with {published.SOURCE}: top {published.K}, %", heads, made
+    return f"Comparison with {published.SOURCE}: top {published.K}, %", heads, result
 
 
 def frequency_rows(curves: Curves, members: Sequence[str]) -> Table:

@@ -238,12 +238,12 @@ def _saved_slices(study: Study, run, measured: Relevance, first: np.ndarray, ks:
     rule = measured.rule or DEFAULT_RULE
     itself = Measured(study, run, measured.kind, rule, measured.questions, measured.rows, first, measured.left_out)
     facts = Facts(Comparison.of(itself, itself), min(5, run.hits.k))
-    made = []
+    result = []
     for name, each in slices.items():
         rows = facts.mask(each.expression)
         success = {k: accuracy.proportion(accuracy.found_by(first[rows], k)) for k in ks}
-        made.append(Group(name, f"{name} ({each.expression})", int(rows.sum()), success))
-    return made
+        result.append(Group(name, f"{name} ({each.expression})", int(rows.sum()), success))
+    return result
 
 
 def _groups(first: np.ndarray, groups: Sequence[str | None], ks: list[int], order, name=str) -> list[Group]:
@@ -270,9 +270,9 @@ def _differences(runs: list[RunReport]) -> list[str]:
     if len(set(sets)) > 1:
         counts = ", ".join(f"{run.name} {len(questions):,}" for run, questions in zip(runs, sets, strict=True))
         shared = len(frozenset.intersection(*sets))
-        told = f"The runs cover different questions ({counts}; {shared:,} in all of them)"
-        notes.append(f"{told}: do not compare their figures.")
+        message = f"The runs cover different questions ({counts}; {shared:,} in all of them)"
+        notes.append(f"{message}: do not compare their figures.")
     if len({run.kind for run in runs}) > 1:
-        told = ", ".join(f"{run.name} by {run.kind}" for run in runs)
-        notes.append(f"Relevance differs between the runs: {told}.")
+        message = ", ".join(f"{run.name} by {run.kind}" for run in runs)
+        notes.append(f"Relevance differs between the runs: {message}.")
     return notes

@@ -73,12 +73,12 @@ def save_selection(
         raise Refused(
             "this selection has no questions; select questions, or passages that are a positive of a question"
         )
-    made = SavedSelection(
+    result = SavedSelection(
         name, tuple(questions), tuple(points), map, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     )
     with study.building("selections"):
         known = saved_selections(study)
         if name in known:
             raise Refused(f"a selection named {name!r} already exists; choose another name")
-        write_json(study.folder / FILE, {"selections": [asdict(each) for each in (*known.values(), made)]})
-    return made
+        write_json(study.folder / FILE, {"selections": [asdict(each) for each in (*known.values(), result)]})
+    return result

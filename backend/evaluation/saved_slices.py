@@ -55,13 +55,13 @@ def save(study: Study, name: str, expression: str, replace: bool = False, by: st
         plain = str(parse(expression))
     except NotAnExpression as error:
         raise BadInput(f"the slice cannot be read: {error}") from None
-    made = SavedSlice(name, plain, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    result = SavedSlice(name, plain, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
     with study.building("slices"):
         known = saved(study)
         if name in known and not replace:
             raise Refused(f"a slice named {name!r} already exists; choose another name, or delete the old slice first")
-        _write(study, {**known, name: made})
-    return made
+        _write(study, {**known, name: result})
+    return result
 
 
 def delete(study: Study, name: str, by: str | None = None) -> None:

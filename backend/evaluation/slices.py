@@ -236,13 +236,13 @@ class Facts:
         """Return which hits have one of `labels` (or any label), (q, K) bool, from gold and people's labels. A
         consensus overrides the gold.
         """
-        made = gold.copy()
+        result = gold.copy()
         known = self.study.corpus.ordinals({each.passage for each in self._judged})
         for each in self._judged:
             row, ordinal = self.comparison.rows[each.question], known.get(each.passage)
             if ordinal is not None:
-                made[row, ordinals[row] == ordinal] = labels is None or each.label in labels
-        return made
+                result[row, ordinals[row] == ordinal] = labels is None or each.label in labels
+        return result
 
     @cached_property
     def _judged(self) -> list[Consensus]:

@@ -24,10 +24,10 @@ def rich_tables(tables: Sequence[Table], remarks: Sequence[str]) -> RenderableTy
     from rich.console import Group
     from rich.text import Text
 
-    made: list[RenderableType] = []
+    result: list[RenderableType] = []
     for table in tables:
-        made += [FittingTable(table), Text()]
-    return Group(*made, *(Text(remark) for remark in remarks))
+        result += [FittingTable(table), Text()]
+    return Group(*result, *(Text(remark) for remark in remarks))
 
 
 class FittingTable:
@@ -77,7 +77,7 @@ class FittingTable:
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        made = RichTable(
+        result = RichTable(
             title=Text(self.caption) if titled else None,
             title_justify="left",
             box=SIMPLE_HEAD,
@@ -85,11 +85,11 @@ class FittingTable:
             pad_edge=False,
             show_edge=False,
         )
-        made.add_column(Text(self.headings[0]), width=first, overflow="fold")
+        result.add_column(Text(self.headings[0]), width=first, overflow="fold")
         for column in columns:
-            made.add_column(Text(self.headings[column]), width=self.widths[column], justify="right")
+            result.add_column(Text(self.headings[column]), width=self.widths[column], justify="right")
         for row in self.rows:
-            made.add_row(
+            result.add_row(
                 *(Text(row[column]) for column in (0, *columns))
             )  # plain Text, so that brackets are not read as markup
-        return made
+        return result

@@ -219,7 +219,7 @@ def _neighbours(
     indexes = study.parts("indexes")
     ranked = [(each.rank, each.gold) for each in standings if each.rank is not None and each.gold is not None]
     centre = min(ranked, key=lambda pair: pair[0])[1] if ranked else gold[0]
-    made = {}
+    result = {}
     for name in dict.fromkeys(each.retriever for each in standings):
         path = study.folder / "indexes" / name / "embeddings.npy"
         if name not in indexes or not path.is_file():
@@ -227,8 +227,8 @@ def _neighbours(
         vectors = open_array(path, "index the passages again")
         if len(vectors) > MOST_VECTORS:
             continue
-        made[name] = nearest(vectors, int(centre), count, str(indexes[name].get("similarity", "dot")), set(gold))
-    return made
+        result[name] = nearest(vectors, int(centre), count, str(indexes[name].get("similarity", "dot")), set(gold))
+    return result
 
 
 def nearest(

@@ -116,13 +116,13 @@ class Gain:
             found.value is not None and found.low is not None and found.high is not None
         )  # enough seeds and questions
         low, high = self.per_hundred(found.low), self.per_hundred(found.high)
-        said = (
+        message = (
             f"the last {labels:,} labels changed Success@k by {100 * found.value:+.1f} points (95%: "
             f"{100 * found.low:+.1f} to {100 * found.high:+.1f}), that is {self.per_hundred(found.value):+.2f} "
             f"points per hundred labels ({low:+.2f} to {high:+.2f}); a gain of {worth:g} is worth it."
         )
         if low >= worth:
-            return "worth it", f"The next hundred labels are worth it: {said}"
+            return "worth it", f"The next hundred labels are worth it: {message}"
         if high < worth:
-            return "not worth it", f"The next hundred labels are not worth it: {said}"
-        return "inconclusive", f"Inconclusive: {said}"
+            return "not worth it", f"The next hundred labels are not worth it: {message}"
+        return "inconclusive", f"Inconclusive: {message}"

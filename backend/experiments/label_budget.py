@@ -319,7 +319,7 @@ def _train_and_search(
             max_tokens=chosen.passage_tokens,
         )
         find(asked.study, encoder, questions, asked.k, building, asked.device, progress)
-        made = read_object(model / "training.json")
+        result = read_object(model / "training.json")
         write_manifest(
             building,
             {
@@ -333,7 +333,7 @@ def _train_and_search(
                     "start": state.read()["request"]["start_sha256"],
                 },
                 **{
-                    key: made[key]
+                    key: result[key]
                     for key in ("model_hash", "steps", "best_step", "average_rank", "questions", "seconds", "device")
                 },
             },

@@ -350,10 +350,10 @@ class Experiment:
             raise BadInput(f"experiment {self.name} has no setting {unused[0]}")
         training = {**({} if small else dict(self.defaults.get("training", {}))), **dict(given.get("training", ()))}
         least = {"seeds": (0,), "depth": SMALL_DEPTH} if small else {}
-        made = Setting(**{**self.defaults, **least, **given, "training": tuple(sorted(training.items()))})
-        if not made.seeds or not made.ks:
+        result = Setting(**{**self.defaults, **least, **given, "training": tuple(sorted(training.items()))})
+        if not result.seeds or not result.ks:
             raise BadInput("give at least one seed and one k")
-        return replace(made, ks=tuple(sorted(set(made.ks))), seeds=tuple(dict.fromkeys(made.seeds)))
+        return replace(result, ks=tuple(sorted(set(result.ks))), seeds=tuple(dict.fromkeys(result.seeds)))
 
 
 def word_of(words: Sequence[Word]) -> Word:

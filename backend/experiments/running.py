@@ -216,14 +216,14 @@ def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench
 
 
 def _convention(plan: ExperimentPlan, level: float) -> str:
-    said = (
+    message = (
         f"{plan.convention} Intervals are at 95%: over seeds and questions (t quantiles of both), or Wilson "
         "intervals if a figure is a share of one run's questions."
     )
     if not plan.claims:
-        return said
+        return message
     return (
-        f"{said} A claim is supported if the whole interval of the paired difference at {100 * level:.4g}% (95% for "
+        f"{message} A claim is supported if the whole interval of the paired difference at {100 * level:.4g}% (95% for "
         f"{len(plan.claims)} claim{'s' * (len(plan.claims) > 1)} together) agrees with the claim, and not supported "
         "if the whole interval contradicts it."
     )

@@ -54,11 +54,11 @@ class Workbench(Study):
         held = super().settings
         models = self.home / "models"
         for path in models.glob("part-*/training.json") if models.is_dir() else ():
-            if path.parent.name not in self._encoders and (made := read_object(path)).get("kind") == "dual encoder":
+            if path.parent.name not in self._encoders and (result := read_object(path)).get("kind") == "dual encoder":
                 self._encoders[path.parent.name] = EncoderSettings(
                     model=str(path.parent),
-                    passage_template=made["start"]["passage_template"],
-                    max_tokens=made["settings"]["passage_tokens"],
+                    passage_template=result["start"]["passage_template"],
+                    max_tokens=result["settings"]["passage_tokens"],
                 )
         return replace(held, encoders={**held.encoders, **self._encoders})
 

@@ -73,12 +73,12 @@ class ReaderInputs:
             verbose=False,
         )
         begin, sep = [self.tokenizer.cls_token_id, *asked, self.tokenizer.sep_token_id], self.tokenizer.sep_token_id
-        made = []
+        result = []
         for title, ids, offsets in zip(titles, texts["input_ids"], texts["offset_mapping"], strict=True):
             head = [*begin, *title[: self.limit // 6], sep]
             room = self.limit - len(head)
-            made.append(Encoded(head + ids[:room], len(head), np.array(offsets[:room], np.int32).reshape(-1, 2)))
-        return made
+            result.append(Encoded(head + ids[:room], len(head), np.array(offsets[:room], np.int32).reshape(-1, 2)))
+        return result
 
     def batch(self, encoded: Sequence[Encoded]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return ids (n, L) int64, padded on the right, and a mask (n, L) bool of the tokens."""

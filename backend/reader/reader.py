@@ -99,18 +99,18 @@ class Reader:
     def read(self, question: str, passages: Sequence[Passage]) -> PassageReadings:
         """Read the passages of one question. Passages of similar length share a batch, to save padding."""
         encoded = self.inputs.encode(question, passages)
-        made = PassageReadings.nothing(len(encoded))
+        result = PassageReadings.nothing(len(encoded))
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place].ids))
         for begin in range(0, len(order), self.batch):
             some = order[begin : begin + self.batch]
             relevance, tokens, scores, logs = self._forward([encoded[place] for place in some])
-            made.relevance[some], made.scores[some] = relevance, scores
+            result.relevance[some], result.scores[some] = relevance, scores
             for row, place in enumerate(some):
                 if np.isfinite(scores[row]):
-                    made.tokens[place] = tokens[row]
-                    made.spans[place] = encoded[place].characters(*tokens[row])
-                    made.probabilities[place] = np.exp(logs[row])
-        return made
+                    result.tokens[place] = tokens[row]
+                    result.spans[place] = encoded[place].characters(*tokens[row])
+                    result.probabilities[place] = np.exp(logs[row])
+        return result
 
     def _forward(self, encoded: Sequence[Encoded]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return relevance (n,), tokens (n, 2), logit sums (n,) and log probabilities (n,)."""

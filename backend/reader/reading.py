@@ -193,11 +193,11 @@ def read(
         seconds = time.monotonic() - began
         with whole_folder(target) as building:
             parts.join(building, len(opened.hits))
-            made = Reading(opened, building, about | {"depth": wanted[-1], "ks": wanted})
-            _write_predictions(study, made)
+            result = Reading(opened, building, about | {"depth": wanted[-1], "ks": wanted})
+            _write_predictions(study, result)
             write_manifest(
                 building,
-                made.manifest
+                result.manifest
                 | {
                     "kind": "reading",
                     "questions": len(opened.hits),

@@ -162,7 +162,7 @@ def train(
             checkpoint,
             progress if is_main_process() else None,
         )
-        made = TrainedReader(
+        result = TrainedReader(
             target.name,
             str(target),
             sampler.steps,
@@ -174,10 +174,10 @@ def train(
             round(time.monotonic() - began, 1),
         )
         if is_main_process():
-            made = _save_best(
+            result = _save_best(
                 working,
                 target,
-                made,
+                result,
                 request
                 | {
                     "kind": KIND,
@@ -188,11 +188,11 @@ def train(
                     "steps": sampler.steps,
                     "batch": sampler.batch * sampler.processes,
                     "device": on,
-                    "seconds": made.seconds,
+                    "seconds": result.seconds,
                 },
             )
         wait_for_all()
-    return made
+    return result
 
 
 def batch_sampler(questions: int, settings: ReaderSettings) -> BatchSampler:

@@ -1,1 +1,1 @@
-"""Recipes of several steps: RocketQA, the demo study."""
+"""Recipes of several steps: RocketQA."""

@@ -22,7 +22,7 @@ DUAL = {
 }
 CROSS = {"tokens": 160, "negatives": 1, "batch": 32, "epochs": 2.0, "learning_rate": 1e-5}
 DEPTH = 100
-"""RocketQA's for Natural Questions (section 4.1.3 and appendix): 512 questions on each device, their texts encoded 128
+"""RocketQA's settings for Natural Questions (section 4.1.3 and appendix): 512 questions on each device, their texts encoded 128
 at a time; a cross-encoder's 64 pairs are 32 questions with one negative each; negatives from the first 100.
 """
 SMALL_DUAL = {
@@ -47,18 +47,18 @@ SMALL_CROSS = {
     "evaluate_every": 40,
 }
 SMALL_DEPTH = 20
-"""For a CPU, minutes each.
+"""Settings for a CPU, with minutes for each training.
 
-The cross-encoder keeps all its layers: it reads [CLS], which in MiniLM's first layers is the same for every
-text. It reads whole passages too, for a positive whose answer is cut off teaches the wrong thing. And it learns from
-random passages
-besides: the paper's first 100 hold easy ones, the first 20 do not, and from hard ones alone it did not begin to learn.
+The cross-encoder keeps all its layers, because it reads [CLS], which is the same for every text in MiniLM's first
+layers. It reads whole passages, because a positive with a truncated answer is a wrong example. It also learns from
+random passages: the paper's top 100 include easy negatives, the top 20 do not, and from hard negatives alone the
+cross-encoder did not start to learn.
 """
 JUDGED_POLICY = "answer_match"
-"""Of step 2's set.
+"""The policy of step 2's training set.
 
-A passage that holds an answer and is not gold is no negative: the cross-encoder would learn, and be calibrated to,
-what was labelled rather than what answers.
+A passage that contains an answer but is not gold is not used as a negative. Otherwise the cross-encoder would learn, and
+be calibrated to, the labelling instead of the answering.
 """
 
 
@@ -110,11 +110,11 @@ class RecipeSettings:
         Raises BadInput or Refused for invalid values.
         """
         thresholds = values.get("thresholds", DENOISED_BY)
-        made = build(cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds})
-        check(build(DualEncoderSettings, made.dual_settings(3), "dual"))
-        build(CrossEncoderSettings, made.cross_settings(), "cross")
-        Thresholds(*made.thresholds).check()
-        return made
+        result = build(cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds})
+        check(build(DualEncoderSettings, result.dual_settings(3), "dual"))
+        build(CrossEncoderSettings, result.cross_settings(), "cross")
+        Thresholds(*result.thresholds).check()
+        return result
 
     @property
     def ranks(self) -> int:

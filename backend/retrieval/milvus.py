@@ -309,8 +309,10 @@ def _one_line(uri: str) -> Iterator[None]:
         module = type(error).__module__.split(".")[0]
         if module not in ("pymilvus", "grpc", "milvus_lite") and not isinstance(error, (ConnectionError, TimeoutError)):
             raise
-        said = " ".join(str(getattr(error, "message", error)).split())
-        raise BlindspotError(f"Milvus at {uri} failed: {said[:300]}; is it running, and is ${TOKEN} right?") from error
+        message = " ".join(str(getattr(error, "message", error)).split())
+        raise BlindspotError(
+            f"Milvus at {uri} failed: {message[:300]}; is it running, and is ${TOKEN} right?"
+        ) from error
 
 
 class MilvusKind(EncoderKind):

@@ -97,12 +97,12 @@ class PassageEncoder:
                 if tick is not None:
                     tick(done)
                 rows = order[done : done + max(1, self.tokens // int(lengths[order[done]]))]
-                made = self.model(self._features([tokenised[row] for row in rows]))["sentence_embedding"][
+                result = self.model(self._features([tokenised[row] for row in rows]))["sentence_embedding"][
                     :, : vectors.shape[1]
                 ].float()
                 if self.encoder.similarity == "cosine":
-                    made = torch.nn.functional.normalize(made, dim=1)
-                vectors[torch.from_numpy(rows).to(self.device)] = made.to(torch.float16)
+                    result = torch.nn.functional.normalize(result, dim=1)
+                vectors[torch.from_numpy(rows).to(self.device)] = result.to(torch.float16)
                 done += len(rows)
             return vectors
 
@@ -155,14 +155,14 @@ class PassageEncoder:
 
         if tick is not None:
             tick(0)
-        made = self.model.encode_document(
+        result = self.model.encode_document(
             texts,
             batch_size=self.encoder.settings.batch_size,
             show_progress_bar=False,
             convert_to_tensor=True,
             normalize_embeddings=self.encoder.similarity == "cosine",
         )
-        return made.to(torch.float16)
+        return result.to(torch.float16)
 
     def _set(self, precision: str) -> None:
         import torch

@@ -479,3 +479,22 @@ def test_nothing_of_a_study_is_run_as_markup(browser, tmp_path):
             )
     finally:
         context.close()
+
+
+def test_the_first_visit_explains_the_labels_and_the_progress_is_ones_own(tab, desk):
+    """The task stands on the page; the labels are explained, open, until the person has judged; then her own count is shown."""
+    with serving(desk) as port:
+        sit_down(tab, port)
+        assert (
+            tab.locator(".judge .task").inner_text()
+            == "Does each passage, read on its own with its title, answer the question?"
+        )
+        assert tab.locator(".how-to[open] li").count() == 4, "open at the first visit"
+        tab.locator(".how-to button").click()
+        assert tab.locator("dialog.judge-guidelines h1, dialog.judge-guidelines h2").first.is_visible()
+        tab.keyboard.press("Escape")
+        press(tab, "x", "Enter")
+        tab.wait_for_selector(".progress-words:has-text('1 judged by you')")
+        tab.reload()
+        tab.wait_for_selector(".how-to")
+        assert tab.locator(".how-to[open]").count() == 0, "folded once a question has been judged"

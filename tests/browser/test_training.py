@@ -142,11 +142,20 @@ def test_from_three_key_presses_to_a_comparison(tab, small):
 
 
 @pytest.mark.slow
-def test_the_same_on_the_demo(tab, tmp_path):
+def test_the_same_on_an_encyclopedia(tab, tmp_path):
     """The generated encyclopedia and MiniLM's first two layers."""
-    from backend.recipes.demo import make_demo
+    from backend.data.encyclopedia import write
+    from backend.data.importing.importer import import_passages, import_questions
+    from backend.retrieval import bm25, dense
 
-    study, _ = make_demo(tmp_path / "demo", 3000, 0, None)
+    study = Study.create(tmp_path / "demo")
+    source = study.path("encyclopedia")
+    write(source, 3000, 0)
+    import_passages(study, str(source / "passages.tsv"))
+    import_questions(study, str(source / "questions.jsonl"))
+    bm25.build_index(study)
+    dense.build_index(study, "minilm")
+    retrieve(study, "dense", split="dev", name="minilm-dev")
     retrieve(study, "bm25", split="train", k=20, name="mined")
     build(study, "raw", ["mined"], last=10)
     trained = TrainingSet.open(study, "raw").hard_negatives()

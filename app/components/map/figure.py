@@ -113,7 +113,7 @@ def figure(
     heads = (
         [f"{'before: ' if number == 0 else 'after: '}{names[number]}" for number in views] if len(views) > 1 else None
     )
-    made = make_subplots(rows=1, cols=len(views), subplot_titles=heads, horizontal_spacing=0.02)
+    result = make_subplots(rows=1, cols=len(views), subplot_titles=heads, horizontal_spacing=0.02)
     every = categories(found, most=len(COLOURS))
     kept = set(every)
     drawn = np.array([name if name in kept else OTHERS for name in found], dtype=object)[shown]
@@ -125,10 +125,10 @@ def figure(
     for column, view in enumerate(views, 1):
         places = np.asarray(map.coordinates(view))
         if len(shown) < len(map):
-            made.add_trace(_density(places), 1, column)
+            result.add_trace(_density(places), 1, column)
         if marked:
             ringed = [i for i, id in enumerate(ids) if id in marked]
-            made.add_trace(_rings(places[ringed]), 1, column)
+            result.add_trace(_rings(places[ringed]), 1, column)
         in_legend = set() if column == 1 else set(order)
         for name in order:
             for question in (False, True):
@@ -136,7 +136,7 @@ def figure(
                 if not len(rows):
                     continue
                 colour, shape = colours.get(name, (GREY, "circle"))
-                made.add_trace(
+                result.add_trace(
                     _trace(
                         places[shown[rows]],
                         [ids[i] for i in shown[rows]],
@@ -152,8 +152,8 @@ def figure(
                     column,
                 )
                 in_legend.add(name)
-    _lay_out(made, map, len(views))
-    return made
+    _lay_out(result, map, len(views))
+    return result
 
 
 def height(views: int) -> int:

@@ -168,11 +168,11 @@ def spread_table(map: Map) -> Html:
             )
         )
     table = tag("table", tag("thead", tag("tr", *top), tag("tr", *heads)), tag("tbody", *lines), cls="figures spread")
-    said = (
+    message = (
         "Cosines in the original space, for every kind of encoder score. Positives are the gold passages on this map, corrected by the "
         f"labels at its creation. Groups with fewer than {FEW} positives are grey."
     )
-    return div(tag("h2", "Spread of each group"), scrolling(table), tag("p", said, cls="convention"), cls="panel")
+    return div(tag("h2", "Spread of each group"), scrolling(table), tag("p", message, cls="convention"), cls="panel")
 
 
 def opened_point(map: Map, points: MapPoints, number: int, view: int) -> Html:

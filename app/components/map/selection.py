@@ -136,10 +136,8 @@ def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, na
 
 
 def _send(map: Map, known: Any, run: Any, ids: Sequence[str], k: int, name: str) -> str:
-    made = send_to_judging(map, known, run, ids, k, name.strip(), by=acting(map))
-    return (
-        f"Created batch “{made.name}”: {counted(made.frame, 'question')}, {counted(made.passages, 'passage')} to judge."
-    )
+    result = send_to_judging(map, known, run, ids, k, name.strip(), by=acting(map))
+    return f"Created batch “{result.name}”: {counted(result.frame, 'question')}, {counted(result.passages, 'passage')} to judge."
 
 
 def _save(map: Map, known: Any, ids: Sequence[str]) -> None:
@@ -163,9 +161,11 @@ def _save(map: Map, known: Any, ids: Sequence[str]) -> None:
 
 
 def _kept(map: Map, questions: Sequence[str], ids: Sequence[str], name: str) -> str:
-    made = save_selection(map.study, name, questions, ids, map.name, acting(map))
-    url.write("selection", made.name)
-    return f"Saved “{made.name}”: {counted(len(questions), 'question')}. The address of this page now opens the slice."
+    result = save_selection(map.study, name, questions, ids, map.name, acting(map))
+    url.write("selection", result.name)
+    return (
+        f"Saved “{result.name}”: {counted(len(questions), 'question')}. The address of this page now opens the slice."
+    )
 
 
 def hint(map: Map, run: str | None) -> None:

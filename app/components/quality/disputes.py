@@ -24,13 +24,13 @@ def disputes_panel(
         here: returns the page's address with changed parameters.
     """
     if not disputes:
-        said = tag(
+        note = tag(
             "p",
             "No passage is disputed or unsure. Disagreements appear when two people judge the same question; "
             "the second labels of a batch are for that.",
             cls="convention",
         )
-        return div(tag("h2", "Disagreements"), said, _bad(bad), cls="panel")
+        return div(tag("h2", "Disagreements"), note, _bad(bad), cls="panel")
     pages = -(-len(disputes) // PER_PAGE)
     page = min(page, pages)
     shown = disputes[(page - 1) * PER_PAGE : page * PER_PAGE]
@@ -52,7 +52,7 @@ def disputes_panel(
         ),
         cls="list-head",
     )
-    said = tag(
+    note = tag(
         "p",
         "Positive against negative comes first. A disputed passage is excluded from training and from all rates until it is "
         "settled. Decide before you look at the names.",
@@ -63,7 +63,7 @@ def disputes_panel(
         if pages > 1
         else ""
     )
-    return div(head, said, *(_dispute(each, names) for each in shown), more, _bad(bad), cls="panel")
+    return div(head, note, *(_dispute(each, names) for each in shown), more, _bad(bad), cls="panel")
 
 
 def adjudicate(question: str) -> str:

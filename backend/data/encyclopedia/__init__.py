@@ -19,12 +19,14 @@ from random import Random
 import numpy as np
 
 from backend.data.encyclopedia.language import SECOND_WORDINGS, TEMPLATES
-from backend.data.encyclopedia.plan import LARGEST, SMALLEST, key
-from backend.data.encyclopedia.prose import article
+from backend.data.encyclopedia.plan import BLIND_SPOT, LARGEST, PLAIN, SMALLEST, Edition, key
+from backend.data.encyclopedia.prose import article, notices
 from backend.data.encyclopedia.world import World
 from backend.progress import Progress
 from db.errors import Refused
 from db.records import Passage, Question
+
+__all__ = ["BLIND_SPOT", "DATASET", "PLAIN", "SECOND_DATASET", "Edition", "Encyclopedia", "describe", "write"]
 
 DATASET, SECOND_DATASET = "encyclopedia", "encyclopedia-second-wording"
 TRAIN_SHARE, DEV_SHARE = 0.4, 0.3  # of the entities; the rest is test
@@ -35,17 +37,18 @@ QUESTION_FIELDS = "id question answers relation subject template frequency bucke
 
 
 class Encyclopedia:
-    """An encyclopedia of exactly `passages` passages; the same seed gives the same bytes everywhere.
+    """An encyclopedia of exactly `passages` passages; the same seed and edition give the same bytes everywhere.
 
     Args:
         passages: 500 to 1,000,000.
         seed: 0 or more.
+        edition: PLAIN, where every entity has an article, or BLIND_SPOT, where rare entities share passages of notices.
 
     Raises:
         Refused: a size or seed outside these limits.
     """
 
-    def __init__(self, passages: int, seed: int = 0):
+    def __init__(self, passages: int, seed: int = 0, edition: Edition = PLAIN):
         if not SMALLEST <= passages <= LARGEST:
             raise Refused(
                 f"an encyclopedia has {SMALLEST:,} to {LARGEST:,} passages, not {passages:,}: choose another size"
@@ -53,18 +56,23 @@ class Encyclopedia:
         if seed < 0:
             raise Refused(f"the seed of an encyclopedia is 0 or more, not {seed}: choose another seed")
         self.size, self.seed = passages, seed
-        self.world = World(passages, seed)
+        self.world = World(passages, seed, edition)
 
     def passages(self) -> Iterator[Passage]:
-        """All passages in order: the one with ordinal i has the id str(i + 1). The title is the article's subject."""
+        """All passages in order: the one with ordinal i has the id str(i + 1). The title is the article's subject.
+
+        Passages of short notices come last; their title names no entity.
+        """
         world = self.world
-        for place in range(world.entities):
+        for place in range(world.plan.entities):
             yield from article(world, world.plan.order.inverse(place))
+        for page in range(world.plan.notice_pages):
+            yield notices(world, page)
 
     def questions(self) -> Iterator[Question]:
         """All questions, popular subjects first.
 
-        Every question has one gold passage, from its subject's article. `frequency` is the planned number of passages
+        Every question has one gold passage, from its subject's article or its subject's notice. `frequency` is the planned number of passages
         that name the subject: its article's, those that tell its facts and those that only mention it. Subjects are
         train, dev or test. Dev and test hold every fact that is asked, in the template's words (dataset
         "encyclopedia") and in a second wording ("encyclopedia-second-wording"); training questions (template only)
@@ -129,16 +137,18 @@ class Encyclopedia:
             )
 
 
-def write(folder: str | Path, passages: int, seed: int = 0, progress: Progress | None = None) -> dict:
+def write(
+    folder: str | Path, passages: int, seed: int = 0, progress: Progress | None = None, edition: Edition = PLAIN
+) -> dict:
     """Writes `passages.tsv` (DPR's psgs_w100 form), `questions.jsonl`, `truth.jsonl` and `unlabelled.txt` into a folder.
 
     Each file is written beside its place and renamed when all are whole.
 
     Returns: {passages, entities, questions, train, dev, test, second_wording, planted: questions that more than one
-        passage answers, unlabelled, seed}.
+        passage answers, unlabelled, seed, edition}.
     Raises: Refused, as `Encyclopedia`.
     """
-    made = Encyclopedia(passages, seed)
+    made = Encyclopedia(passages, seed, edition)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     names = ("passages.tsv", "questions.jsonl", "truth.jsonl", "unlabelled.txt")
@@ -159,6 +169,7 @@ def write(folder: str | Path, passages: int, seed: int = 0, progress: Progress |
         **summary,
         "unlabelled": len(unlabelled),
         "seed": seed,
+        "edition": edition.name,
     }
 
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
+from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 
 SMALLEST, LARGEST = 500, 1_000_000
-MENTIONS = 2  # further entities named in a passage without a fact
 LENGTHS = ((0.10, 6), (0.20, 5), (0.34, 4), (0.52, 3), (0.76, 2), (1.0, 1))  # share of entities up to here, passages
 MEAN_LENGTH = 2.92  # of LENGTHS
 ASSURED = 3  # turns of the wheel whose entities are asked about for sure, so that every relation is
 ASKED = 0.36  # share of the entities that questions ask about; the others are told of by no one else
-TELLING_SLOPE = 0.25  # how fast the number of passages that tell an entity's facts falls with its rank
 ZIPF_SHIFT = 6  # Zipf-Mandelbrot: frequency ~ 1 / (rank + shift)
 # One turn of the wheel of kinds, after the countries. Makers come before what they make.
 WHEEL = (
@@ -29,6 +28,33 @@ PEOPLE = ("writer", "musician", "footballer", "painter", "founder")
 WORKS = ("novel", "painting", "song", "product")
 GROUPS = dict.fromkeys(PEOPLE, "person") | dict.fromkeys(WORKS, "work") | {"product": "product"}
 GROUPS |= {"country": "country", "town": "place", "landmark": "building", "maker": "company", "label": "company"}
+
+
+@dataclass(frozen=True)
+class Edition:
+    """The settings that two kinds of encyclopedia differ in.
+
+    notices: share of the passages that are columns of short notices. A notice states two facts of an entity that has no
+        article; no other passage names this entity, or only one or two do.
+    mentions: further entities named in a passage without a fact.
+    telling_slope: how fast the number of passages that tell an entity's facts falls with its rank.
+    loudness: passages in other articles for each loud fact (each tells two).
+    """
+
+    name: str
+    notices: float
+    mentions: int
+    telling_slope: float
+    loudness: int
+
+
+PLAIN = Edition("plain", notices=0.0, mentions=2, telling_slope=0.25, loudness=5)
+"""Every entity has an article of its own."""
+BLIND_SPOT = Edition("blind spot", notices=0.08, mentions=1, telling_slope=0.5, loudness=9)
+"""Rare entities have two sentences in a passage about several entities: one vector stands for all of them."""
+NOTICES_EACH = 5  # entities of a passage of short notices
+NOTICED_ASKED = 0.35  # share of the entities with a notice that questions ask about
+NOTICED_TOLD = (0.7, 0.9, 1.0)  # cumulative share of these that 0, 1, 2 other passages tell of
 
 
 def countries(entities: int) -> int:
@@ -64,10 +90,15 @@ class Plan:
 
     lengths: passages of its article; tells, mentions: places in other articles; frequency: the sum, which falls
     by Zipf's law with the entity number wherever that leaves room for the entity's own article and tellings.
+    Entities with an article come first. The `noticed` entities after them have a notice instead.
     """
 
-    def __init__(self, passages: int, seed: int):
+    def __init__(self, passages: int, seed: int, edition: Edition = PLAIN):
         random = Random(key(seed, 0, 0))
+        self.notice_pages = round(passages * edition.notices)
+        self.noticed = self.notice_pages * NOTICES_EACH
+        self.passages = passages = passages - self.notice_pages  # of articles
+        self.mentions_each = edition.mentions
         self.entities = entities = round(passages / MEAN_LENGTH)
         ranks = np.arange(1, entities + 1)
         noise = np.random.Generator(np.random.PCG64(seed))
@@ -75,21 +106,34 @@ class Plan:
         asked = noise.uniform(size=entities) < ASKED
         self.assured = countries(entities) + len(WHEEL) * ASSURED
         asked[: self.assured] = True
+        noticed_asked, noticed_tells = self._noticed_tells(noise)
         self.tells = np.zeros(entities, np.int64)
-        self.tells[asked] = _apportion(passages, ranks[asked] ** -TELLING_SLOPE)
+        self.tells[asked] = _apportion(passages - int(noticed_tells.sum()), ranks[asked] ** -edition.telling_slope)
         wanted = self.lengths + self.tells
-        self.mentions = _fill_to_zipf(MENTIONS * passages, wanted)
-        self.frequency = wanted + self.mentions
+        self.mentions = _fill_to_zipf(edition.mentions * passages, wanted)
+        self.frequency = np.concatenate([wanted + self.mentions, 1 + noticed_tells])
         self.order = Shuffle(entities, random)  # entity number -> place of its article
         by_place = np.empty(entities, np.int64)
         by_place[np.arange(entities) * self.order.step % entities] = np.arange(entities)
         by_place = np.roll(by_place, self.order.offset)
         starts = np.concatenate([[0], np.cumsum(self.lengths[by_place])])
         self.starts = array("q", starts.tolist())  # by place: ordinal of the first passage
+        self.lengths = np.concatenate([self.lengths, np.zeros(self.noticed, np.int64)])
+        self.tells = np.concatenate([self.tells, noticed_tells])
+        self.asked = np.concatenate([asked, noticed_asked])
         self.tell_starts = array("q", np.concatenate([[0], np.cumsum(self.tells)]).tolist())
         self.mention_starts = array("q", np.concatenate([[0], np.cumsum(self.mentions)]).tolist())
         self.tell_places = Shuffle(passages, random)
-        self.mention_places = Shuffle(MENTIONS * passages, random)
+        self.mention_places = Shuffle(edition.mentions * passages, random)
+        self.notice_places = Shuffle(max(1, self.noticed), random)
+
+    def _noticed_tells(self, noise: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Of the entities with a notice: whether questions ask about them, and how many other passages tell of them."""
+        if not self.noticed:
+            return np.zeros(0, bool), np.zeros(0, np.int64)
+        asked = noise.uniform(size=self.noticed) < NOTICED_ASKED
+        tells = np.searchsorted(NOTICED_TOLD, noise.uniform(size=self.noticed), side="right")
+        return asked, np.where(asked, tells, 0)
 
     def _article_lengths(self, passages: int, noise: np.random.Generator) -> np.ndarray:
         entities = self.entities
@@ -102,6 +146,15 @@ class Plan:
         change = np.flatnonzero(lengths == (1 if missing > 0 else 2))[: abs(missing)]
         lengths[change] += 1 if missing > 0 else -1
         return lengths
+
+    def notice_of(self, entity: int) -> int:
+        """The ordinal of the passage that holds the notice of an entity without an article."""
+        return self.passages + self.notice_places(entity - self.entities) // NOTICES_EACH
+
+    def noticed_in(self, page: int) -> list[int]:
+        """The entities of one passage of notices, in order."""
+        places = range(page * NOTICES_EACH, (page + 1) * NOTICES_EACH)
+        return [self.entities + self.notice_places.inverse(place) for place in places]
 
     def first_passage(self, entity: int) -> int:
         return self.starts[self.order(entity)]
@@ -138,8 +191,8 @@ def _fill_to_zipf(total: int, have: np.ndarray) -> np.ndarray:
 class KindNumbers:
     """Entity number <-> (kind, index within the kind): countries first, then turns of the WHEEL."""
 
-    def __init__(self, entities: int):
-        self.countries = countries(entities)
+    def __init__(self, entities: int, countries: int):
+        self.countries = countries
         self.rest = entities - self.countries
         turns, part = divmod(self.rest, len(WHEEL))
         self.counts = {kind: turns * WHEEL.count(kind) + WHEEL[:part].count(kind) for kind in set(WHEEL)}

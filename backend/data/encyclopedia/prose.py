@@ -59,6 +59,23 @@ def article(world: World, number: int) -> list[Passage]:
     ]
 
 
+def notices(world: World, page: int) -> Passage:
+    """One passage of short notices: two facts each about entities that have no article."""
+    ordinal = world.plan.passages + page
+    random = Random(key(world.seed, 7, ordinal)).random
+    sentences = []
+    for number in world.plan.noticed_in(page):
+        entity = world.entity(number)
+        speaker, reference = _Speaker(entity, random), NAME
+        for relation in world.noted(number):
+            forms = NAMING_OWN[relation] if reference is NAME else OWN[relation]
+            form = forms[int(random() * len(forms))]
+            answers = entity.facts[relation]
+            sentences.append(speaker.state(form, answers[int(random() * len(answers))], reference))
+            reference = NAME if relation in PERSON_OBJECTS else SHORT if entity.gender else PRONOUN
+    return Passage(str(ordinal + 1), f"Short notices, No. {page + 1}", " ".join(sentences))
+
+
 class _Speaker:
     """Speaks of one entity: fills forms in with its name, its short name or a pronoun, and with passing detail."""
 

@@ -18,9 +18,19 @@ from random import Random
 from backend.data.encyclopedia import words
 from backend.data.encyclopedia.language import LEADS
 from backend.data.encyclopedia.names import Names
-from backend.data.encyclopedia.plan import ASSURED, GROUPS, MENTIONS, WHEEL, WORKS, KindNumbers, Plan, key
+from backend.data.encyclopedia.plan import (
+    ASSURED,
+    GROUPS,
+    PLAIN,
+    WHEEL,
+    WORKS,
+    Edition,
+    KindNumbers,
+    Plan,
+    countries,
+    key,
+)
 
-LOUDNESS = 5  # passages in other articles for each loud fact (each tells two)
 QUIET_FROM = (4, 6)  # passages of an article from which on one, two of its facts are quiet
 RECURRING = 0.95  # share of the loud facts that an article comes back to
 AGAIN = 0.75  # how often each further passage of the article then states it
@@ -45,6 +55,11 @@ MADE = {
 }
 MAKER_OF = {made: (maker, relation) for maker, (_, made, relation) in MADE.items()}
 ANSWERED_BY = {"capital": "P36", "started": "P112"} | {item: relation for item, _, relation in MADE.values()}
+
+KIN_FACTS = ("P26", "P40")
+NOTED = "P19 P20 P50 P69 P112 P131 P159 P170 P175 P176 P264 P276 P740 P800".split()
+"""Relations that questions ask of an entity with a notice. Their objects are names; an occupation or a country would
+stand in many passages by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +109,12 @@ class Layout:
 class World:
     """All entities of an encyclopedia of `passages` passages. Memory: a few integers per entity and bounded caches."""
 
-    def __init__(self, passages: int, seed: int):
+    def __init__(self, passages: int, seed: int, edition: Edition = PLAIN):
         self.seed, self.passages = seed, passages
-        self.plan = Plan(passages, seed)
-        self.entities = self.plan.entities
-        self._kinds = KindNumbers(self.entities)
+        self.plan, self.loudness = Plan(passages, seed, edition), edition.loudness
+        self.entities = self.plan.entities + self.plan.noticed
+        self._kinds = KindNumbers(self.entities, countries(self.plan.entities))
+        self._drawn = KindNumbers(self.plan.entities, self._kinds.countries).counts  # with an article of their own
         self.countries = self._kinds.countries
         self._names = Names(self._kinds, seed)
         self.name = lru_cache(maxsize=8192)(self._name)
@@ -132,9 +148,11 @@ class World:
         kin.update(about.values())
         relations = self._askable(kind, index, facts, random)
         tells, length = int(self.plan.tells[number]), int(self.plan.lengths[number])
-        if not tells:
+        if not self.plan.asked[number]:
             relations = []
-        louder = max(1, tells // LOUDNESS)
+        if number >= self.plan.entities:  # a notice answers one question
+            relations = [relation for relation in relations if relation in NOTED][:1]
+        louder = max(1, tells // self.loudness)
         quieter = max(0, min(sum(length >= enough for enough in QUIET_FROM), tells - 2))
         loud, quiet = tuple(relations[:louder]), tuple(relations[louder : louder + quieter])
         return Entity(number, kind, self.name(number), facts, about, frozenset(kin), loud, quiet, **more)
@@ -152,8 +170,8 @@ class World:
         return relations
 
     def _draw(self, kind: str, random) -> int:
-        """An entity of a kind, popular ones rather more often."""
-        return self._kinds.number(kind, int(self._kinds.counts[kind] * random() ** 2))
+        """An entity of a kind that has an article, popular ones rather more often."""
+        return self._kinds.number(kind, int(self._drawn[kind] * random() ** 2))
 
     def _person(self, kind, number, random, facts, kin) -> dict:
         person = self._kinds.person_index(number)
@@ -164,9 +182,7 @@ class World:
         if died:
             towns["P20"] = self._draw("town", random)
             if towns["P20"] == towns["P19"]:
-                towns["P20"] = self._kinds.number(
-                    "town", (self._kinds.of(towns["P19"])[1] + 1) % self._kinds.counts["town"]
-                )
+                towns["P20"] = self._kinds.number("town", (self._kinds.of(towns["P19"])[1] + 1) % self._drawn["town"])
         for relation, town in towns.items():
             facts[relation] = (self.name(town),)
         school = _pick(words.SCHOOLS, random)
@@ -205,7 +221,11 @@ class World:
 
     def _maker_index(self, kind: str, index: int) -> int:
         maker_kind, _ = MAKER_OF[kind]
-        return index * (2 if kind == "song" else 1) % self._kinds.counts[maker_kind]
+        return index * (2 if kind == "song" else 1) % self._makers(kind, index)[maker_kind]
+
+    def _makers(self, kind: str, index: int) -> dict[str, int]:
+        """Entities by kind that may have made this one: things without an article are by makers with one, whom many passages name."""
+        return self._drawn if index >= self._drawn[kind] else self._kinds.counts
 
     def _company(self, kind, index, number, random, facts, kin) -> None:
         founder = self._founder_of(kind, index)
@@ -218,7 +238,8 @@ class World:
         self._owner(number, random, facts)
 
     def _founder_of(self, kind: str, index: int) -> int:
-        return self._kinds.number("founder", (2 * index + (kind == "label")) % self._kinds.counts["founder"])
+        founders = self._makers(kind, index)["founder"]
+        return self._kinds.number("founder", (2 * index + (kind == "label")) % founders)
 
     def _owner(self, number, random, facts) -> None:
         owner = self._draw("founder" if random() < 0.4 else "maker", random)
@@ -235,7 +256,7 @@ class World:
             if index < self.countries:
                 about["capital"] = country
         else:
-            town = int(self._kinds.counts["town"] * random() ** 2)
+            town = int(self._drawn["town"] * random() ** 2)
             facts["P276"] = (self.name(self._kinds.number("town", town)),)
             facts["P17"] = (self._names.country(self._country_of_town(town)),)
             self._owner(number, random, facts)
@@ -320,11 +341,23 @@ class World:
     def mentioned(self, ordinal: int) -> list[int]:
         """Entities that passage `ordinal` only names."""
         plan = self.plan
-        places = range(ordinal * MENTIONS, (ordinal + 1) * MENTIONS)
+        places = range(ordinal * plan.mentions_each, (ordinal + 1) * plan.mentions_each)
         return [bisect_right(plan.mention_starts, plan.mention_places.inverse(place)) - 1 for place in places]
 
+    def noted(self, number: int) -> tuple[str, ...]:
+        """The two facts that the notice of an entity states; the one that is asked for is among them."""
+        entity = self.entity(number)
+        random = Random(key(self.seed, 9, number)).random
+        rest = [relation for relation in entity.facts if relation not in entity.asked and relation not in KIN_FACTS]
+        noted = list(entity.asked)
+        while rest and len(noted) < 2:
+            noted.insert(int(random() * (len(noted) + 1)), rest.pop(int(random() * len(rest))))
+        return tuple(noted)
+
     def own_statements(self, number: int, relation: str) -> list[int]:
-        """Ordinals of the passages of its own article that state a fact of an entity."""
+        """Ordinals of the passages of its own article, or of its notice, that state a fact of an entity."""
+        if number >= self.plan.entities:
+            return [self.plan.notice_of(number)] if relation in self.noted(number) else []
         first = self.plan.first_passage(number)
         return [first + i for i in self.layout(number).stated.get(relation, ())]
 

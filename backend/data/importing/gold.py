@@ -66,14 +66,14 @@ def resolve(
     ids = {ordinal: passage.id for ordinal, passage in zip(ordinals, study.corpus.passages(ordinals), strict=True)}
     questions, matches = [], []
     for item in items:
-        made = []
+        result = []
         for number in range(len(item.paragraphs)):
             key = item.question.id, number
             if key in by_id:
-                made.append(GoldMatch(item.question.id, by_id[key], "id"))
+                result.append(GoldMatch(item.question.id, by_id[key], "id"))
             else:
                 match = found[key]
-                made.append(
+                result.append(
                     GoldMatch(
                         item.question.id,
                         None if match.ordinal is None else ids[match.ordinal],
@@ -82,9 +82,9 @@ def resolve(
                         match.reason,
                     )
                 )
-        gold = dict.fromkeys([*item.question.gold, *(match.passage for match in made if match.passage is not None)])
+        gold = dict.fromkeys([*item.question.gold, *(match.passage for match in result if match.passage is not None)])
         questions.append(replace(item.question, gold=tuple(gold)))
-        matches += made
+        matches += result
     return questions, matches
 
 

@@ -67,12 +67,12 @@ def import_run(
     check_ties(ties)
     chosen, report = find_format(path, "runs", format), ThrottledProgress(progress)
     sha256 = file_sha256(path)
-    made = read_manifest(study.path("runs", name))
+    manifest = read_manifest(study.path("runs", name))
     if (
-        made
+        manifest
         and not replace
-        and (made.get("sha256"), made.get("split")) == (sha256, split)
-        and made.get("tie_order", "file") == ties
+        and (manifest.get("sha256"), manifest.get("split")) == (sha256, split)
+        and manifest.get("tie_order", "file") == ties
     ):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     corpus, questions = study.corpus, questions_in_split(study, split)

@@ -137,12 +137,12 @@ def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:
         if {OFFICIAL, SIMILAR} & set(trained)
         else ()
     )
-    made = replace(
+    result = replace(
         setting,
         train=setting.train or ((f"{OFFICIAL}/train",) if official else others or ("train",)),
         on=setting.on or (f"{MAIN}/test" if official else "dev"),
     )
-    return of_one_set(made, bench), official
+    return of_one_set(result, bench), official
 
 
 def _apart(
@@ -167,16 +167,16 @@ def _apart(
         every: Words = "subject and answers"
         total = len(of.get(relation, ()))
         which: Words = every if kept[every] >= enough else "subject"
-        said = (
+        message = (
             f"{relation}: of {total:,} training questions, {kept[every]:,} share no word of subject and answers "
             f"with the {measured:,} measured questions, and {kept['subject']:,} share no word of the subject"
         )
         apart[relation] = () if official else (Apart(some, which),)
         counts[relation] = total if official else kept[which]
         notes[relation] = (
-            f"{said}. The official set no-overlap is used unchanged."
+            f"{message}. The official set no-overlap is used unchanged."
             if official
-            else f"{said}. The {'former' if which == every else 'latter'} are used for training."
+            else f"{message}. The {'former' if which == every else 'latter'} are used for training."
         )
     return apart, dict(counts), notes
 
@@ -191,10 +191,10 @@ def _similar(
 
 
 def _cells(row: str, hits: Mapping[str, Sequence[RunPart]], ks: Sequence[int]) -> list[Cell]:
-    made = []
+    result = []
     for k in ks:
         by_relation = {relation: [Success(each, k) for each in some] for relation, some in hits.items()}
-        made += [
+        result += [
             Cell(
                 row,
                 column(relation_name(relation), k, ks),
@@ -204,7 +204,7 @@ def _cells(row: str, hits: Mapping[str, Sequence[RunPart]], ks: Sequence[int]) -
             for relation, some in by_relation.items()
         ]
         if len(hits) > 1:
-            made.append(
+            result.append(
                 Cell(row, column(ALL, k, ks), tuple(Together(each) for each in zip(*by_relation.values(), strict=True)))
             )
-    return made
+    return result

@@ -124,20 +124,20 @@ def _cells(
     published: Sequence[float | None],
 ) -> list[Cell]:
     rest = tuple(each for each in relations if each != relation)
-    made = []
+    result = []
     for k in setting.ks:
         measures = {
             name: tuple(Success(each, k) for each in general),
             RELATION: tuple(Success(each, k, relations=(relation,)) for each in hits),
             ALL: tuple(Success(each, k, True, relations) for each in hits),
         }
-        made += [
+        result += [
             Cell(row, column(what, k, setting.ks), measured, figure if k == K else None)
             for (what, measured), figure in zip(measures.items(), published, strict=True)
         ]
         if rest:
-            made.append(Cell(row, column(REST, k, setting.ks), tuple(Success(each, k, True, rest) for each in hits)))
-    return made
+            result.append(Cell(row, column(REST, k, setting.ks), tuple(Success(each, k, True, rest) for each in hits)))
+    return result
 
 
 def _general(setting: Setting, bench: Workbench) -> tuple[QuestionSelection, tuple, str]:
@@ -160,8 +160,8 @@ def _general(setting: Setting, bench: Workbench) -> tuple[QuestionSelection, tup
             policy="answer_match",
             positives=("gold", "distant"),
         )
-        said = f"The general set is {general}: trained on its training questions, measured on its {split}."
-        return setting.asked(f"{general}/{split}"), (data,), said
+        message = f"The general set is {general}: trained on its training questions, measured on its {split}."
+        return setting.asked(f"{general}/{split}"), (data,), message
     if SECOND_DATASET not in datasets(bench, split):
         raise BadInput("the study has no second question set; name one with training and dev questions with --set")
     whole = setting.data(mined=setting.mined(), policy="answer_match", positives=("gold", "distant"))

@@ -1,0 +1,55 @@
+"""The demo's own panel on Home: what the study is, and five steps through it."""
+
+from __future__ import annotations
+
+from app import study, url
+from app.markup import Html, div, join, link, span, tag
+from backend.core.study import Study
+from backend.demo.making import CLEAN, NOISY, RUNS, running
+from backend.demo.steps import BEFORE, TRAINED_CLEAN, TRAINED_NOISY, DemoStep, K, demo_steps
+
+STATES = {"waiting": "being made", "ready": "", "done": "✓ done"}
+
+
+def demo_panel(opened: Study) -> Html:
+    """Two sentences on the demo, and its steps with their state, each a link."""
+    steps = demo_steps(opened, lambda a, b: study.comparison(opened, a, b, "answers", study.rule(opened, a, b)))
+    is_made = running(opened) is not None
+    return div(
+        tag("h1", "Where does dense retrieval fail, and what do labels change?"),
+        tag(
+            "p",
+            "This study is a generated encyclopedia: its people, places and works do not exist, so every passage that answers a "
+            "question is known. BM25 and a dense retriever search it, annotators whose names end in “(simulated)” are programs, "
+            "and this computer computed every figure.",
+        ),
+        tag("ol", *(_step(number, step, is_made) for number, step in enumerate(steps, 1)), cls="steps"),
+        cls="panel demo",
+    )
+
+
+def _step(number: int, step: DemoStep, is_made: bool) -> Html:
+    waits = step.state == "waiting"
+    title = step.title if waits else link(step.title, _address(step), data_focus=f"step-{step.key}")
+    state = STATES[step.state] if is_made or not waits else "not made"
+    return tag(
+        "li",
+        span(f"{number}", cls="place"),
+        div(
+            tag("h3", title, span(state, cls="soft after") if state else ""), tag("p", join(step.sentence), cls="soft")
+        ),
+        cls=step.state,
+    )
+
+
+def _address(step: DemoStep) -> str:
+    pair = {"a": RUNS["bm25"], "b": BEFORE, "k": K}
+    if step.key == "blind-spot":
+        return url.href(url.RELATIONS, {"runs": f"{pair['a']},{pair['b']}", "k": K, "view": "frequency"})
+    if step.key == "question":
+        return url.href(url.QUESTION, {**pair, "cell": "only_a", "question": step.question, "why": 1})
+    if step.key == "judge":
+        return url.JUDGE
+    if step.key == "training-set":
+        return url.href(url.TRAINING, {"set": CLEAN, "before": NOISY})
+    return url.href(url.RELATIONS, {"runs": f"{TRAINED_CLEAN},{BEFORE},{TRAINED_NOISY}", "k": K, "view": "frequency"})

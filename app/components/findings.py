@@ -1,0 +1,115 @@
+"""Home's first panel: the findings of two runs in sentences, each a link, beside their accuracy by frequency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from analysis.accuracy import Estimate
+from app import study, url
+from app.components.marks import SUCCESS, letter, percent
+from app.markup import Html, div, join, link, span, tag, term
+from app.runs import convention, default_pair
+from backend.core.study import Study
+from backend.evaluation.findings import FrequencyPoint, RunFinding, findings, frequency_points
+from backend.retrieval.retriever import kind_of_run
+from backend.text.counting import counted
+
+K = 5
+
+
+def findings_panel(opened: Study, runs: Mapping[str, dict]) -> Html:
+    """The findings of the two chosen runs; empty without two runs that share questions."""
+    if len(runs) < 2:
+        return Html("")
+    first, second = default_pair(runs)
+    a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
+    rule = study.rule(opened, a, b)
+    compared = study.comparison(opened, a, b, "answers", rule)
+    k = min(K, compared.depth) if len(compared) else 0
+    names = spoken(runs, a, b)
+    found = findings(compared, k, names) if k else []
+    if not found or a == b:
+        return Html("")
+    sentences = tag("ul", *(tag("li", link(each.sentence, _address(each, a, b, k))) for each in found))
+    about = tag(
+        "p",
+        f"{counted(len(compared), 'question')}, {a} and {b}, ",
+        term(f"Success@{k}", SUCCESS),
+        ", 95% intervals. ",
+        convention(compared.a.kind, rule),
+        cls="convention",
+    )
+    points = frequency_points(compared, k)
+    figure = curves(points, names, k) if len(points) > 1 else ""
+    return div(tag("h2", "Findings"), div(div(sentences, about), figure, cls="found"), cls="panel findings")
+
+
+def spoken(runs: Mapping[str, dict], a: str, b: str) -> tuple[str, str]:
+    """Return what sentences call the two runs: their retrievers, or their own names if the retrievers are the same."""
+    names = [_retriever(name, runs[name]) for name in (a, b)]
+    return (names[0], names[1]) if names[0] != names[1] else (a, b)
+
+
+def _retriever(name: str, manifest: Mapping[str, Any]) -> str:
+    kind = kind_of_run(manifest)
+    if kind is None or kind.fusion:
+        return name
+    return "BM25" if kind.lexical else f"dense ({manifest.get('retriever', name)})"
+
+
+def _address(finding: RunFinding, a: str, b: str, k: int) -> str:
+    if finding.topic == "frequency":
+        return url.href(url.RELATIONS, {"runs": f"{a},{b}", "k": k, "view": "frequency"})
+    cell = "" if finding.topic == "difference" else finding.topic
+    return url.href(url.COMPARE, {"a": a, "b": b, "k": k, "cell": cell})
+
+
+def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int) -> Html:
+    """Both runs' accuracy by frequency, drawn with boxes: Streamlit removes SVG from markup."""
+    places = [100 * (number + 0.5) / len(points) for number in range(len(points))]
+    sides = {"a": [point.a for point in points], "b": [point.b for point in points]}
+    lines = [div(cls=f"line {side}", style=f"clip-path:{_ribbon(places, each)}") for side, each in sides.items()]
+    dots = [
+        _dot(side, place + (0.9 if side == "b" else -0.9), estimate, point)
+        for side, each in sides.items()
+        for place, estimate, point in zip(places, each, points, strict=True)
+    ]
+    scale = [span(f"{value}", style=f"bottom:{value}%") for value in (0, 50, 100)]
+    labels = [
+        span(span(_short(point.label)), span(f"n {point.n:,}", cls="soft"), cls="pale" if point.few else None)
+        for point in points
+    ]
+    official = points[0].label.startswith("bucket ")
+    key = div(
+        *(span(letter(side), f" {name}", cls="who") for side, name in zip("ab", names, strict=True)),
+        span(f"Success@{k}, %, by {'bucket' if official else 'mentions of the subject'}", cls="soft"),
+        cls="key",
+    )
+    words = "; ".join(
+        f"{point.label}: {names[0]} {percent(point.a.value)}, {names[1]} {percent(point.b.value)}" for point in points
+    )
+    plot = div(div(*scale, cls="scale"), div(*lines, *dots, cls="area"), cls="plot", role="img", aria_label=words)
+    return div(key, plot, div(*labels, cls="labels"), cls="curves")
+
+
+def _ribbon(places: Sequence[float], estimates: Sequence[Estimate]) -> str:
+    """Return the polygon of a line through the estimates, 1% thick."""
+    heights = [100 - 100 * (estimate.value or 0.0) for estimate in estimates]
+    upper = [f"{place:.2f}% {height - 0.6:.2f}%" for place, height in zip(places, heights, strict=True)]
+    lower = [f"{place:.2f}% {height + 0.6:.2f}%" for place, height in zip(places, heights, strict=True)]
+    return f"polygon({', '.join([*upper, *reversed(lower)])})"
+
+
+def _dot(side: str, place: float, estimate: Estimate, point: FrequencyPoint) -> Html:
+    value, low, high = estimate.percent
+    said = f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {counted(point.n, 'question')}"
+    pale = " pale" if point.few else ""
+    return join(
+        div(cls=f"whisker {side}{pale}", style=f"left:{place:.2f}%;bottom:{low:.2f}%;height:{high - low:.2f}%"),
+        div(cls=f"dot {side}{pale}", style=f"left:{place:.2f}%;bottom:{value:.2f}%", title=said),
+    )
+
+
+def _short(label: str) -> str:
+    return label.removesuffix(" mentions").removeprefix("bucket ").replace("<=", "≤").replace("-", "–")

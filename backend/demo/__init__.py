@@ -1,0 +1,19 @@
+"""The demo study: a generated encyclopedia, and everything that the app shows of a study, computed there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+SOURCE = "encyclopedia"
+"""The folder of the study that holds the generated files."""
+ABOUT = "about.json"
+ANNOTATORS = {"Ada (simulated)": 0.96, "Ben (simulated)": 0.90}
+"""The simulated annotators: name to the share of labels that are right."""
+
+
+def is_demo(study: Study) -> bool:
+    """Whether `blindspot demo` made this study."""
+    return (study.path(SOURCE) / ABOUT).is_file()

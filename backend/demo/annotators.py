@@ -1,0 +1,85 @@
+"""Simulated annotators of the demo: they judge from the generator's truth, and each makes mistakes of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.core.jobs import job
+from backend.demo import ANNOTATORS, SOURCE
+from backend.progress import Progress
+from db.events import Choice, Label, LabelEvent
+from db.labels import Labels
+from db.people import People
+from db.queue import Lease, Queue
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+MISTAKES: dict[Label, Label] = {"positive": "related", "related": "negative", "negative": "related"}
+SECONDS = 7.0  # median time for a passage
+SEED = 0
+
+
+def truth_of(study: Study) -> dict[str, set[str]]:
+    """The ids of all passages that answer each question, by question id."""
+    with open(study.path(SOURCE, "truth.jsonl"), encoding="utf-8") as file:
+        return {row["question"]: set(row["passages"]) for row in map(json.loads, file)}
+
+
+@job("simulate annotators")
+def simulate_annotators(study: Study, name: str, progress: Progress | None = None) -> dict[str, int]:
+    """Let the simulated annotators judge a batch. Returns {questions, labels}.
+
+    Args:
+        name: of the batch. Its labels count like those of people, under names that say "simulated".
+    """
+    people, labels, queue = People(study.labels_path), Labels(study.labels_path), Queue(study.labels_path)
+    known = {person.name for person in people.all()}
+    for annotator in ANNOTATORS.keys() - known:
+        people.add(annotator)
+    truth, rng = truth_of(study), np.random.default_rng(SEED)
+    total = sum(batch.questions for batch in queue.batches() if batch.name == name) * len(ANNOTATORS)
+    finished = given = 0
+    while leases := [(annotator, lease) for annotator in ANNOTATORS for lease in queue.claim(annotator, 1)]:
+        for annotator, lease in leases:
+            events = _judge(study, queue, annotator, lease, truth, rng)
+            labels.add_all(annotator, events)
+            queue.finish(annotator, lease.batch, lease.question)
+            finished, given = finished + 1, given + len(events)
+        if progress:
+            progress(finished, total, "simulated annotators judge")
+    return {"questions": finished, "labels": given}
+
+
+def _judge(
+    study: Study,
+    queue: Queue,
+    annotator: str,
+    lease: Lease,
+    truth: Mapping[str, set[str]],
+    rng: np.random.Generator,
+) -> list[LabelEvent]:
+    candidates = [each.passage for each in queue.items(lease.batch, [lease.question])[0].candidates]
+    subject = study.questions.some([lease.question])[0].subject or ""
+    texts = study.corpus.passages(list(study.corpus.ordinals(candidates).values()))
+    names_subject = {passage.id for passage in texts if subject and subject in f"{passage.title} {passage.text}"}
+    events = []
+    for passage in candidates:
+        related: Label = "related" if passage in names_subject else "negative"
+        right: Label = "positive" if passage in truth[lease.question] else related
+        label = right if rng.random() < ANNOTATORS[annotator] else MISTAKES[right]
+        events.append(
+            LabelEvent(
+                f"simulated-{annotator[:3]}-{lease.question}-{passage}",
+                "label",
+                lease.question,
+                (Choice(passage, label),),
+                milliseconds=int(1000 * SECONDS * rng.lognormal(0, 0.4)),
+                batch=lease.batch,
+            )
+        )
+    return events

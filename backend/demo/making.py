@@ -1,0 +1,322 @@
+"""Make the demo study.
+
+`begin` makes what the app needs to open: the passages, the questions, the BM25 index and a BM25 run. `finish` is a job that makes the
+rest, each part as a job of its own: labels by simulated annotators, two training sets, the dense index and its runs, a model trained on
+each set, a map, and an experiment. Both skip what exists, so they can be called again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.accuracy import wilson
+from backend.core import jobs
+from backend.core.jobs import job
+from backend.core.study import SETTINGS_FILE, Study
+from backend.data import encyclopedia
+from backend.data.importing.importer import import_passages, import_questions
+from backend.demo import ABOUT, ANNOTATORS, SOURCE
+from backend.demo.annotators import simulate_annotators, truth_of
+from backend.experiments.running import results, run_experiment
+from backend.judging.batches import Mix, make_batch
+from backend.maps import make as make_map
+from backend.maps import maps_of
+from backend.progress import Progress
+from backend.retrieval import bm25, dense
+from backend.retrieval.retrieve import retrieve
+from backend.training.checkpoints import models_of
+from backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
+from backend.training_sets.builder import build
+from backend.training_sets.training_set import training_sets
+from db.errors import Refused
+from db.queue import Queue
+
+if TYPE_CHECKING:
+    from db.jobs import Job
+
+PASSAGES, SEED = 2000, 0
+SPLIT = "dev"
+RUNS = {"bm25": "bm25-dev", "dense": "minilm-dev", "hybrid": "hybrid-dev"}
+TRAIN_RUN = "bm25-train"
+JUDGED, YOURS = "simulated-annotators", "five-for-you"  # batches
+NOISY, CLEAN = "noisy", "clean"
+POLICIES = {NOISY: "none", CLEAN: "answer_match+labels"}
+MODELS = {NOISY: "trained-noisy", CLEAN: "trained-clean"}
+MAP = "before-and-after"
+EXPERIMENT = "buckets"
+LABELLED = 60  # questions that the simulated annotators judge
+TRAINING: dict[str, Any] = {
+    "towers": "shared",
+    "question_tokens": 32,
+    "passage_tokens": 96,
+    "batch": 16,
+    "steps": 24,
+    "learning_rate": 5e-5,
+    "held_out": 30,
+    "pool": 200,
+    "evaluate_every": 12,
+}
+"""Fields of `DualEncoderSettings`: small enough for a CPU, about a minute a model."""
+
+
+@dataclass(frozen=True)
+class DemoPart:
+    """A part of the demo that `finish` makes.
+
+    title: for progress.
+    """
+
+    title: str
+    exists: Callable[[Study], bool]
+    make: Callable[[Study, Progress | None], object]
+
+
+@dataclass(frozen=True)
+class DemoSize:
+    """The size of a demo. Tests make a smaller one with an encoder of their own.
+
+    labelled: questions that the simulated annotators judge. encoder: of study.toml; the dense retriever, and the start of training.
+    training: fields of `DualEncoderSettings` that differ from TRAINING.
+    """
+
+    labelled: int = LABELLED
+    encoder: str = "minilm"
+    training: dict[str, Any] = field(default_factory=dict)
+
+
+def begin(
+    folder: Path, passages: int | None = None, seed: int | None = None, progress: Progress | None = None
+) -> Study:
+    """Make the demo study up to its BM25 run, or what is missing of this.
+
+    Args:
+        passages, seed: None takes those of the demo in the folder; for a new demo PASSAGES and SEED.
+
+    Raises Refused if `folder` holds something else, or a demo of another size or seed.
+    """
+    study = Study.open(folder) if (folder / SETTINGS_FILE).is_file() else Study.create(folder, "Generated encyclopedia")
+    source = study.path(SOURCE)
+    _generate(source, passages, seed, progress)
+    if not study.has_corpus:
+        jobs.run(import_passages, study, str(source / "passages.tsv"), progress=progress)
+    if not study.questions.counts():
+        jobs.run(import_questions, study, str(source / "questions.jsonl"), progress=progress)
+    if "bm25" not in study.parts("indexes"):
+        jobs.run(bm25.build_index, study, progress=progress)
+    if RUNS["bm25"] not in study.runs():
+        jobs.run(retrieve, study, "bm25", split=SPLIT, name=RUNS["bm25"], progress=progress)
+    return study
+
+
+@job("demo")
+def finish(study: Study, size: dict[str, Any] | None = None, progress: Progress | None = None) -> dict[str, int]:
+    """Make the parts of the demo that are missing, each as a job of its own. Returns {made}: their number.
+
+    Args:
+        size: fields of `DemoSize` that differ from its defaults.
+    """
+    waiting = missing(study, DemoSize(**(size or {})))
+    for number, part in enumerate(waiting, 1):
+        if progress:
+            progress(number - 1, len(waiting), part.title)
+        part.make(study, _counted(progress, number, len(waiting), part.title))
+    return {"made": len(waiting)}
+
+
+def finish_in_background(study: Study) -> str | None:
+    """Start `finish` in a process of its own, unless it runs or nothing is missing. Returns the id of its job."""
+    if running(study) is not None or not missing(study):
+        return None
+    return jobs.submit(finish, study)
+
+
+def running(study: Study) -> Job | None:
+    """The unfinished job that makes the rest of the demo."""
+    return next((found for found in jobs.recent(study, 50) if found.kind == "demo" and found.unfinished), None)
+
+
+def missing(study: Study, size: DemoSize | None = None) -> list[DemoPart]:
+    """The parts of the demo that do not exist, in the order in which `finish` makes them."""
+    return [part for part in parts(size or DemoSize()) if not part.exists(study)]
+
+
+def parts(size: DemoSize) -> list[DemoPart]:
+    """Everything that `finish` makes: first what takes seconds, then the dense retriever, then what is trained."""
+    settings = TRAINING | size.training
+    return [
+        _run("bm25", "train", TRAIN_RUN),
+        DemoPart("make a batch", lambda study: _has_batch(study, JUDGED), lambda study, report: _batch(study, size, report)),
+        DemoPart("simulate annotators", _is_judged, lambda study, report: jobs.run(simulate_annotators, study, JUDGED, progress=report)),
+        DemoPart("choose five passages for you", lambda study: _has_batch(study, YOURS), _five),
+        *(_set(name, policy) for name, policy in POLICIES.items()),
+        DemoPart(
+            "encode the passages",
+            lambda study: size.encoder in study.parts("indexes"),
+            lambda study, report: jobs.run(dense.build_index, study, size.encoder, progress=report),
+        ),
+        _run("dense", SPLIT, RUNS["dense"], encoder=size.encoder),
+        *(part for name, model in MODELS.items() for part in _trained(name, model, size.encoder, settings)),
+        _run("hybrid", SPLIT, RUNS["hybrid"], encoder=size.encoder),
+        DemoPart("draw the map", lambda study: MAP in maps_of(study), lambda study, report: _map(study, size.encoder, report)),
+        DemoPart("run an experiment", lambda study: bool(results(study)), lambda study, report: _experiment(study, size.encoder, report)),
+    ]  # fmt: skip
+
+
+def _run(kind: str, split: str, name: str, **options: Any) -> DemoPart:
+    return DemoPart(
+        f"retrieve {kind} over {split}",
+        lambda study: name in study.runs(),
+        lambda study, report: jobs.run(retrieve, study, kind, split=split, name=name, progress=report, **options),
+    )
+
+
+def _set(name: str, policy: str) -> DemoPart:
+    return DemoPart(
+        f"build the {name} training set",
+        lambda study: name in training_sets(study),
+        lambda study, report: jobs.run(build, study, name, [TRAIN_RUN], policy=policy, last=20, progress=report),
+    )
+
+
+def _trained(name: str, model: str, start: str, settings: dict[str, Any]) -> Iterator[DemoPart]:
+    yield DemoPart(
+        f"train on the {name} set",
+        lambda study: model in models_of(study),
+        lambda study, report: jobs.run(
+            train_dual_encoder, study, model, name, start=start, settings=settings, progress=report
+        ),
+    )
+    yield DemoPart(
+        f"retrieve with {model}",
+        lambda study: trial_run_name(model, SPLIT) in study.runs(),
+        lambda study, report: jobs.run(try_model, study, model, SPLIT, progress=report),
+    )
+
+
+def _has_batch(study: Study, name: str) -> bool:
+    return any(batch.name == name for batch in Queue(study.labels_path).batches())
+
+
+def _is_judged(study: Study) -> bool:
+    return any(batch.name == JUDGED and batch.done == batch.questions for batch in Queue(study.labels_path).batches())
+
+
+def _batch(study: Study, size: DemoSize, report: Progress | None) -> object:
+    return jobs.run(
+        make_batch,
+        study,
+        JUDGED,
+        [TRAIN_RUN],
+        size=size.labelled,
+        depth=10,
+        candidates=5,
+        people_needed=len(ANNOTATORS),
+        mix=Mix(audit=0.2, second=0.0, repeat=0.0),
+        progress=report,
+    )
+
+
+def _five(study: Study, report: Progress | None) -> object:
+    """Five questions with one passage each, as the priority arm chooses them, that the simulated annotators do not judge."""
+    theirs = {item.question for item in Queue(study.labels_path).items(JUDGED)}
+    others = [question.id for question in study.questions.all(split="train") if question.id not in theirs]
+    return jobs.run(
+        make_batch,
+        study,
+        YOURS,
+        [TRAIN_RUN],
+        size=5,
+        depth=10,
+        slice=others,
+        candidates=1,
+        mix=Mix(audit=0.0, second=0.0, repeat=0.0),
+        progress=report,
+    )
+
+
+def _map(study: Study, encoder: str, report: Progress | None) -> object:
+    return jobs.run(
+        make_map,
+        study,
+        name=MAP,
+        encoder=encoder,
+        second=MODELS[CLEAN],
+        run=RUNS["dense"],
+        passages=["gold", "top"],
+        top=5,
+        most=800,
+        method="tsne",
+        progress=report,
+    )
+
+
+def _experiment(study: Study, encoder: str, report: Progress | None) -> object:
+    given = {"encoders": [encoder], "on": f"{encyclopedia.DATASET}/{SPLIT}"}
+    return jobs.run(run_experiment, study, EXPERIMENT, given, progress=report)
+
+
+def _counted(progress: Progress | None, number: int, total: int, title: str) -> Progress | None:
+    """Report a part's own progress in the words of the whole demo."""
+    if progress is None:
+        return None
+
+    def report(done: int, of: int | None, doing: str, /) -> None:
+        share = f" ({100 * done // of}%)" if of else ""
+        progress(number - 1, total, f"{title}: {doing}{share}")
+
+    return report
+
+
+def _generate(source: Path, passages: int | None, seed: int | None, progress: Progress | None) -> None:
+    """Generate the files of the encyclopedia, unless they exist."""
+    about = source / ABOUT
+    if about.is_file():
+        made = json.loads(about.read_text())
+        if passages not in (None, made["passages"]) or seed not in (None, made["seed"]):
+            raise Refused(
+                f"{source.parent} holds a demo of {made['passages']:,} passages from seed {made['seed']}; "
+                "name another folder, or delete it"
+            )
+        return
+    size = PASSAGES if passages is None else passages
+    made = encyclopedia.write(source, size, SEED if seed is None else seed, progress, encyclopedia.BLIND_SPOT)
+    about.write_text(json.dumps(made) + "\n")
+
+
+def shows(study: Study) -> list[str]:
+    """One line for each figure of this study's BM25 and dense runs, with n and a 95% interval; before the dense run, its size only."""
+    made = json.loads((study.path(SOURCE) / ABOUT).read_text())
+    lines = [
+        f"A generated encyclopedia: {made['passages']:,} passages about {made['entities']:,} entities, "
+        f"{made['questions']:,} questions, {made['planted']:,} of them with planted false negatives (seed {made['seed']})."
+    ]
+    if RUNS["dense"] not in study.runs():
+        return lines
+    bm25_run, dense_run = study.run(RUNS["bm25"]), study.run(RUNS["dense"])
+    found = encyclopedia.describe(
+        study.questions.some(bm25_run.question_ids),
+        {question: sorted(passages) for question, passages in truth_of(study).items()},
+        np.asarray(bm25_run.hits.ordinals),
+        np.asarray(dense_run.hits.ordinals),
+        (np.asarray(bm25_run.answers()), np.asarray(dense_run.answers())),
+    )
+    figures = {
+        "false_negatives": "of the unlabelled passages in the dense top 5 answer the question: planted false negatives",
+        "only_bm25": "of the questions are answered in BM25's top 5 only",
+        "only_dense": "of the questions are answered in the dense top 5 only",
+        "bm25_first_wording": "Success@5 of BM25 on the questions as the template words them",
+        "bm25_second_wording": "Success@5 of BM25 on the same facts asked in other words",
+    }
+    return lines + [_line(found[name], text) for name, text in figures.items()]
+
+
+def _line(figure: dict, text: str) -> str:
+    low, high = wilson(round(figure["share"] * figure["n"]), figure["n"])
+    assert low is not None and high is not None, "every figure counts a question"
+    return f"{100 * figure['share']:5.1f}%  {text} (95%: {100 * low:.1f} to {100 * high:.1f}, n={figure['n']:,})"

@@ -1,0 +1,177 @@
+"""The five steps through the demo: what each shows, in a sentence computed from the study, and whether it can be opened yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from analysis.accuracy import found_by
+from backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOURS
+from backend.evaluation.comparison import Comparison, measure
+from backend.evaluation.findings import findings
+from backend.text.counting import counted
+from backend.training.dual_encoder import trial_run_name
+from backend.training_sets.differences import ChangeSummary, change_summary
+from backend.training_sets.training_set import TrainingSet, training_sets
+from db.queue import Batch, Queue
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+K = 5
+NAMES = ("BM25", "dense retrieval")
+BEFORE, TRAINED_NOISY, TRAINED_CLEAN = RUNS["dense"], *(trial_run_name(MODELS[name], SPLIT) for name in (NOISY, CLEAN))
+
+StepKey = Literal["blind-spot", "question", "judge", "training-set", "retriever"]
+State = Literal["waiting", "ready", "done"]
+Compare = Callable[[str, str], Comparison]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoStep:
+    """A step through the demo.
+
+    state: waiting until its parts exist; done, for judging, when all passages are judged.
+    question: the id of the question that the step opens, if it opens one.
+    """
+
+    key: StepKey
+    title: str
+    state: State
+    sentence: str
+    question: str | None = None
+
+
+def demo_steps(study: Study, compare: Compare | None = None) -> list[DemoStep]:
+    """Return the five steps in order.
+
+    Args:
+        compare: Compares two runs by name; the app's keeps its comparisons.
+    """
+    compared = compare or (lambda a, b: Comparison.of(measure(study, a), measure(study, b)))
+    runs = set(study.runs())
+    return [
+        _blind_spot(compared, runs),
+        _question(compared, runs),
+        _judge(study),
+        _training_set(study),
+        _retriever(compared, runs),
+    ]
+
+
+def _blind_spot(compared: Compare, runs: set[str]) -> DemoStep:
+    title = "See the blind spot"
+    if BEFORE not in runs:
+        return DemoStep(
+            "blind-spot", title, "waiting", "BM25 is ready. Dense retrieval follows when its index is built."
+        )
+    found = findings(compared(RUNS["bm25"], BEFORE), K, NAMES)
+    falls = [each.sentence for each in found if each.topic == "frequency"]
+    sentence = falls[0] if falls else found[0].sentence
+    return DemoStep("blind-spot", title, "ready", sentence[0].upper() + sentence[1:])
+
+
+def _question(compared: Compare, runs: set[str]) -> DemoStep:
+    title = "Open one question where dense retrieval fails"
+    if BEFORE not in runs:
+        return DemoStep("question", title, "waiting", "The question is chosen when both retrievers have searched.")
+    question = telling_question(compared(RUNS["bm25"], BEFORE))
+    if question is None:
+        return DemoStep(
+            "question", title, "waiting", f"Dense retrieval finds every answer that BM25 finds in its first {K}."
+        )
+    return DemoStep(
+        "question",
+        title,
+        "ready",
+        f"“{question.text}” BM25 ranks a passage with the answer first; dense retrieval has none in its first {K}. See why.",
+        question.id,
+    )
+
+
+def telling_question(compared: Comparison) -> Question | None:
+    """Return the question whose gold passage A ranks first and B ranks lowest, among those on the rarest subjects that only A finds."""
+    only_a = found_by(compared.first_a, 1) & ~found_by(compared.first_b, K)
+    rows = [row for row in np.flatnonzero(only_a).tolist() if compared.questions[row].gold]
+    ranked = [row for row in rows if _first_is_gold(compared, row)] or rows
+    if not ranked:
+        return None
+    deepest = compared.depth + 1
+
+    def order(row: int) -> tuple[int, int, str]:
+        rank = int(compared.first_b[row]) or deepest
+        return int(compared.frequency[row]), -rank, compared.questions[row].id
+
+    return compared.questions[min(ranked, key=order)]
+
+
+def _first_is_gold(compared: Comparison, row: int) -> bool:
+    """Whether A's first passage is gold: then no chance match of the answer's words has the first rank."""
+    first = int(np.asarray(compared.a.run.hits.ordinals[compared.rows_a[row]])[0])
+    (passage,) = compared.a.study.corpus.passages([first])
+    return passage.id in compared.questions[row].gold
+
+
+def _judge(study: Study) -> DemoStep:
+    title = "Judge five passages yourself"
+    batch = next((each for each in Queue(study.labels_path).batches() if each.name == YOURS), None)
+    if batch is None:
+        return DemoStep(
+            "judge", title, "waiting", "The passages are chosen when BM25 has searched the training questions."
+        )
+    return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged(batch))
+
+
+def _judged(batch: Batch) -> str:
+    if not batch.done:
+        return "The training data calls these passages negatives. Do they answer their question?"
+    if batch.done < batch.questions:
+        return f"{batch.done} of {counted(batch.questions, 'passage')} judged."
+    return "You judged all five. Training offers a new set with your labels."
+
+
+def _training_set(study: Study) -> DemoStep:
+    title = "See what the labels change in the training set"
+    made = training_sets(study)
+    if not {NOISY, CLEAN} <= made.keys():
+        return DemoStep(
+            "training-set", title, "waiting", "Two training sets are built from the same questions: noisy and clean."
+        )
+    changes = _changes(study, made[NOISY]["fingerprint"], made[CLEAN]["fingerprint"]).changes
+    positive = sum(count for (was, now, _), count in changes.items() if (was, now) == ("negative", "positive"))
+    dropped = sum(count for (was, now, _), count in changes.items() if was == "negative" and now != "positive")
+    return DemoStep(
+        "training-set",
+        title,
+        "ready",
+        "The noisy set uses every unlabelled passage that BM25 finds as a negative. "
+        f"Cleaning turns {positive:,} of them into positives and drops {dropped:,}.",
+    )
+
+
+def _retriever(compared: Compare, runs: set[str]) -> DemoStep:
+    title = "See what cleaning changes in the retriever"
+    if not {BEFORE, TRAINED_NOISY, TRAINED_CLEAN} <= runs:
+        return DemoStep(
+            "retriever", title, "waiting", "One model is trained on each set, and searches the same questions."
+        )
+    pair = compared(TRAINED_NOISY, TRAINED_CLEAN)
+    noisy, clean = (100 * float(found_by(first, K).mean()) for first in (pair.first_a, pair.first_b))
+    before = 100 * float(found_by(compared(BEFORE, TRAINED_CLEAN).first_a, K).mean())
+    return DemoStep(
+        "retriever",
+        title,
+        "ready",
+        f"Success@{K}: {before:.1f}% before training, {noisy:.1f}% trained on the noisy set, {clean:.1f}% on the clean set.",
+    )
+
+
+@lru_cache(maxsize=4)
+def _changes(study: Study, before: str, after: str) -> ChangeSummary:
+    """Sets do not change: their fingerprints make the key."""
+    return change_summary(TrainingSet.open(study, NOISY), TrainingSet.open(study, CLEAN))

@@ -1,0 +1,120 @@
+"""The findings of two runs in sentences, for Home: who finds more, how accuracy depends on frequency, and what only one run answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from analysis.accuracy import Estimate, found_by, proportion
+from analysis.buckets import FEW, UNKNOWN
+from analysis.significance import independent_difference
+from backend.evaluation.comparison import SURE, Comparison, PairedFigures, at
+from backend.text.counting import counted
+
+Topic = Literal["difference", "frequency", "only_a", "only_b"]
+TIMES = {"<=1": "once at most", "2-3": "2 or 3 times", "100+": "100 times or more"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinding:
+    """A sentence, and what it is about, so that a page can link it."""
+
+    topic: Topic
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrequencyPoint:
+    """Success of both runs on the questions of one bucket or group. label: of `analysis.buckets.bucket_group`."""
+
+    label: str
+    a: Estimate
+    b: Estimate
+
+    @property
+    def n(self) -> int:
+        return self.a.n
+
+    @property
+    def few(self) -> bool:
+        return self.n < FEW
+
+
+def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[RunFinding]:
+    """Return the findings at k, the most general first; none if the runs share no question.
+
+    Args:
+        names: of A and B, as the sentences call them.
+    """
+    if not len(comparison):
+        return []
+    figures = at(comparison, k)
+    points = frequency_points(comparison, k)
+    made = [RunFinding("difference", _difference(figures, names))]
+    for sentence in _falls(points, names):
+        made.append(RunFinding("frequency", sentence))
+    only: Mapping[Topic, tuple[str, int]] = {
+        "only_a": (names[0], figures.difference.only_a),
+        "only_b": (names[1], figures.difference.only_b),
+    }
+    made += [
+        RunFinding(topic, f"Only {name} answers {counted(count, 'question')}.")
+        for topic, (name, count) in only.items()
+        if count
+    ]
+    return made
+
+
+def frequency_points(comparison: Comparison, k: int) -> list[FrequencyPoint]:
+    """Return the success of both runs by bucket or group of mentions, from frequent to rare; unknown frequencies are left out."""
+    found_a, found_b = found_by(comparison.first_a, k), found_by(comparison.first_b, k)
+    groups = {label: rows for label, rows in comparison.groups("bucket").items() if label != UNKNOWN}
+    official = [label for label in groups if label.startswith("bucket ")]
+    labels = official or list(reversed(groups))
+    return [
+        FrequencyPoint(label, proportion(found_a[groups[label]]), proportion(found_b[groups[label]]))
+        for label in labels
+    ]
+
+
+def _difference(figures: PairedFigures, names: tuple[str, str]) -> str:
+    estimate = figures.difference.estimate
+    value, low, high = estimate.percent
+    if figures.difference.p > SURE:
+        return (
+            f"No difference between {names[0]} and {names[1]} at {figures.k} is established: "
+            f"{value:+.1f} points ({low:+.1f} to {high:+.1f})."
+        )
+    low, high = sorted((abs(low), abs(high)))
+    return f"{names[0] if value > 0 else names[1]} finds {abs(value):.1f} points more at {figures.k} ({low:.1f} to {high:.1f})."
+
+
+def _falls(points: list[FrequencyPoint], names: tuple[str, str]) -> list[str]:
+    """Return a sentence on each run whose accuracy differs between frequent and rare subjects; one sentence if no run's does."""
+    enough = [point for point in points if not point.few]
+    if len(enough) < 2:
+        return []
+    frequent, rare = enough[0], enough[-1]
+    sentences = []
+    for name, high, low in ((names[1], frequent.b, rare.b), (names[0], frequent.a, rare.a)):
+        change = independent_difference(high, low)
+        assert change.value is not None and change.low is not None and change.high is not None, "both have questions"
+        if change.low <= 0 <= change.high:
+            continue
+        (top, _, _), (bottom, _, _) = high.percent, low.percent
+        verb = "falls" if change.value > 0 else "rises"
+        sentences.append(f"{name} {verb} from {top:.0f}% {where(frequent.label)} to {bottom:.0f}% {where(rare.label)}.")
+    if not sentences:
+        return [
+            f"Neither run differs reliably between subjects {where(frequent.label)} and subjects {where(rare.label)}."
+        ]
+    return sentences
+
+
+def where(label: str) -> str:
+    """Return the words for a bucket or a group of mentions: "where the subject is mentioned 30 to 99 times"."""
+    if label.startswith("bucket "):
+        return f"in {label}"
+    group = label.removesuffix(" mentions")
+    return f"where the subject is mentioned {TIMES.get(group) or group.replace('-', ' to ') + ' times'}"

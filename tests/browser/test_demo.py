@@ -1,0 +1,76 @@
+"""A newcomer's way through the demo's five steps, in a real browser."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from app import server
+from backend.core.study import Study
+from db.labels import Labels
+from db.queue import Queue
+from tests.browser.test_judging import SAVED, press, serving
+
+WIDTHS = (1400, 1000, 400)
+
+
+@pytest.fixture
+def own(small_demo, tmp_path):
+    shutil.copytree(small_demo.folder, tmp_path / "demo")
+    return Study.open(tmp_path / "demo")
+
+
+def step(tab, title):
+    """Go Home and open a step."""
+    tab.get_by_role("navigation").get_by_role("link", name="Home").click()
+    tab.get_by_role("link", name=title).click()
+
+
+def test_the_five_steps(tab, own):
+    with serving(own) as port:
+        tab.goto(f"http://{server.ADDRESS}:{port}/")
+        tab.get_by_text("Where does dense retrieval fail").wait_for()
+        assert tab.locator(".demo .steps li").count() == 5
+        step(tab, "See the blind spot")
+        tab.locator(".js-plotly-plot").first.wait_for()
+        assert "by frequency" in tab.locator("h2").first.inner_text() or tab.get_by_text("by frequency").count()
+        step(tab, "Open one question where dense retrieval fails")
+        tab.locator(".why .conclusion").wait_for()
+        step(tab, "Judge five passages yourself")
+        tab.get_by_label("Your name").fill("Kim")
+        tab.get_by_role("button", name="Start").click()
+        for left in range(5, 0, -1):
+            tab.locator(".judge .candidate.here").wait_for()
+            title = tab.locator(".judge h1").inner_text()
+            press(tab, "1", "Enter", gap=100)
+            if left > 1:
+                tab.wait_for_function("t => document.querySelector('.judge h1')?.textContent !== t", arg=title)
+        tab.wait_for_selector(SAVED, state="attached")
+        tab.wait_for_function("!document.querySelector('.judge .candidate.here')")
+        (yours,) = [batch for batch in Queue(own.labels_path).batches() if batch.name == "five-for-you"]
+        assert yours.done == 5
+        assert sum(label.annotator == "Kim" for label in Labels(own.labels_path).judgements()) == 5
+        step(tab, "See what the labels change in the training set")
+        tab.locator("#changes").wait_for()
+        step(tab, "See what cleaning changes in the retriever")
+        tab.locator(".js-plotly-plot").first.wait_for()
+        tab.get_by_role("navigation").get_by_role("link", name="Home").click()
+        tab.get_by_text("You judged all five.").wait_for()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_home_needs_no_scrolling_sideways(tab, small_demo, width):
+    """And at 400 pixels the menu takes two lines, and the figures of a run with a long name stay in view."""
+    tab.set_viewport_size({"width": width, "height": 900})
+    with serving(small_demo) as port:
+        tab.goto(f"http://{server.ADDRESS}:{port}/")
+        tab.locator("table.runs").wait_for()
+        wide = tab.evaluate("""[...document.querySelectorAll('[data-testid=stMain] *')].filter(each => each.scrollWidth > each.clientWidth + 1
+            && ['auto', 'scroll'].includes(getComputedStyle(each).overflowX)).map(each => each.className)""")
+        assert wide == []
+        lines = tab.evaluate("new Set([...document.querySelectorAll('.top nav a')].map(each => each.offsetTop)).size")
+        assert lines <= (1 if width > 1000 else 2)
+        figures = tab.locator("table.runs tbody tr").first.locator(".figure")
+        boxes = [figures.nth(number).bounding_box() for number in range(3)]
+        assert all(box is not None and box["x"] + box["width"] <= width for box in boxes)

@@ -1,0 +1,130 @@
+"""The demo: whole, computed there, and led through by five steps."""
+
+import json
+import shutil
+
+import pytest
+
+from analysis.accuracy import found_by
+from app import who
+from backend.core import jobs
+from backend.core.study import Study
+from backend.data.encyclopedia import BLIND_SPOT, Encyclopedia
+from backend.demo import ANNOTATORS, is_demo, making
+from backend.demo.annotators import truth_of
+from backend.demo.steps import demo_steps, telling_question
+from backend.evaluation.comparison import Comparison, measure
+from backend.experiments.running import results
+from backend.maps import maps_of
+from backend.training.checkpoints import models_of
+from backend.training_sets.training_set import training_sets
+from db.errors import Refused
+from db.labels import Labels
+from db.queue import Queue
+from tests.app_pages import Page
+
+
+@pytest.fixture
+def own(small_demo, tmp_path):
+    """A copy of the demo that a test may write to."""
+    shutil.copytree(small_demo.folder, tmp_path / "demo")
+    return Study.open(tmp_path / "demo")
+
+
+def test_the_app_can_open_before_the_rest_is_made(tmp_path):
+    study = making.begin(tmp_path / "demo", 500)
+    assert is_demo(study) and set(study.runs()) == {"bm25-dev"}
+    steps = demo_steps(study)
+    assert [step.state for step in steps] == ["waiting"] * 5
+    page = Page(study.folder)
+    assert "Where does dense retrieval fail" in page.text and page.text.count("not made") == 5
+    with pytest.raises(Refused, match="holds a demo of 500 passages from seed 0"):
+        making.begin(tmp_path / "demo", 600)
+    assert making.begin(tmp_path / "demo").folder == study.folder, "without a size, the demo that is there goes on"
+
+
+def test_the_demo_is_whole_and_each_part_was_a_job(small_demo):
+    size = making.DemoSize(encoder="tiny")
+    assert making.missing(small_demo, size) == []
+    assert {"bm25-dev", "bm25-train", "minilm-dev", "hybrid-dev", "trained-noisy-dev", "trained-clean-dev"} == set(
+        small_demo.runs()
+    )
+    assert set(training_sets(small_demo)) == {"noisy", "clean"}
+    assert set(models_of(small_demo)) == {"trained-noisy", "trained-clean"}
+    assert set(maps_of(small_demo)) == {"before-and-after"}
+    assert [result["experiment"] for result in results(small_demo)] == ["buckets"]
+    done = [job.kind for job in jobs.recent(small_demo, 50) if job.state == "done"]
+    assert len(done) == len(jobs.recent(small_demo, 50)) and {
+        "demo",
+        "simulate annotators",
+        "train dual-encoder",
+        "map",
+    } <= set(done)
+
+
+def test_making_the_demo_again_makes_nothing(own):
+    assert jobs.run(making.finish, own, {"encoder": "tiny"}) == {"made": 0}
+
+
+def test_simulated_annotators_say_so_and_disagree(small_demo):
+    judged = list(Labels(small_demo.labels_path).judgements())
+    assert {label.annotator for label in judged} == set(ANNOTATORS) and all(
+        "(simulated)" in name for name in ANNOTATORS
+    )
+    truth = truth_of(small_demo)
+    right = [(label.label == "positive") == (label.passage in truth[label.question]) for label in judged]
+    assert 0.8 < sum(right) / len(right) < 1.0
+    states = {pair.state for pair in Labels(small_demo.labels_path).consensus()}
+    assert "open" in states and len(states) > 1
+
+
+def test_the_truth_is_the_generators(small_demo):
+    made = Encyclopedia(600, 0, BLIND_SPOT)
+    assert truth_of(small_demo) == {row["question"]: set(row["passages"]) for row in made.truth()}
+    assert json.loads((small_demo.path("encyclopedia", "about.json")).read_text())["edition"] == "blind spot"
+
+
+def test_five_passages_wait_for_the_visitor(small_demo):
+    (batch,) = [batch for batch in Queue(small_demo.labels_path).batches() if batch.name == "five-for-you"]
+    items = Queue(small_demo.labels_path).items("five-for-you")
+    assert (batch.questions, batch.done) == (5, 0) and sum(len(item.candidates) for item in items) == 5
+    judged = {(label.question, label.passage) for label in Labels(small_demo.labels_path).judgements()}
+    assert not judged & {(item.question, each.passage) for item in items for each in item.candidates}
+
+
+def test_each_step_is_a_sentence_with_the_studys_figures(small_demo):
+    steps = demo_steps(small_demo)
+    assert [step.state for step in steps] == ["ready"] * 5
+    clean = measure(small_demo, "trained-clean-dev")
+    assert f"{100 * found_by(clean.first, 5).mean():.1f}% on the clean set" in steps[4].sentence
+    noisy = training_sets(small_demo)["noisy"]["counts"]["sources"]["negative"]
+    assert sum(noisy.values()) > 0 and "into positives and drops" in steps[3].sentence
+
+
+def test_the_question_shown_is_answered_first_by_bm25_alone(small_demo):
+    compared = Comparison.of(measure(small_demo, "bm25-dev"), measure(small_demo, "minilm-dev"))
+    question = telling_question(compared)
+    row = compared.rows[question.id]
+    assert compared.first_a[row] == 1 and not 1 <= compared.first_b[row] <= 5
+    (first,) = small_demo.corpus.passages([int(compared.a.run.hits.ordinals[compared.rows_a[row]][0])])
+    assert first.id in question.gold, "no chance match"
+    only_a = (compared.first_a == 1) & ~found_by(compared.first_b, 5)
+    assert compared.frequency[row] <= sorted(compared.frequency[only_a])[len(compared.frequency[only_a]) // 2]
+
+
+def test_home_leads_through_the_steps(small_demo):
+    page = Page(small_demo.folder)
+    links = page.links()
+    assert "relations?runs=bm25-dev%2Cminilm-dev&k=5&view=frequency" in links
+    assert any(link.startswith("question?a=bm25-dev&b=minilm-dev&k=5&cell=only_a&question=") for link in links)
+    assert "judge" in links and "training?set=clean&before=noisy" in links
+    assert any(link.startswith("relations?runs=trained-clean-dev") for link in links)
+    assert page.text.index("See the blind spot") < page.text.index("Findings") < page.text.index("Runs")
+    assert page.text.index("Runs") < page.text.index("Study contents")
+
+
+def test_the_first_visitor_is_the_lead_and_simulated_people_cannot_be_chosen(own):
+    page = Page(own.folder, "judge")
+    assert "(simulated)" not in " ".join(button.label for button in page.app.button)
+    assert "becomes the study" in page.text
+    assert who.first_role(own.labels_path) == "lead"

@@ -1,0 +1,99 @@
+"""Findings in sentences, on runs whose figures are known by hand."""
+
+import numpy as np
+import pytest
+from statsmodels.stats.proportion import confint_proportions_2indep
+
+from analysis.accuracy import proportion
+from analysis.significance import independent_difference
+from backend.core.runs import write_run
+from backend.evaluation.comparison import Comparison, measure
+from backend.evaluation.findings import findings, frequency_points, where
+from db.records import Hits, Passage, Question
+from tests.studies import make_study
+
+FILLERS = 12
+
+
+@pytest.mark.parametrize("counts", [(36, 40, 10, 40), (5, 7, 6, 9), (0, 30, 30, 30), (99, 100, 98, 100)])
+def test_the_interval_of_two_shares_is_statsmodels_newcombe(counts):
+    first, n_first, second, n_second = counts
+    a, b = (proportion(np.arange(n) < found) for found, n in ((first, n_first), (second, n_second)))
+    ours = independent_difference(a, b)
+    assert (ours.low, ours.high) == pytest.approx(confint_proportions_2indep(*counts, method="newcomb"), abs=1e-12)
+    assert ours.value == pytest.approx(first / n_first - second / n_second) and ours.n == n_first + n_second
+
+
+def study_of(folder, groups):
+    """A study with runs `lexical` and `vectors`; groups: (frequency, questions, found by lexical, found by vectors)."""
+    questions, found = [], []
+    for frequency, count, lexical, vectors in groups:
+        for number in range(count):
+            id = f"q{len(questions)}"
+            questions.append(
+                Question(
+                    id, f"Where is {id}?", (f"Ansver{id}",), "P19", id, frequency=frequency, dataset="toy", split="dev"
+                )
+            )
+            found.append((number < lexical, number >= count - vectors))
+    passages = [Passage(q.id, q.subject, f"It is in {q.answers[0]}.") for q in questions]
+    passages += [Passage(f"filler{i}", f"Filler {i}", "Nothing.") for i in range(FILLERS)]
+    study = make_study(folder, passages, questions)
+    for side, (name, retriever) in enumerate((("lexical", "bm25"), ("vectors", "tiny"))):
+        ordinals = np.tile(np.arange(len(questions), len(questions) + 5, dtype=np.int32), (len(questions), 1))
+        for row, hits in enumerate(found):
+            if hits[side]:
+                ordinals[row, 0] = row
+        scores = np.tile(np.linspace(9, 5, 5, dtype=np.float32), (len(questions), 1))
+        write_run(
+            study, name, [q.id for q in questions], Hits(ordinals, scores), {"retriever": retriever, "kind": "dense"}
+        )
+    return study
+
+
+def compared(study):
+    return Comparison.of(measure(study, "lexical"), measure(study, "vectors"))
+
+
+def said(study):
+    return {(each.topic, each.sentence) for each in findings(compared(study), 5, ("BM25", "dense"))}
+
+
+def test_a_blind_spot_in_sentences(tmp_path):
+    """50 frequent subjects: both find 45. 50 that are mentioned once: BM25 finds 44, dense the last 10 (4 of these alone: 46 to 49... )."""
+    study = study_of(tmp_path / "blind", [(40, 50, 45, 50), (1, 50, 44, 10)])
+    found = said(study)
+    assert (
+        "frequency",
+        "dense falls from 100% where the subject is mentioned 30 to 99 times to 20% where the subject is mentioned once at most.",
+    ) in found
+    assert not any("BM25 falls" in sentence for _, sentence in found)
+    assert ("only_a", "Only BM25 answers 40 questions.") in found
+    assert ("only_b", "Only dense answers 11 questions.") in found
+    (overall,) = [sentence for topic, sentence in found if topic == "difference"]
+    assert overall.startswith("BM25 finds 29.0 points more at 5 (")
+
+
+def test_no_difference_is_called_none(tmp_path):
+    study = study_of(tmp_path / "even", [(40, 40, 20, 20), (1, 40, 20, 20)])
+    found = said(study)
+    (overall,) = [sentence for topic, sentence in found if topic == "difference"]
+    assert overall.startswith("No difference between BM25 and dense at 5 is established: +0.0 points (")
+    assert any(
+        topic == "frequency" and sentence.startswith("Neither run differs reliably") for topic, sentence in found
+    )
+
+
+def test_small_groups_carry_no_sentence(tmp_path):
+    study = study_of(tmp_path / "few", [(40, 50, 45, 50), (1, 10, 9, 0)])
+    assert not any(topic == "frequency" for topic, _ in said(study))
+    assert [(point.label, point.n, point.few) for point in frequency_points(compared(study), 5)] == [
+        ("30-99 mentions", 50, False),
+        ("<=1 mentions", 10, True),
+    ]
+
+
+def test_groups_in_words():
+    assert where("bucket 7") == "in bucket 7"
+    assert where("4-9 mentions") == "where the subject is mentioned 4 to 9 times"
+    assert where("100+ mentions") == "where the subject is mentioned 100 times or more"
