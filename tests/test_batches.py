@@ -121,8 +121,9 @@ def test_the_audit_is_a_uniform_draw_of_questions_and_of_passages(study):
     from backend.judging.batches import _BatchBuilder
 
     pools, drawn, ranks, pool_size = Pools(study, ["a"], 10, "dpr"), Counter(), Counter(), 9
+    asked = study.questions.some([f"q{i}" for i in range(40)])
     for seed in range(200):
-        maker = _BatchBuilder(study, pools, None, [f"q{i}" for i in range(40)], 3, seed, None, {}, None)
+        maker = _BatchBuilder(study, pools, asked, 3, seed, None, {}, None)
         for item in maker.audit(10, 1):
             drawn[item.question] += 1
             assert len(item.candidates) == 3 and item.inclusion_probability == 0.25

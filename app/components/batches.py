@@ -75,8 +75,9 @@ def _start(opened: Study, name: str, runs: list[str], **settings: Any) -> bool:
     except Refused as error:
         st.session_state[_REFUSED] = str(error)
         return False
-    function = make_batch_by_judge if "judge" in settings else make_batch
-    return jobs.start(opened, request(function, name, runs, **settings, by=by))
+    if "judge" in settings:
+        return jobs.start(opened, request(make_batch_by_judge, name, runs, **settings, by=by))
+    return jobs.start(opened, request(make_batch, name, runs, **settings, by=by))
 
 
 def _batch(opened: Study, batch: Batch, people: list[Person]) -> None:
