@@ -139,11 +139,18 @@ def test_a_value_that_is_not_allowed_is_found_without_the_right_to_write(study, 
 def test_a_damaged_file_in_use_is_not_taken_from_under_a_process(study, tmp_path):
     kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
     writer = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from db.connection import connect; c = connect(sys.argv[1]); "
-         "c.execute('SELECT count(*) FROM question').fetchone(); print('open', flush=True); sys.stdin.read()",
-         str(study.labels_path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            "import sys; from db.connection import connect; c = connect(sys.argv[1]); "
+            "c.execute('SELECT count(*) FROM question').fetchone(); print('open', flush=True); sys.stdin.read()",
+            str(study.labels_path),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
     try:
         assert writer.stdout.readline() == "open\n"
         with open(study.labels_path, "r+b") as file:

@@ -113,8 +113,12 @@ def _curve(opened: Study, points: Sequence[CurvePoint], scope: Scope, place: str
         div(*charts, cls="curve-charts"),
         *notes,
         *_worked(opened, last, scope),
-        tag("p", f"{counted(last.base_reranker.n, 'dev question')}, 95% intervals. Dev measures and never trains.", cls="convention"),
-    ]  # fmt: skip
+        tag(
+            "p",
+            f"{counted(last.base_reranker.n, 'dev question')}, 95% intervals. Dev measures and never trains.",
+            cls="convention",
+        ),
+    ]
 
 
 def _about(scope: Scope) -> str:
@@ -164,11 +168,17 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
         )
     ticks = [span(f"{100 * value:.0f}", cls="tick", style=f"top:{down(value):.1f}%") for value in (low, high)]
     return div(
-        div(tag("b", title), " ", f"{_figure(shares[-1])}", span(f" {base_name} {100 * base.value:.1f}", cls="soft"), cls="curve-title"),
+        div(
+            tag("b", title),
+            " ",
+            f"{_figure(shares[-1])}",
+            span(f" {base_name} {100 * base.value:.1f}", cls="soft"),
+            cls="curve-title",
+        ),
         div(*marks, *ticks, cls="curve-plot"),
         div(span("0 labels"), span(f"{most:,} labels" if points[-1].labels else ""), cls="curve-below"),
         cls="curve-chart",
-    )  # fmt: skip
+    )
 
 
 def _polygon(corners: Sequence[tuple[float, float]]) -> str:
@@ -179,7 +189,7 @@ def _figure(share: Share) -> str:
     return f"{100 * share.value:.1f} ({100 * share.low:.1f}–{100 * share.high:.1f})"
 
 
-def _worked(opened: Study, point: CurvePoint, scope: str) -> list[Html]:
+def _worked(opened: Study, point: CurvePoint, scope: Scope) -> list[Html]:
     """What the labels since the point before changed. Each number opens its list."""
     lines = []
     if point.before is not None and point.new_labels:
@@ -237,8 +247,15 @@ def curve_view(opened: Study) -> None:
 
 
 def _table(points: Sequence[CurvePoint], chosen: CurvePoint | None) -> Html:
-    names = ("point", "labels", "judged questions", "changed pairs", *(f"{what}, {scope}" for scope in SCOPES for what in ("@1", "@20")),
-             "seconds", "computed (UTC)")  # fmt: skip
+    names = (
+        "point",
+        "labels",
+        "judged questions",
+        "changed pairs",
+        *(f"{what}, {scope}" for scope in SCOPES for what in ("@1", "@20")),
+        "seconds",
+        "computed (UTC)",
+    )
     rows = []
     for point in reversed(points):
         shares = [share for scope in SCOPES for share in (point.scopes[scope].reranker, point.scopes[scope].adapter)]

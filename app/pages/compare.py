@@ -17,7 +17,7 @@ from app.components.question_list import question_table
 from app.components.readings import readings_panel
 from app.components.tables import Grouping, accuracy_table, concluded, flip_table, group_table, scrolling
 from app.entry import enter
-from app.markup import div, join, link, show, span, tag
+from app.markup import Html, div, join, link, show, span, tag
 from app.runs import convention, left_out, missing_runs, pair_of_address, retrieve_command
 from app.selection import Selection
 from app.study import Comparison
@@ -43,19 +43,7 @@ def page() -> None:
     opened = study.current()
     names = list(study.runs(opened))
     if len(names) < 2:
-        missing = "two runs" if not names else "a second run"
-        show(
-            empty(
-                f"Compare needs {missing}",
-                join(
-                    "This page shows what each of two runs finds and misses. Retrieve on ",
-                    link("Home", url.HOME),
-                    " or with ",
-                    tag("code", retrieve_command()),
-                    ".",
-                ),
-            )
-        )
+        show(_needs("two runs" if not names else "a second run"))
         return
     show(missing_runs(study.runs(opened)))
     pair = pair_of_address(study.runs(opened))
@@ -111,6 +99,12 @@ def page() -> None:
         _groups_head(compared, chosen, by), scrolling(group_table(compared, chosen, wider, by)), _small(by), cls="panel"
     )
     show(div(groups, questions, cls="side-by-side halves"))
+
+
+def _needs(missing: str) -> Html:
+    home, command = link("Home", url.HOME), tag("code", retrieve_command())
+    about = "This page shows what each of two runs finds and misses. Retrieve on "
+    return empty(f"Compare needs {missing}", join(about, home, " or with ", command, "."))
 
 
 def _downloads(opened: Study, chosen: Selection, compared: Comparison, by: Grouping | None) -> None:

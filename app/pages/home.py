@@ -114,9 +114,18 @@ def _road(opened: Study, held: dict[str, Any]) -> Html:
 
 def _next(opened: Study, held: dict[str, Any]) -> None:
     if held["from_results"]:
-        show(tag("h2", "Created from results files"), *(tag("p", line) for line in held["from_results"]["cannot"]),
-             tag("p", "Everything else works: ", link("compare the runs", url.COMPARE), " or ",
-                 link("read both lists", url.QUESTION), " question by question."))  # fmt: skip
+        show(
+            tag("h2", "Created from results files"),
+            *(tag("p", line) for line in held["from_results"]["cannot"]),
+            tag(
+                "p",
+                "Everything else works: ",
+                link("compare the runs", url.COMPARE),
+                " or ",
+                link("read both lists", url.QUESTION),
+                " question by question.",
+            ),
+        )
         return
     steps = next_steps(opened)
     show(tag("h2", "Next steps"), _road(opened, held))

@@ -83,11 +83,24 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
             else ""
         )
     title, lines = _empty(batches, person)
-    judging.mount("judge", component, {
-        "session": judging.session(opened.labels_path, person), "mode": "judge", "kind": "label", "cards": cards,
-        "order": [key(lease.batch, lease.question) for lease in leases], "history": _history(history),
-        "empty_title": title, "empty": lines, "paused": person.paused, **_guidelines(opened),
-    }, opened, person.name)  # fmt: skip
+    judging.mount(
+        "judge",
+        component,
+        {
+            "session": judging.session(opened.labels_path, person),
+            "mode": "judge",
+            "kind": "label",
+            "cards": cards,
+            "order": [key(lease.batch, lease.question) for lease in leases],
+            "history": _history(history),
+            "empty_title": title,
+            "empty": lines,
+            "paused": person.paused,
+            **_guidelines(opened),
+        },
+        opened,
+        person.name,
+    )
 
 
 def _progress(batch: Batch, mine: int) -> str:
@@ -165,12 +178,23 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
     cards = stores.cards.disputed([*order[: AHEAD + MOST_AHEAD], *earlier])
     for card in cards:
         card["progress"] = f"{counted(len(disputed), 'question')} in dispute"
-    judging.mount("judge", component, {
-        "session": judging.session(opened.labels_path, person, "adjudicate"), "mode": "adjudicate", "kind": "adjudicate",
-        "cards": cards, "order": [key(None, id) for id in order[:AHEAD + MOST_AHEAD]], "history": _history(history),
-        "empty_title": "Nothing to settle", "empty": ["Annotators agree on every passage that at least two people judged."],
-        **_guidelines(opened),
-    }, opened, person.name)  # fmt: skip
+    judging.mount(
+        "judge",
+        component,
+        {
+            "session": judging.session(opened.labels_path, person, "adjudicate"),
+            "mode": "adjudicate",
+            "kind": "adjudicate",
+            "cards": cards,
+            "order": [key(None, id) for id in order[: AHEAD + MOST_AHEAD]],
+            "history": _history(history),
+            "empty_title": "Nothing to settle",
+            "empty": ["Annotators agree on every passage that at least two people judged."],
+            **_guidelines(opened),
+        },
+        opened,
+        person.name,
+    )
 
 
 enter(page)

@@ -66,8 +66,15 @@ def judges_panel(opened: Study) -> None:
     with columns[0]:
         run = url.select("Run", "run", list(runs), (over_train or list(runs))[-1], FORGET)
     with columns[1]:
-        model = url.select("Cross-encoder", "judge", models or [""], (models or [""])[0], FORGET, lambda name: name or "no scores yet",
-                           disabled=not models)  # fmt: skip
+        model = url.select(
+            "Cross-encoder",
+            "judge",
+            models or [""],
+            (models or [""])[0],
+            FORGET,
+            lambda name: name or "no scores yet",
+            disabled=not models,
+        )
     with columns[2]:
         cut = url.select("Threshold", "cut", CUTS, CUTS[0], FORGET, disabled=not models)
     found = _found(opened, run, runs[run].get("made"), model or None)
@@ -196,8 +203,11 @@ def _cell(found: JudgeAgreement, number: int, n: int, ranks: tuple[int, int], pa
     words = join(f"{number:,}", span(f"{percent(number / n)}%", cls="interval"))
     address = _here(cell=None if chosen else key, ranks=None if chosen else where)
     title = "Hide these pairs" if chosen else f"Show these {counted(number, 'pair')}: {_said(found.judges, pattern)}"
-    return tag("td", link(words, address, title=title, aria_current="true" if chosen else None, data_focus=f"cell-{key}-{where}"),
-               cls="figure chosen" if chosen else "figure")  # fmt: skip
+    return tag(
+        "td",
+        link(words, address, title=title, aria_current="true" if chosen else None, data_focus=f"cell-{key}-{where}"),
+        cls="figure chosen" if chosen else "figure",
+    )
 
 
 def _convention(found: JudgeAgreement) -> str:
@@ -218,12 +228,18 @@ def _pairs(
     lines = pair_rows(
         opened,
         [
-            (found.questions[found.rows[place]], passage.id, f"{found.ranks[place]}", found.labels[place] or "–",
-             _probability(found.probabilities[place]), {YES: "✓ yes", NO: "no"}.get(int(found.answers[place]), "–"))
+            (
+                found.questions[found.rows[place]],
+                passage.id,
+                f"{found.ranks[place]}",
+                found.labels[place] or "–",
+                _probability(found.probabilities[place]),
+                {YES: "✓ yes", NO: "no"}.get(int(found.answers[place]), "–"),
+            )
             for place, passage in zip(some, passages, strict=True)
         ],
         a=run,
-    )  # fmt: skip
+    )
     heads = ("question", "passage", "rank", "people", "cross-encoder", "answer")
     head = tag("tr", *(tag("th", words, scope="col", cls="left") for words in heads))
     where = f"rank {ranks[0]}" if ranks[0] == ranks[1] else f"ranks {_words(ranks)}"
