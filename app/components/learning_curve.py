@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -12,8 +10,9 @@ import streamlit as st
 from app import study, url, who
 from app.components import jobs
 from app.components.marks import empty, notice
+from app.components.stylesheets import style_sheet
 from app.components.training.pairs import pair_rows
-from app.markup import Html, div, join, link, show, span, tag, term
+from app.markup import Html, div, link, show, span, tag, term
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.text.counting import counted
@@ -51,7 +50,7 @@ def _panel(opened: Study, place: str) -> None:
     with st.container(key=f"curve-{place}"):
         usual: Scope = "judged" if points and points[-1].judged else "all"
         scope = url.one_of("learned", list(SCOPES), usual)
-        show(_style(), div(*_curve(opened, points, scope, place), cls="panel"))
+        show(style_sheet("learning_curve.css"), div(*_curve(opened, points, scope, place), cls="panel"))
         _button(opened, lacking, place)
 
 
@@ -291,12 +290,3 @@ def _pairs(opened: Study, point: CurvePoint) -> None:
     rows = pair_rows(opened, [(pair.question, pair.passage, f"{pair.before} → {pair.now}") for pair in pairs[:SHOWN]])
     more = tag("p", f"The first {SHOWN} of {len(pairs):,}.", cls="convention") if len(pairs) > SHOWN else ""
     show(div(tag("h2", words), tag("table", tag("tbody", *rows), cls="figures"), more, cls="panel", id="changed-pairs"))
-
-
-@cache
-def _source() -> str:
-    return Path(__file__).with_name("learning_curve.css").read_text(encoding="utf-8")
-
-
-def _style() -> Html:
-    return join(Html(f"<style>{_source()}</style>"))

@@ -9,12 +9,12 @@ import streamlit as st
 
 from analysis.buckets import FEW, UNKNOWN
 from app import selection, study, url
-from app.components.analysis import analysis_style
 from app.components.downloads import table_downloads
 from app.components.judged_table import judged_table
 from app.components.marks import empty, notice, relation_label, term
 from app.components.question_list import question_table
 from app.components.readings import readings_panel
+from app.components.stylesheets import style_sheet
 from app.components.tables import Grouping, accuracy_table, concluded, flip_table, group_table, scrolling
 from app.entry import enter
 from app.markup import Html, div, join, link, show, span, tag
@@ -71,7 +71,7 @@ def page() -> None:
     show(_said(compared, chosen))
     if not len(compared):
         return
-    analysis_style()
+    show(style_sheet("analysis.css"))
     chosen = _readable(compared, chosen)
     _filters(compared)
     kept = selection.filtered(compared, chosen)

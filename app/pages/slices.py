@@ -9,13 +9,13 @@ import numpy as np
 import streamlit as st
 
 from app import selection, study, url, who
-from app.components.analysis import analysis_style
 from app.components.batches import send_to_judging
 from app.components.downloads import table_downloads
 from app.components.marks import empty, letter, notice
 from app.components.panel_tables import choices
 from app.components.question_list import question_table
 from app.components.slice_tables import condition_help, every_run, found_table, saved_table
+from app.components.stylesheets import style_sheet
 from app.components.tables import accuracy_table, concluded, flip_table, scrolling
 from app.entry import enter
 from app.markup import Html, div, join, link, show, tag
@@ -38,7 +38,7 @@ CORRECTIONS = {"westfall-young": "Westfall–Young", "holm": "Holm", "benjamini-
 def page() -> None:
     opened = study.current()
     runs = study.runs(opened)
-    analysis_style()
+    show(style_sheet("analysis.css"))
     if len(runs) < 2:
         show(_needs("two runs" if not runs else "a second run"))
         return

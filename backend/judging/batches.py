@@ -333,12 +333,12 @@ class _BatchBuilder:
         ]
 
     def _probability(self, judged: float | None, pooled: PooledPassage) -> float:
-        """P(false negative): the judge's, after the answer match where a judge is named; without a score, the estimate."""
+        """P(false negative): the estimate, pooled with the opinion of a named judge where it has one."""
         if judged is None:
             return self.calibration.probability(pooled.answer, pooled.rank)
         if not self.scored_by:
             return judged
-        return self.calibration.with_answer_match(judged, pooled.answer, pooled.rank)
+        return self.calibration.with_judge(judged, pooled.answer, pooled.rank)
 
     def mixed(self, priority: list[Item], others: list[Item]) -> list[Item]:
         """Mix the other arms into the priority items at random, so positions do not reveal arms. Priority items keep their order."""

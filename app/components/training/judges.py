@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
 import numpy as np
 import streamlit as st
 
@@ -12,6 +9,7 @@ from analysis.disagreements import NO, YES, Disagreements, Pattern, pairs_of, ta
 from app import study, url
 from app.components.marks import notice, percent
 from app.components.pager import pager
+from app.components.stylesheets import style_sheet
 from app.components.tables import scrolling
 from app.components.training.form import cross_encoders
 from app.components.training.pairs import pair_rows
@@ -51,7 +49,7 @@ MEANS = {
 
 
 def judges_panel(opened: Study) -> None:
-    show(Html(f"<style>{_style()}</style>"))
+    show(style_sheet("training/training.css"))
     runs = study.shown_runs(opened)
     if not runs:
         show(
@@ -100,11 +98,6 @@ def judges_panel(opened: Study) -> None:
     )
     if chosen and where:
         _pairs(opened, found, run, pairs_of(ranks, said, where, chosen), chosen, where)
-
-
-@cache
-def _style() -> str:
-    return Path(__file__).with_name("training.css").read_text(encoding="utf-8")
 
 
 def _found(opened: Study, run: str, made: str | None, model: str | None) -> JudgeAgreement:
