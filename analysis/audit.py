@@ -103,9 +103,6 @@ def rates_by(
     probabilities: np.ndarray,
     questions: np.ndarray,
     target: float = WIDTH,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> dict[str, Rate]:
     """Return the rate of each group of passages by the group's name; a passage whose group is None does not count.
 
@@ -117,9 +114,7 @@ def rates_by(
     for name in np.unique(names).tolist():
         if name:
             rows = names == name
-            rates[name] = rate(
-                hits[rows], settled[rows], probabilities[rows], questions[rows], target, level, resamples, seed
-            )
+            rates[name] = rate(hits[rows], settled[rows], probabilities[rows], questions[rows], target)
     return rates
 
 

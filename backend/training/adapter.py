@@ -453,7 +453,13 @@ def _save(dense: Dense, mapped: Module, folder: Path) -> None:
         question, passage = base, base
     ending = [Normalize()] if dense.unit_length else []
     router = Router.for_query_document([*question, *as_dense_modules(mapped), *ending], list(passage))
-    model = SentenceTransformer(modules=[router], similarity_fn_name="cosine" if dense.unit_length else "dot")
+    whole = dense.encoder.model
+    model = SentenceTransformer(
+        modules=[router],
+        prompts={name: prompt for name, prompt in whole.prompts.items() if prompt},
+        default_prompt_name=whole.default_prompt_name,
+        similarity_fn_name="cosine" if dense.unit_length else "dot",
+    )
     model.save(str(folder))
 
 
