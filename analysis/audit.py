@@ -77,7 +77,7 @@ def rate(
     hits, settled, questions = np.asarray(hits, bool), np.asarray(settled, bool), np.asarray(questions)
     probabilities = np.asarray(probabilities, np.float64)
     if not len(hits) == len(settled) == len(probabilities) == len(questions):
-        raise ValueError("hits, settled, probabilities and questions must be of one length")
+        raise ValueError("hits, settled, probabilities and questions must have equal lengths")
     if not ((probabilities > 0) & (probabilities <= 1)).all():
         raise ValueError("an inclusion probability must be above 0 and at most 1")
     weights = 1 / probabilities
@@ -103,9 +103,6 @@ def rates_by(
     probabilities: np.ndarray,
     questions: np.ndarray,
     target: float = WIDTH,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> dict[str, Rate]:
     """Return the rate of each group of passages by the group's name; a passage whose group is None does not count.
 
@@ -117,9 +114,7 @@ def rates_by(
     for name in np.unique(names).tolist():
         if name:
             rows = names == name
-            rates[name] = rate(
-                hits[rows], settled[rows], probabilities[rows], questions[rows], target, level, resamples, seed
-            )
+            rates[name] = rate(hits[rows], settled[rows], probabilities[rows], questions[rows], target)
     return rates
 
 

@@ -86,7 +86,6 @@ def find(
     correction: Correction = "westfall-young",
     min_questions: int = MIN_QUESTIONS,
     flips: int = FLIPS,
-    seed: int = 0,
 ) -> SliceSearch:
     """Return the slices (single predicates and pairs) whose difference departs from the difference in the other
     questions.
@@ -113,7 +112,7 @@ def find(
         raise ValueError("differences of success must be -1, 0 or 1")
     n_questions = len(differences)
     mean = float(differences.mean()) if n_questions else 0.0
-    tests = slice_tests(differences, predicates, families, correction, min_questions, flips, seed)
+    tests = slice_tests(differences, predicates, families, correction, min_questions, flips)
     explained = tests.n / max(n_questions, 1) * (tests.inside - tests.outside)
     listed = np.flatnonzero(tests.listed(level))
     findings: list[Finding] = []

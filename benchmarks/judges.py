@@ -1,6 +1,6 @@
 """What labels pay at once: the feature judge, reranking, adapters and relabelling on a study of the real data.
 
-    python -m benchmarks.judges --study DIR [--parts judge rerank few adapter relabel sources]
+    python -m benchmarks.judges --study DIR [--parts judge rerank few adapter relabel sources namesakes]
 
 DIR is a study with the runs bm25-train and bm25-dev and a dense index of minilm (`python -m benchmarks.study`, then
 `blindspot retrieve --with bm25 --split train`); question vectors are kept in it. Nothing about dev is learned or chosen: settings and
@@ -23,7 +23,7 @@ from backend.core.gold import gold_matrix
 from backend.core.study import Study
 from backend.judges.feature_judge import Lists, features_of, labelled_lists, lists_of
 from backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN, Examples, FeatureModel, fit_model, report
-from backend.judges.features import FEATURES, Family, WordWeights, columns
+from backend.judges.features import FEATURES, Family, WordWeights, columns, words
 from backend.judges.settings import FeatureJudgeSettings
 from backend.retrieval.dense import Dense
 from backend.text.answers import match_run
@@ -117,13 +117,14 @@ def success(right: np.ndarray, k: int) -> np.ndarray:
     return 100.0 * right[:, :k].any(axis=1)
 
 
-def interval(values: np.ndarray, statistic: Callable[[np.ndarray], float] | None = None) -> str:
+def interval(values: np.ndarray, statistic: Callable[[np.ndarray], float] | None = None, digits: int = 3) -> str:
     """The mean of values (questions,) or (draws, questions), with its interval; or a statistic of question numbers."""
     rng = np.random.default_rng(0)
     n = values.shape[-1]
     if statistic is not None:
         point, made = statistic(np.arange(n)), [statistic(rng.integers(n, size=n)) for _ in range(RESAMPLES // 10)]
-        return f"{point:.3f} ({np.percentile(made, 2.5):.3f} to {np.percentile(made, 97.5):.3f})"
+        low, high = np.percentile(made, [2.5, 97.5])
+        return f"{point:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
     table = np.atleast_2d(values)
     made = [
         table[rng.integers(len(table), size=len(table))].mean(axis=0)[rng.integers(n, size=n)].mean()
@@ -177,7 +178,7 @@ def judge(bench: Bench) -> None:
         def share(q: np.ndarray, both: np.ndarray = both, inside: np.ndarray = inside) -> float:
             return 100 * float(both[q].sum() / inside[q].sum())
 
-        row(name, interval(gold[:, 0], share), f"{inside.sum():,}")
+        row(name, interval(gold[:, 0], share, 1), f"{inside.sum():,}")
 
 
 def rerank(bench: Bench) -> None:
@@ -231,8 +232,12 @@ def relabel(bench: Bench) -> None:
     first = gold & (np.cumsum(gold, axis=1) == 1)
     head(
         f"False negatives relabelled ({DRAWS} draws, an annotator who is right {ACCURACY:.0%} of the time, n = {len(bench.questions):,})",
-        "questions", "training", "Success@1", "over noisy", "passages judged a question",
-    )  # fmt: skip
+        "questions",
+        "training",
+        "Success@1",
+        "over noisy",
+        "passages judged a question",
+    )
     for count in RELABELLED:
         found: dict[str, list[np.ndarray]] = {}
         judged = 0
@@ -277,8 +282,15 @@ def adapter(bench: Bench, training_set: str) -> None:
     start = measured(None)
     head(
         f"Adapters over MiniLM, {len(questions):,} training questions, {len(SEEDS)} seeds, n = {len(asked):,}",
-        "map", "Success@1", "Success@5", "Success@20", "@20 over MiniLM", "@20 of the seeds", "settings", "seconds a seed",
-    )  # fmt: skip
+        "map",
+        "Success@1",
+        "Success@5",
+        "Success@20",
+        "@20 over MiniLM",
+        "@20 of the seeds",
+        "settings",
+        "seconds a seed",
+    )
     row("MiniLM as it is", *(interval(success(start, k)) for k in (1, 5, 20)), "", "", "", "")
     for kind in ("linear", "mlp"):
         chosen: dict[str, float | int] = {}
@@ -297,10 +309,13 @@ def adapter(bench: Bench, training_set: str) -> None:
             tables = {k: np.array([success(right, k) for right in found]) for k in (1, 5, 20)}
             means = tables[20].mean(axis=1)
             row(
-                f"{kind}{', new hard negatives' if refresh else ''}", *(interval(tables[k]) for k in (1, 5, 20)),
-                interval(tables[20] - success(start, 20)), ", ".join(f"{mean:.1f}" for mean in means),
-                f"scale {chosen['scale']:g}, weight decay {chosen['weight_decay']:g}, {chosen['steps']} steps", f"{np.mean(seconds):.0f}",
-            )  # fmt: skip
+                f"{kind}{', new hard negatives' if refresh else ''}",
+                *(interval(tables[k]) for k in (1, 5, 20)),
+                interval(tables[20] - success(start, 20)),
+                ", ".join(f"{mean:.1f}" for mean in means),
+                f"scale {chosen['scale']:g}, weight decay {chosen['weight_decay']:g}, {chosen['steps']} steps",
+                f"{np.mean(seconds):.0f}",
+            )
 
 
 def dev_vectors(bench: Bench, questions: Sequence[Question]) -> np.ndarray:
@@ -374,18 +389,23 @@ def gain(before: np.ndarray, after: np.ndarray, inside: np.ndarray) -> tuple[str
 
 
 def namesakes(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
-    """Questions with two or more articles of the subject's name in their list, as "Springfield, Ohio" and "Springfield"."""
-    several = []
+    """Questions whose list holds articles that share the subject's name: "Springfield, Ohio" where "Springfield" is asked for."""
+    counts = []
     for question, rows in zip(bench.questions, bench.dev_rows(), strict=True):
-        titles = {
-            passage.title.lower() for passage in bench.study.corpus.passages([r for r in rows.tolist() if r >= 0])
-        }
-        name = (question.subject or "").lower()
-        several.append(sum(title.split(" (")[0].split(",")[0] == name for title in titles) > 1)
-    inside = np.array(several)
-    head("Namesakes among the first 20", "questions", "n", "BM25 @1", "reranked @1", "difference")
-    row("two or more articles of the subject's name", inside.sum(), *gain(before, after, inside))
-    row("one, or none", (~inside).sum(), *gain(before, after, ~inside))
+        titles = {p.title.lower() for p in bench.study.corpus.passages([row for row in rows.tolist() if row >= 0])}
+        name = words(question.subject or "")
+        counts.append(sum(set(name) <= set(words(title)) and words(title) != name for title in titles))
+    others = np.array(counts)
+    head(
+        "Other articles whose title holds the subject's name, among the first 20",
+        "articles",
+        "n",
+        "BM25 @1",
+        "reranked @1",
+        "difference",
+    )
+    for label, inside in (("none", others == 0), ("1", others == 1), ("2 or more", others > 1)):
+        row(label, inside.sum(), *gain(before, after, inside))
 
 
 def paraphrases(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
@@ -410,8 +430,13 @@ def paraphrases(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
     )
 
 
+def kin(bench: Bench) -> None:
+    """Namesakes alone, without the rest of the sources."""
+    namesakes(bench, success(bench.answers, 1), success(bench.reranked(bench.learned[0]), 1))
+
+
 PARTS: dict[str, Callable[[Bench], None]] = {
-    "judge": judge, "rerank": rerank, "few": few, "relabel": relabel, "sources": sources,
+    "judge": judge, "rerank": rerank, "few": few, "relabel": relabel, "sources": sources, "namesakes": kin,
 }  # fmt: skip
 
 
@@ -419,7 +444,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", type=Path, required=True)
     parser.add_argument("--training-set", default="noisy", help="what adapters learn from")
-    parser.add_argument("--parts", nargs="+", choices=[*PARTS, "adapter"], default=[*PARTS, "adapter"])
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        choices=[*PARTS, "adapter"],
+        default=["judge", "rerank", "few", "adapter", "relabel", "sources"],
+    )
     arguments = parser.parse_args()
     print(machine())
     bench = Bench(arguments.study)

@@ -198,7 +198,7 @@ def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
         f"{table}: row {row} refers to a row of {parent} that does not exist"
         for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(10)
     ]
-    problems += _wrong_values(connection)
+    problems += _wrong_values(connection) + _broken_views(connection)
     questions = _integer(connection, "SELECT count(*) FROM question")
     if "label_event" not in names:
         return Soundness(tuple(problems), questions=questions)
@@ -218,6 +218,19 @@ def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
         questions=questions,
         people=_integer(connection, "SELECT count(*) FROM annotator"),
     )
+
+
+def _broken_views(connection: sqlite3.Connection) -> list[str]:
+    """Return the views whose stored SQL cannot be run; SQLite's integrity_check does not read it."""
+    problems = []
+    for (view,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
+        try:
+            connection.execute('EXPLAIN SELECT * FROM "{}"'.format(view.replace('"', '""')))
+        except DatabaseUnavailable:
+            raise
+        except sqlite3.OperationalError as error:
+            problems.append(f"the view {view} is damaged ({error})")
+    return problems
 
 
 def _wrong_values(connection: sqlite3.Connection) -> list[str]:

@@ -172,6 +172,15 @@ class Queue(PerThread):
             for name, state, practice, settings, by, count, done in rows
         ]
 
+    def finished_by(self, annotator: str) -> dict[str, int]:
+        """Return how many questions of each batch a person has finished; batches without any are left out."""
+        rows = self.connection.execute(
+            "SELECT b.name, count(*) FROM lease l JOIN batch b ON b.number = l.batch "
+            "WHERE l.annotator = ? AND l.state = 'finished' GROUP BY b.number",
+            (annotator,),
+        )
+        return dict(rows)
+
     def items(self, batch: str, questions: Iterable[str] | None = None) -> list[Item]:
         """Return the items of a batch, or those of some questions, in the order of serving. Raises Missing for the
         batch."""

@@ -105,9 +105,13 @@ def test_macro_interval_equals_scipys_stratified_bootstrap(kind):
     ours = accuracy.macro_average(values, groups, resamples=20_000, seed=1)
     samples = tuple(values[groups == name].astype(float) for name in "abc")
     theirs = bootstrap(
-        samples, lambda *drawn, axis: np.mean([d.mean(axis=axis) for d in drawn], axis=0),
-        n_resamples=20_000, method="percentile", vectorized=True, rng=np.random.default_rng(2),
-    ).confidence_interval  # fmt: skip
+        samples,
+        lambda *drawn, axis: np.mean([d.mean(axis=axis) for d in drawn], axis=0),
+        n_resamples=20_000,
+        method="percentile",
+        vectorized=True,
+        rng=np.random.default_rng(2),
+    ).confidence_interval
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.006)
 
 
@@ -145,8 +149,19 @@ def test_relation_names_and_order():
 
 def test_frequency_groups_and_their_order():
     assert [frequency_group(n) for n in (0, 1, 2, 3, 4, 9, 10, 29, 30, 99, 100, 5000)] == [
-        "<=1", "<=1", "2-3", "2-3", "4-9", "4-9", "10-29", "10-29", "30-99", "30-99", "100+", "100+"
-    ]  # fmt: skip
+        "<=1",
+        "<=1",
+        "2-3",
+        "2-3",
+        "4-9",
+        "4-9",
+        "10-29",
+        "10-29",
+        "30-99",
+        "30-99",
+        "100+",
+        "100+",
+    ]
     labels = [bucket_group(None, n) for n in (1, 2, 5, 10, 30, 200)]
     in_order = ["bucket 0", "bucket 7", *labels, "frequency unknown"]
     assert bucket_group(7, 3) == "bucket 7" and bucket_group(None, None) == "frequency unknown"

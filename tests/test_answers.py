@@ -341,9 +341,14 @@ def test_a_run_equals_one_passage_at_a_time(rule, data):
     collection = data.draw(st.lists(texts, min_size=1, max_size=8))
     asked = [
         Question(str(i), "?", answers=tuple(wanted), answer_rule=kind)
-        for i, (wanted, kind) in enumerate(data.draw(st.lists(
-            st.tuples(st.lists(pieces, max_size=2), st.sampled_from(["string", "string", "regex"])), max_size=5)))
-    ]  # fmt: skip
+        for i, (wanted, kind) in enumerate(
+            data.draw(
+                st.lists(
+                    st.tuples(st.lists(pieces, max_size=2), st.sampled_from(["string", "string", "regex"])), max_size=5
+                )
+            )
+        )
+    ]
     k = data.draw(st.integers(1, 5))
     row = st.lists(st.integers(-1, len(collection) - 1), min_size=k, max_size=k)
     ordinals = np.array([data.draw(row) for _ in asked], dtype=np.int32).reshape(len(asked), k)

@@ -164,8 +164,18 @@ def test_a_model_shows_its_curves(study):
         {"step": 5, "average_rank": 4.0},
     ]
     (folder / LOG).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    write_json(folder / "training.json", {"made": "2026-01-01T00:00:00", "training_set": "raw", "start": "minilm", "last_step": 5, "best_step": 5,
-                                          "average_rank": 4.0, "seconds": 12})  # fmt: skip
+    write_json(
+        folder / "training.json",
+        {
+            "made": "2026-01-01T00:00:00",
+            "training_set": "raw",
+            "start": "minilm",
+            "last_step": 5,
+            "best_step": 5,
+            "average_rank": 4.0,
+            "seconds": 12,
+        },
+    )
     page = Page(study.folder, "training", model="mine")
     assert (
         "mine dual encoder raw minilm 5 5 4.0 12 s" in page.text and "step 5, loss 2.000, 3.5 questions/s" in page.text

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from app.commands.batches import batch_app
+from backend.core.runs import write_run
 from backend.judging.batches import Mix, batch_of_pairs, make_batch, questions_of
 from backend.judging.near_duplicates import near_duplicates
 from backend.judging.pools import Pools
@@ -22,8 +24,9 @@ from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.queue import Queue
-from db.records import Question
+from db.records import Hits, Question
 from tests.judging import searched_study
+from tests.studies import births, make_study, people
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +121,9 @@ def test_the_audit_is_a_uniform_draw_of_questions_and_of_passages(study):
     from backend.judging.batches import _BatchBuilder
 
     pools, drawn, ranks, pool_size = Pools(study, ["a"], 10, "dpr"), Counter(), Counter(), 9
+    asked = study.questions.some([f"q{i}" for i in range(40)])
     for seed in range(200):
-        maker = _BatchBuilder(study, pools, None, [f"q{i}" for i in range(40)], 3, seed, None, {}, None)
+        maker = _BatchBuilder(study, pools, asked, 3, seed, None, {}, None)
         for item in maker.audit(10, 1):
             drawn[item.question] += 1
             assert len(item.candidates) == 3 and item.inclusion_probability == 0.25
@@ -367,3 +371,22 @@ def test_from_the_command_line(study):
     judged_half(study, 6)
     told = run("practice", "p", "--size", 3)
     assert "Created batch p: 3" in told and "0 adjudicated" in told
+
+
+def test_the_form_for_a_batch_draws_from_train_or_says_what_dev_is_for(tmp_path):
+    """Labels of dev never train: the form starts with training questions, and says so where there are none."""
+    from tests.app_pages import Page
+
+    passages = people(12)
+    asked = births(passages)
+    for name, split in (("trains", "train"), ("measures", "dev")):
+        study = make_study(tmp_path / name, passages, [replace(question, split=split) for question in asked])
+        hits = Hits(
+            np.tile(np.arange(5), (len(asked), 1)), np.tile(np.arange(5, 0, -1.0, dtype=np.float32), (len(asked), 1))
+        )
+        write_run(study, "r", [question.id for question in asked], hits, {"retriever": "bm25", "split": split})
+        People(study.labels_path).add("Lea", "lead")
+        page = Page(study.folder, "judge", "Lea")
+        chosen = {each.label: each.value for each in page.app.multiselect}
+        assert chosen["Splits"] == (["train"] if split == "train" else []) and chosen["Runs to pool"] == ["r"]
+        assert ("corrects the evaluation and never trains" in page.text) == (split == "dev")

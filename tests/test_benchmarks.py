@@ -118,12 +118,27 @@ def test_what_is_asked_of_the_papers_experiments_can_be_asked():
 
 def test_the_part_of_the_real_data_has_two_sets_and_questions_without_labels():
     def asked(split, count):
-        return [Question(f"{split}.{n}", f"Question {n}?", ("yes",), relation=("P26", "P50", "P170", "P19")[n % 4], split=split,
-                         dataset="entityquestions", gold=("1",)) for n in range(count)]  # fmt: skip
+        return [
+            Question(
+                f"{split}.{n}",
+                f"Question {n}?",
+                ("yes",),
+                relation=("P26", "P50", "P170", "P19")[n % 4],
+                split=split,
+                dataset="entityquestions",
+                gold=("1",),
+            )
+            for n in range(count)
+        ]
 
     made = list(papers.drawn(asked("train", 2400), asked("dev", 40)))
     counts = Counter((question.dataset, question.split) for question in made)
-    assert counts == {("entityquestions", "train"): 1200, ("entityquestions", "dev"): 20, ("others", "dev"): 20,
-                      ("others", "train"): papers.OTHERS, ("asked", "unlabelled"): papers.UNLABELLED}  # fmt: skip
+    assert counts == {
+        ("entityquestions", "train"): 1200,
+        ("entityquestions", "dev"): 20,
+        ("others", "dev"): 20,
+        ("others", "train"): papers.OTHERS,
+        ("asked", "unlabelled"): papers.UNLABELLED,
+    }
     assert len({question.id for question in made}) == len(made)
     assert {question.relation for question in made if question.dataset == "entityquestions"} == set(papers.RELATIONS)

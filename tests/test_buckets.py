@@ -99,4 +99,6 @@ def test_our_cut_agrees_with_the_order_of_the_official_one(real_data, relation):
 def test_mention_groups_are_those_of_frequency_group():
     frequency = np.array([-1, *range(150)])
     assert [None if g < 0 else GROUPS[g] for g in mention_groups(frequency).tolist()] == [
-        None, *(frequency_group(f) for f in range(150))]  # fmt: skip
+        None,
+        *(frequency_group(f) for f in range(150)),
+    ]

@@ -209,11 +209,25 @@ def frequency_study(folder):
     1.
     """
     study = hand_made_study(folder)
-    study.questions.add([
-        Question("t", "Where was Thing  1 born?", ("x",), "P19", "Thing  1", split="train"),
-        *(Question(f"b{i}", f"Where is it {i}?", ("Ansver0",), "P19", f"it {i}", bucket=i, frequency=5, dataset=name, split="test")
-          for i, name in ((0, "common-random-buckets"), (7, "common-random-buckets"), (1, "nq-seen-buckets"))),
-    ])  # fmt: skip
+    study.questions.add(
+        [
+            Question("t", "Where was Thing  1 born?", ("x",), "P19", "Thing  1", split="train"),
+            *(
+                Question(
+                    f"b{i}",
+                    f"Where is it {i}?",
+                    ("Ansver0",),
+                    "P19",
+                    f"it {i}",
+                    bucket=i,
+                    frequency=5,
+                    dataset=name,
+                    split="test",
+                )
+                for i, name in ((0, "common-random-buckets"), (7, "common-random-buckets"), (1, "nq-seen-buckets"))
+            ),
+        ]
+    )
     write_run(study, "buckets", ["b0", "b7", "b1"], _hits((1, 0, 2)), {"retriever": "bm25"})
     return study
 
@@ -221,8 +235,9 @@ def frequency_study(folder):
 def test_curves_from_official_sets_and_from_mentions(tmp_path):
     study = frequency_study(tmp_path / "s")
     official = frequency_curves(panel(study, "buckets"), 5)
-    assert official.cut == "official" and {name: [p.bucket for p in each["buckets"]] for name, each in official.series.items()} == {
-        "common-random-buckets": [0, 7], "nq-seen-buckets": [1]}  # fmt: skip
+    assert official.cut == "official" and {
+        name: [p.bucket for p in each["buckets"]] for name, each in official.series.items()
+    } == {"common-random-buckets": [0, 7], "nq-seen-buckets": [1]}
     cut = frequency_curves(panel(study, "alpha"), 5, cut="mass")
     assert cut.cut == "mass" and set(cut.series) == {RANDOM, TRAINED} and "1 imported training question" in cut.training
     points = [point for each in cut.series.values() for point in each["alpha"]]

@@ -400,3 +400,43 @@ def test_a_full_gpu_is_one_line_and_advises_only_what_there_is():
         raise torch.OutOfMemoryError("CUDA out of memory")
     with pytest.raises(Refused, match=r"a batch of 32; make it smaller$"), readable_training_errors(32):
         raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_prompts_train_and_stay_with_the_model(bert, tmp_path, monkeypatch):
+    """The texts of a training have the prompts before them, and so has what the folder encodes, wherever it is loaded."""
+    from sentence_transformers import SentenceTransformer
+
+    seen = {}
+    preprocess = SentenceTransformer.preprocess
+
+    def watched(self, texts, prompt=None, **named):
+        if named.get("task") and texts and texts[0]:
+            seen.setdefault(named["task"], set()).add(prompt)
+        return preprocess(self, texts, prompt=prompt, **named)
+
+    monkeypatch.setattr(SentenceTransformer, "preprocess", watched)
+    quick(bert, tmp_path / "first", question_prompt="where: ", passage_prompt="town: ")
+    assert seen == {"query": {"where: "}, "document": {"town: "}}
+    monkeypatch.undo()
+    anywhere = SentenceTransformer(str(tmp_path / "first"), device="cpu")
+    assert (anywhere.prompts["query"], anywhere.prompts["document"]) == ("where: ", "town: ")
+    ours = load_encoder(EncoderSettings(model=str(tmp_path / "first"), max_tokens=48), "cpu")
+    np.testing.assert_allclose(
+        ours.encode_questions(["Oslo"]), anywhere.encode(["Oslo"], prompt="where: ", task="query"), atol=1e-6
+    )
+    # A model that starts from this one keeps its prompts, unless it is given others.
+    first = EncoderSettings(model=str(tmp_path / "first"))
+    quick(first, tmp_path / "second", steps=1, evaluate_every=1, passage_prompt="")
+    after = SentenceTransformer(str(tmp_path / "second"), device="cpu").prompts
+    assert after["query"] == "where: " and not after.get("document")
+
+
+def test_matryoshka_dimensions(bert, tmp_path):
+    with pytest.raises(
+        BadInput, match="matryoshka must be dimensions with commas between them, such as 64,128, not '8;4'"
+    ):
+        quick(bert, tmp_path / "model", matryoshka="8;4")
+    with pytest.raises(Refused, match="this encoder has 32 dimensions; Matryoshka dimensions must be smaller, not 32"):
+        quick(bert, tmp_path / "model", matryoshka="8,32", restart=True)
+    quick(bert, tmp_path / "model", matryoshka="16, 8", restart=True, steps=2, evaluate_every=2)
+    assert read_json(tmp_path / "model" / "training.json")["settings"]["matryoshka"] == "16, 8"

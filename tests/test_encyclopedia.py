@@ -100,8 +100,18 @@ def test_the_files_hold_what_the_encyclopedia_says(folder):
     truth = [json.loads(line) for line in (path / "truth.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [q["id"] for q in questions] == [t["question"] for t in truth]
     assert set(questions[0]) == {
-        "id", "question", "answers", "relation", "subject", "template", "frequency", "bucket", "dataset", "split", "gold",
-    }  # fmt: skip
+        "id",
+        "question",
+        "answers",
+        "relation",
+        "subject",
+        "template",
+        "frequency",
+        "bucket",
+        "dataset",
+        "split",
+        "gold",
+    }
     assert summary["passages"] == 600 and summary["questions"] == len(questions) == len({q["id"] for q in questions})
     assert summary["planted"] == sum(len(t["passages"]) > 1 for t in truth)
     unlabelled = (path / "unlabelled.txt").read_text(encoding="utf-8").splitlines()

@@ -30,6 +30,7 @@ from backend.training.cross_encoder import train_cross_encoder
 from backend.training.dual_encoder import train_dual_encoder, try_model
 from backend.training.learning_curve import add_history, add_point
 from backend.training.per_relation import retrieve_per_relation, train_per_relation
+from backend.training.ready_cross_encoder import add_cross_encoder
 from backend.training.scoring import score_run
 from backend.training_sets.builder import build
 from backend.training_sets.judged_batches import make_batch_by_judge
@@ -155,6 +156,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
     submit(train_adapter, "adapted", "clean", "tiny", {"steps": 4, "batch": 8})
     submit(train_cross_encoder, "judge", "clean", str(study.folder / "start"), CROSS, device="cpu")
     submit(score_run, "judge", "mined", 2, device="cpu")
+    submit(add_cross_encoder, "ready", str(study.path("models", "judge")), device="cpu")
     submit(learn_judge, "features", "mined")
     submit(judge_run, "features", "mined")
     assert submit(make_batch_by_judge, "judged", ["mined"], "features", "clean", size=3, by="ann")["name"] == "judged"

@@ -41,13 +41,25 @@ def study(tmp_path_factory):
     def put(questions, dataset, **more):
         return [dataclasses.replace(each, id=f"{dataset}.{each.id}", dataset=dataset, **more) for each in questions]
 
-    made.questions.add([
-        *put(train, "no-overlap"), *put(dev, "entityquestions", split="test"),
-        *(dataclasses.replace(each, text=f"What is the birthplace of {each.subject}?") for each in put(train, "similar")),
-        *(dataclasses.replace(each, bucket=7 * (number // 2 % 2)) for number, each in enumerate(put(dev, "common-random-buckets", split="test"))),
-        *(dataclasses.replace(each, bucket=7) for each in put(dev[:4], "nq-seen-buckets", split="test")),
-        *(dataclasses.replace(each, text=f"In what town did {each.subject} begin?") for each in put(dev, SECOND_DATASET)),
-    ])  # fmt: skip
+    made.questions.add(
+        [
+            *put(train, "no-overlap"),
+            *put(dev, "entityquestions", split="test"),
+            *(
+                dataclasses.replace(each, text=f"What is the birthplace of {each.subject}?")
+                for each in put(train, "similar")
+            ),
+            *(
+                dataclasses.replace(each, bucket=7 * (number // 2 % 2))
+                for number, each in enumerate(put(dev, "common-random-buckets", split="test"))
+            ),
+            *(dataclasses.replace(each, bucket=7) for each in put(dev[:4], "nq-seen-buckets", split="test")),
+            *(
+                dataclasses.replace(each, text=f"In what town did {each.subject} begin?")
+                for each in put(dev, SECOND_DATASET)
+            ),
+        ]
+    )
     return made
 
 

@@ -30,8 +30,17 @@ def study(tmp_path_factory) -> Study:
     """500 passages; training questions in the second wording too; questions without labels; an audit that somebody judged by the truth; a
     second encoder."""
     made = prepared(tmp_path_factory.mktemp("studies"), PASSAGES, SEED)
-    made.questions.add([dataclasses.replace(each, id=f"{each.id}.second", text=SECOND_WORDINGS[each.relation].replace("[X]", each.subject),
-                                            dataset=SECOND_DATASET) for each in made.questions.all(split="train")])  # fmt: skip
+    made.questions.add(
+        [
+            dataclasses.replace(
+                each,
+                id=f"{each.id}.second",
+                text=SECOND_WORDINGS[each.relation].replace("[X]", each.subject),
+                dataset=SECOND_DATASET,
+            )
+            for each in made.questions.all(split="train")
+        ]
+    )
     import_questions(made, str(made.path("encyclopedia", "unlabelled.txt")), split="unlabelled", dataset="asked")
     tiny_bert(made.folder / "models" / "other")
     add_encoder(

@@ -44,9 +44,13 @@ def start(study, *words, mark="", **options):
     """Start a command in a separate process whose children inherit `mark`."""
     return subprocess.Popen(
         [sys.executable, "-m", "app.cli", *map(str, words), "--study", str(study)],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env={**os.environ, MARK: mark, "PYTHONPATH": str(ROOT)}, **options,
-    )  # fmt: skip
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, MARK: mark, "PYTHONPATH": str(ROOT)},
+        **options,
+    )
 
 
 def run(study, *words, code=0):
@@ -116,8 +120,22 @@ def base(tmp_path_factory):
     run(study.folder, "index", "bm25")
     run(study.folder, "retrieve", "--with", "bm25", "--split", "train", "--k", 10, "--name", "mined")
     run(study.folder, "training-set", "build", "clean", "--run", "mined")
-    run(study.folder, "train", "cross-encoder", "judge", "--on", "clean", "--from", study.folder / "start", "--steps", 4,
-        "--batch", 8, "--device", "cpu")  # fmt: skip
+    run(
+        study.folder,
+        "train",
+        "cross-encoder",
+        "judge",
+        "--on",
+        "clean",
+        "--from",
+        study.folder / "start",
+        "--steps",
+        4,
+        "--batch",
+        8,
+        "--device",
+        "cpu",
+    )
     for part in ("bm25-train", "unused"):
         assert not (study.folder / "runs" / part).exists()
     return folder
@@ -409,8 +427,10 @@ def test_a_clock_that_is_set_back_and_forth(tmp_path, steps=6000):
         assert all(lease.expires <= now[0] + 15 * 60 for lease in leases)
         if leases:
             lease = chance.choice(leases)
-            sent = [LabelEvent(f"l{step}", "label", lease.question, (Choice("p0", "positive"),), batch=lease.batch),
-                    {"id": f"f{step}", "kind": "finish", "question": lease.question, "batch": lease.batch}]  # fmt: skip
+            sent = [
+                LabelEvent(f"l{step}", "label", lease.question, (Choice("p0", "positive"),), batch=lease.batch),
+                {"id": f"f{step}", "kind": "finish", "question": lease.question, "batch": lease.batch},
+            ]
             if chance.random() < 0.8:
                 assert {receipt.state for receipt in labels.add_all(name, sent)} == {"stored"}
                 finished += 1

@@ -199,3 +199,97 @@ def test_no_two_classes_share_a_name():
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+MOST_PARAMETERS, MOST_LINES = 8, 70
+# Functions beyond those limits. Take one out with the change that mends it; put none in.
+TOO_MANY_PARAMETERS = {
+    "backend/reader/training.py:train",
+    "backend/training/cross_encoder.py:train",
+    "backend/training/dual_encoder.py:_run_trainer",
+    "backend/training/dual_encoder.py:train",
+    "backend/training/losses.py:__init__",
+}
+TOO_LONG = {
+    "backend/reader/training.py:train",
+    "backend/training/cross_encoder.py:train",
+    "backend/training/dual_encoder.py:train",
+}
+
+
+def functions(source):
+    """(function, whether it is a command or a job) for each function of a file, nested ones and methods among them."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            is_job = any(
+                isinstance(each, ast.Call) and getattr(each.func, "id", "") == "job" for each in node.decorator_list
+            )
+            is_command = any(
+                "typer." in ast.unparse(each.annotation) for each in node.args.args if each.annotation
+            ) or any(
+                "StudyOption" in ast.unparse(each.annotation)
+                for each in [*node.args.args, *node.args.kwonlyargs]
+                if each.annotation
+            )
+            yield node, is_job or is_command
+
+
+def beyond_limits(source):
+    """(names of functions with too many parameters, names of those that are too long).
+
+    A command's options and a job's arguments are declarations that people and job records name, so they do not count: neither as
+    parameters nor as lines.
+    """
+    many, long = set(), set()
+    for function, declares in functions(source):
+        arguments = function.args
+        names = [each.arg for each in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
+        if not declares and len(names) - (names[:1] in (["self"], ["cls"])) > MOST_PARAMETERS:
+            many.add(function.name)
+        first = function.body[0].lineno if declares else function.lineno
+        if function.end_lineno - first + 1 > MOST_LINES:
+            long.add(function.name)
+    return many, long
+
+
+def test_functions_are_short_and_take_few_parameters():
+    many, long = set(), set()
+    for room in MAY_IMPORT:
+        for path in modules(room):
+            found = beyond_limits(path.read_text(encoding="utf-8"))
+            for names, beyond in zip(found, (many, long), strict=True):
+                beyond |= {f"{path.relative_to(ROOT)}:{name}" for name in names}
+    assert many - TOO_MANY_PARAMETERS == set() and long - TOO_LONG == set()
+    assert TOO_MANY_PARAMETERS - many == set() and TOO_LONG - long == set(), "mended: take it out of the list"
+
+
+def test_a_planted_long_function_is_found():
+    nine = ", ".join(f"p{i}" for i in range(9))
+    assert beyond_limits(f"def f({nine}): pass") == ({"f"}, set())
+    assert beyond_limits(f"class A:\n    def f(self, {nine[:-4]}): pass") == (set(), set())
+    assert beyond_limits(f"@job('x')\ndef f({nine}): pass") == (set(), set())
+    assert beyond_limits("def f():\n" + "    pass\n" * 70) == (set(), {"f"})
+
+
+def test_formatting_is_off_in_tables_of_data_alone():
+    """`# fmt: skip` ends a module's constant, or an expression without a call."""
+    wrong = []
+    for room in MAY_IMPORT:
+        for path in modules(room):
+            source = path.read_text(encoding="utf-8")
+            tree = ast.parse(source)
+            for number, line in enumerate(source.splitlines(), 1):
+                if "# fmt: skip" in line and not _ends_data(tree, number):
+                    wrong.append(f"{path.relative_to(ROOT)}:{number}")
+    assert wrong == []
+
+
+def _ends_data(tree, number):
+    constants = [
+        node for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.end_lineno == number
+    ]
+    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.end_lineno == number]
+    smallest = max(statements, key=lambda node: node.lineno, default=None)
+    return bool(constants) or (
+        smallest is not None and not any(isinstance(node, ast.Call) for node in ast.walk(smallest))
+    )

@@ -105,11 +105,12 @@ def test_a_batch_by_a_judge_without_scores_is_refused(study):
     assert Queue(study.labels_path).batches() == []
 
 
-def test_the_answer_match_counts_beside_the_judge():
+def test_the_judge_counts_beside_the_answer_match_and_the_rank():
     guess = Calibration()
-    assert guess.with_answer_match(0.3, True, 3) > 0.3 > guess.with_answer_match(0.3, False, 3)
-    assert guess.with_answer_match(0.3, None, 3) == pytest.approx(0.3)
-    assert 0 < guess.with_answer_match(0.0, True, 1) < guess.with_answer_match(1.0, False, 50) < 1
+    assert guess.with_judge(0.5, True, 3) == pytest.approx(guess.probability(True, 3))  # even odds tell nothing
+    assert guess.with_judge(0.9, True, 3) > guess.probability(True, 3) > guess.with_judge(0.1, True, 3)
+    assert guess.with_judge(0.3, True, 3) > guess.with_judge(0.3, False, 3)
+    assert 0 < guess.with_judge(0.0, True, 1) < guess.with_judge(1.0, True, 1) < 1
 
 
 def test_judges_of_every_kind_are_listed_and_an_unknown_one_is_named(study):

@@ -67,14 +67,29 @@ def test_one_bad_gesture_of_an_outbox_stops_no_other(desk):
         "question": "q0",
         "choices": [{"passage": "p1", "label": "positive", "rank": 3}],
     }
-    receipts = desk.labels.add_all("ann", [
-        good, {**good, "id": "b", "choices": [{"passage": "p1"}]}, {**good, "id": "c", "question": "q99"}, "nonsense",
-        {**good, "id": "d", "choices": [{"passage": "p9", "label": "positive"}]}, {**good, "id": "e"}, good,
-        {**good, "id": "a", "kind": "note"},
-    ])  # fmt: skip
+    receipts = desk.labels.add_all(
+        "ann",
+        [
+            good,
+            {**good, "id": "b", "choices": [{"passage": "p1"}]},
+            {**good, "id": "c", "question": "q99"},
+            "nonsense",
+            {**good, "id": "d", "choices": [{"passage": "p9", "label": "positive"}]},
+            {**good, "id": "e"},
+            good,
+            {**good, "id": "a", "kind": "note"},
+        ],
+    )
     assert [(r.id, r.state) for r in receipts] == [
-        ("a", "stored"), ("b", "refused"), ("c", "refused"), ("", "refused"), ("d", "refused"), ("e", "stored"), ("a", "known"),
-        ("a", "refused")]  # fmt: skip
+        ("a", "stored"),
+        ("b", "refused"),
+        ("c", "refused"),
+        ("", "refused"),
+        ("d", "refused"),
+        ("e", "stored"),
+        ("a", "known"),
+        ("a", "refused"),
+    ]
     assert (
         "must have a label" in receipts[1].message and "'q99'" in receipts[2].message and "'p9'" in receipts[4].message
     )
@@ -184,8 +199,13 @@ def test_corrected_relevance_is_the_label_else_the_gold_and_open_in_dispute(desk
     desk.label("ann", "q0", {"p0": "negative", "p1": "positive", "p2": "related", "p3": "unsure", "p4": "positive"})
     desk.label("ben", "q0", {"p4": "negative"})
     found = {r.passage: (r.relevance, r.gold, r.state) for r in desk.labels.corrected(["q0"])}
-    assert found == {"p0": ("negative", True, "agreed"), "p1": ("positive", False, "agreed"), "p2": ("related", False, "agreed"),
-                     "p3": ("open", False, "agreed"), "p4": ("open", False, "open")}  # fmt: skip
+    assert found == {
+        "p0": ("negative", True, "agreed"),
+        "p1": ("positive", False, "agreed"),
+        "p2": ("related", False, "agreed"),
+        "p3": ("open", False, "agreed"),
+        "p4": ("open", False, "open"),
+    }
     desk.label("ben", "q0", {"p0": "positive"})
     assert {r.passage: r.relevance for r in desk.labels.corrected(["q0"])}["p0"] == "open"
 

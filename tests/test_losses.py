@@ -11,7 +11,14 @@ from backend.core.declared import declared
 from backend.core.registry import Registry
 from backend.training import losses
 from backend.training.loss_kinds import LOSSES, LossKind
-from backend.training.losses import PAD, InBatchLoss, distillation_loss, is_known_positive, is_repeated
+from backend.training.losses import (
+    PAD,
+    InBatchLoss,
+    distillation_loss,
+    is_known_positive,
+    is_repeated,
+    margin_mse_loss,
+)
 from backend.training.training_settings import DualEncoderSettings
 from db.errors import BadInput
 
@@ -300,3 +307,42 @@ def test_the_setting_takes_its_choices_and_help_from_the_losses():
     assert setting.choices == tuple(LOSSES.names()) and all(loss.help in setting.help for loss in LOSSES)
     with pytest.raises(BadInput, match=r"^loss must be one of softmax, triplet, not 'hinge'$"):
         DualEncoderSettings(loss="hinge")
+
+
+def margins(columns=2):
+    """The teacher's log odds of a positive and of its hard negatives; the last question has no second column."""
+    torch.manual_seed(3)
+    return torch.randn(QUESTIONS, columns)
+
+
+def test_margin_mse_is_the_librarys():
+    """On one hard negative: the mean squared error between the student's margin and the teacher's."""
+    vectors, taught = batch(), margins()
+    plain = loss_of(vectors)
+    given = labels() | {"teacher": taught}
+    ours = loss_of(vectors, given, distil_loss="margin_mse", distil_weight=0.5) - plain
+    margin = pairwise_dot_score(vectors[0], vectors[1]) - pairwise_dot_score(vectors[0], vectors[2])
+    expected = torch.nn.MSELoss()(margin, taught[:, 0] - taught[:, 1])  # as `MarginMSELoss` has it
+    assert ours.item() == pytest.approx(0.5 * expected.item(), rel=1e-4)
+
+
+def test_margin_mse_leaves_out_missing_negatives():
+    student = torch.tensor([[3.0, 1.0, 9.0], [3.0, 1.0, 2.0]])
+    teacher = torch.tensor([[1.0, 0.0, -torch.inf], [1.0, 0.0, -1.0]])
+    assert margin_mse_loss(student, teacher).tolist() == [1.0, 1.0]  # (2 - 1)^2; the mean of (2 - 1)^2 and (1 - 2)^2
+    nothing = margin_mse_loss(student, torch.tensor([[1.0, -torch.inf, -torch.inf]] * 2))
+    assert nothing.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("unit_length", [False, True])
+def test_matryoshka_is_the_mean_over_cut_vectors(unit_length):
+    """As the library's MatryoshkaLoss adds up: vectors cut, and of unit length again, at every dimension and whole."""
+    vectors = [torch.nn.functional.normalize(v, dim=1) if unit_length else v for v in batch()]
+
+    def cut(length):
+        pieces = [v[:, :length] for v in vectors]
+        return [torch.nn.functional.normalize(v, dim=1) for v in pieces] if unit_length else pieces
+
+    ours = loss_of(vectors, dimensions=(2, 4), unit_length=unit_length, scale=3.0)
+    expected = sum(loss_of(cut(length), scale=3.0).item() for length in (2, 4, WIDTH)) / 3
+    assert ours.item() == pytest.approx(expected, rel=1e-5)

@@ -57,8 +57,11 @@ def test_what_is_given_arrives_and_the_rest_keeps_its_default():
     result, seen = run("m", "--momentum", "0.25", "--frozen", "--no-decay", "--again")
     assert result.exit_code == 0, result.output
     assert seen == {
-        "settings": {"momentum": 0.25, "frozen": True, "decay": False}, "name": "m", "on": "x", "again": True
-    }  # fmt: skip
+        "settings": {"momentum": 0.25, "frozen": True, "decay": False},
+        "name": "m",
+        "on": "x",
+        "again": True,
+    }
     made = WithMomentum(**seen["settings"])
     assert (made.momentum, made.schedule, made.batch) == (0.25, "linear", 32)
 
@@ -83,14 +86,21 @@ def test_a_form_field_comes_from_the_declaration():
         from tests.test_options import WithMomentum
 
         st.session_state["values"] = {
-            name: setting_field(st, WithMomentum, name) for name in ("momentum", "schedule", "frozen", "layers", "loss", "only", "distil")
-        }  # fmt: skip
+            name: setting_field(st, WithMomentum, name)
+            for name in ("momentum", "schedule", "frozen", "layers", "loss", "only", "distil")
+        }
 
     shown = AppTest.from_function(page).run()
     assert not shown.exception, shown.exception
     assert shown.session_state["values"] == {
-        "momentum": 0.5, "schedule": "linear", "frozen": False, "layers": None, "loss": "softmax", "only": None, "distil": None
-    }  # fmt: skip
+        "momentum": 0.5,
+        "schedule": "linear",
+        "frozen": False,
+        "layers": None,
+        "loss": "softmax",
+        "only": None,
+        "distil": None,
+    }
     field = next(each for each in shown.number_input if each.label == "Momentum")
     assert (field.min, field.max, field.help) == (0, 1, "Share of the last step that goes on.")
 

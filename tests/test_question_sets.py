@@ -6,7 +6,14 @@ import pytest
 
 from app.cli import app
 from backend.data.formats.entityquestions import TEMPLATES
-from backend.data.importing.triples import MIN_ANSWERS, MIN_FACTS, Fact, import_triples, questions_from_facts
+from backend.data.importing.triples import (
+    MIN_ANSWERS,
+    MIN_FACTS,
+    Fact,
+    QuestionSampling,
+    import_triples,
+    questions_from_facts,
+)
 from db.errors import BadInput, Missing, Refused
 from db.records import Passage
 from tests.studies import make_study
@@ -121,7 +128,9 @@ def test_a_smaller_draw_is_part_of_a_larger_and_the_seed_decides():
     def drawn(most, seed=0):
         return {
             question.subject
-            for question in questions_from_facts(facts(3000), TEMPLATES, "s", "test", most=most, seed=seed)[0]
+            for question in questions_from_facts(
+                facts(3000), TEMPLATES, "s", QuestionSampling("test", most=most, seed=seed)
+            )[0]
         }
 
     assert len(drawn(100)) == 100 and drawn(100) < drawn(1000) and drawn(100) == drawn(100)

@@ -116,8 +116,10 @@ def test_a_transaction_is_rolled_back_on_ctrl_c(path):
 
 def test_connections_are_set_up_as_the_design_says(path):
     connection = connect(path)
-    values = [connection.execute(f"PRAGMA {name}").fetchone()[0]
-              for name in ("journal_mode", "busy_timeout", "foreign_keys", "synchronous")]  # fmt: skip
+    values = [
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "busy_timeout", "foreign_keys", "synchronous")
+    ]
     assert values == ["wal", 10000, 1, 2]
     with pytest.raises(sqlite3.OperationalError, match="may not be written to"):
         connect(path, read_only=True).execute("DELETE FROM question")

@@ -62,10 +62,15 @@ def test_installed_packages_add_entries_and_one_that_fails_gives_one_line(tmp_pa
         tmp_path,
         "some_toys",
         "blindspot.test_things",
-        {"good": "some_toys:GOOD", "broken": "some_toys:NOTHING", "missing": "no_such_module", "module": "some_toys",
-         "wrong": "some_toys:NAME"},
+        {
+            "good": "some_toys:GOOD",
+            "broken": "some_toys:NOTHING",
+            "missing": "no_such_module",
+            "module": "some_toys",
+            "wrong": "some_toys:NAME",
+        },
         "from types import SimpleNamespace as Thing\nNAME = 'x'\nGOOD = Thing(name='good')\n",
-    )  # fmt: skip
+    )
     monkeypatch.syspath_prepend(tmp_path)
 
     def check(entry):

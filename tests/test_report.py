@@ -131,8 +131,9 @@ def test_by_bucket_and_by_split(with_run):
     assert "(source: the question files)" in groups["convention"]
     by_split = report(with_run, by="split", ks=[3]).as_dict()["runs"]["bm25"]["groups"]
     assert {name: (group["n"], group["k"]["3"]["success"]) for name, group in by_split.items()} == {
-        "dev": (3, 1.0), "test": (1, 0.0)
-    }  # fmt: skip
+        "dev": (3, 1.0),
+        "test": (1, 0.0),
+    }
 
 
 def test_runs_over_different_questions_are_told_apart(with_run):
@@ -162,8 +163,11 @@ def test_relevance_names_the_rows_that_count(with_run):
     found = relevant(with_run, with_run.run("bm25"))
     assert found.rows.tolist() == [0, 1, 2, 3] and [q.id for q in found.questions] == ["q0", "q1", "q2", "q3"]
     assert found.relevant.tolist() == [
-        [True, True, False], [False, False, True], [False, False, True], [False, False, False]
-    ]  # fmt: skip
+        [True, True, False],
+        [False, False, True],
+        [False, False, True],
+        [False, False, False],
+    ]
     assert found.n_relevant is None and found.left_out == {"no answers": 1}
     found = relevant(with_run, with_run.run("bm25"), "gold")
     assert found.rows.tolist() == [0, 1, 2, 4] and found.n_relevant.tolist() == [1, 2, 1, 1]

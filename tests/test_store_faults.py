@@ -111,6 +111,20 @@ def test_a_damaged_file_whose_newer_labels_can_be_read_keeps_them(study, tmp_pat
     assert backups.check(study.labels_path).problems == ()
 
 
+def test_a_view_whose_stored_sql_is_damaged_is_found(study):
+    """A flipped bit in the text of a view is no damage for SQLite's integrity_check; the next reading would fail."""
+    path = study.labels_path
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        changed = connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'annotator', 'annopator') WHERE type = 'view' AND name = 'judgement'"
+        )
+        assert changed.rowcount == 1
+    connection.close()
+    problems = backups.check(path).problems
+    assert any("the view judgement is damaged (no such column" in problem for problem in problems), problems
+
+
 def test_a_value_that_is_not_allowed_is_found_without_the_right_to_write(study, tmp_path):
     """SQLite's own check passes over constraints on a connection that only reads."""
     kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
@@ -125,11 +139,18 @@ def test_a_value_that_is_not_allowed_is_found_without_the_right_to_write(study, 
 def test_a_damaged_file_in_use_is_not_taken_from_under_a_process(study, tmp_path):
     kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
     writer = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from db.connection import connect; c = connect(sys.argv[1]); "
-         "c.execute('SELECT count(*) FROM question').fetchone(); print('open', flush=True); sys.stdin.read()",
-         str(study.labels_path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            "import sys; from db.connection import connect; c = connect(sys.argv[1]); "
+            "c.execute('SELECT count(*) FROM question').fetchone(); print('open', flush=True); sys.stdin.read()",
+            str(study.labels_path),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
     try:
         assert writer.stdout.readline() == "open\n"
         with open(study.labels_path, "r+b") as file:

@@ -107,5 +107,8 @@ def test_numbers_stay_numbers_and_formulas_become_text():
     rows = [{"a": -1.5, "b": "-0.25"}, {"a": "=1+1", "b": "-1+cmd"}, {"a": "\t=1", "c": "left out"}]
     write_csv(text, ["a", "b"], rows)
     assert list(csv.reader(io.StringIO(text.getvalue()))) == [
-        ["a", "b"], ["-1.5", "-0.25"], ["'=1+1", "'-1+cmd"], ["'\t=1", ""],
-    ]  # fmt: skip
+        ["a", "b"],
+        ["-1.5", "-0.25"],
+        ["'=1+1", "'-1+cmd"],
+        ["'\t=1", ""],
+    ]

@@ -108,8 +108,14 @@ def test_rocketqas_files_hold_their_columns(study, pairs, written):
     )
     assert {len(row) for row in dual} == {6} and {len(row) for row in cross} == {4}
     assert len(dual) == sum(len(positive(pairs, q)) * min(2, len(hard(pairs, q))) for q in pairs)
-    assert dual[0] == ["Where was Ann born?", "-", "Oslo is where Ann came into the world.",
-                       "Title 2", "Oslo is the capital of Norway.", "0"]  # fmt: skip
+    assert dual[0] == [
+        "Where was Ann born?",
+        "-",
+        "Oslo is where Ann came into the world.",
+        "Title 2",
+        "Oslo is the capital of Norway.",
+        "0",
+    ]
     assert sum(row[3] == "1" for row in cross) == 4 and sum(row[3] == "0" for row in cross) == 6
 
 
@@ -274,7 +280,7 @@ def test_nothing_is_overwritten_and_nothing_left_half(study, tmp_path, monkeypat
     with pytest.raises(Refused, match="exists; name another folder"):
         export(study, "made", "dpr", tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years"
-    with pytest.raises(Refused, match="is no folder"):
+    with pytest.raises(Refused, match="is not a folder"):
         export(study, "made", "dpr", tmp_path / "nowhere" / "out")
 
     def stop(done, total, doing):

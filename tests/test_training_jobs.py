@@ -239,3 +239,42 @@ def test_vectors_of_another_length_or_model_are_not_taken(study, trained):
     template = study.settings.encoders["first"].passage_template
     assert stored.agree(model, template) and not stored.agree(model, "{text}")
     assert not stored.agree(load_encoder(study.settings.encoders["tiny"], "cpu").model, template)
+
+
+def test_a_guide_masks_what_its_judge_finds_probable(study, trained, monkeypatch):
+    """Passages of a question that the judge scored high are no negatives of it; unscored ones stay as they are."""
+    from backend.judges.scores import ScoreStore
+    from backend.training.examples import passage_number
+    from backend.training.guide import Guide
+    from backend.training.trainer import Collator
+
+    questions = study.questions.all(split="train")
+    store = ScoreStore.create(study, "guiding", calibrated=True)
+    store.add([(questions[0].id, "p4", 0.9), (questions[0].id, "p6", 0.4), (questions[1].id, "p7", 0.5)])
+    assert Guide(study, "guiding", 0.5)([q.id for q in questions[:3]]) == [["p4"], ["p7"], []]
+    seen = {}
+    collate = Collator.__call__
+
+    def watched(self, batch):
+        made = collate(self, batch)
+        for drawn, row in zip(batch, made["label"]["positives"].tolist(), strict=True):
+            seen.setdefault(drawn.example.id, set()).update(row)
+        return made
+
+    monkeypatch.setattr(Collator, "__call__", watched)
+    train_dual_encoder(
+        study, "guided", "clean", "tiny", {**QUICK, "guide": "guiding", "held_out": 0, "steps": 6}, device="cpu"
+    )
+    assert passage_number("p4") in seen[questions[0].id] and passage_number("p6") not in seen[questions[0].id]
+    assert all(
+        passage_number("p4") not in masked for id, masked in seen.items() if id not in (questions[0].id, "P19.train.3")
+    )
+    ScoreStore.create(study, "raw", calibrated=False).add([(questions[0].id, "p4", 0.9)])
+    with pytest.raises(Refused, match="of 'raw' are not calibrated"):
+        train_dual_encoder(study, "other", "clean", "tiny", {**QUICK, "guide": "raw"}, device="cpu")
+    with pytest.raises(Missing, match="no scores of a model 'nobody'"):
+        train_dual_encoder(study, "other", "clean", "tiny", {**QUICK, "guide": "nobody"}, device="cpu")
+    with pytest.raises(Refused, match="a guide masks passages, and this training masks none"):
+        train_dual_encoder(
+            study, "other", "clean", "tiny", {**QUICK, "guide": "guiding", "masked": False}, device="cpu"
+        )

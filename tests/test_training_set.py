@@ -123,9 +123,13 @@ def test_the_judge_decides_by_the_thresholds_of_its_report(study):
     judge_report(study, drop=0.2, add=0.9, add_with_answer=0.6)
     made = build(study, "judge", model="judge")
     assert told(made, "q0") == {
-        "p0": ("positive", "gold"), "p1": ("dropped", denoising.JUDGE_SURELY), "p2": ("negative", denoising.JUDGE_SURELY_NOT),
-        "p3": ("dropped", denoising.JUDGE_BETWEEN), "p4": ("dropped", denoising.JUDGE_SURELY), "p8": ("dropped", denoising.UNKNOWN),
-    }  # fmt: skip
+        "p0": ("positive", "gold"),
+        "p1": ("dropped", denoising.JUDGE_SURELY),
+        "p2": ("negative", denoising.JUDGE_SURELY_NOT),
+        "p3": ("dropped", denoising.JUDGE_BETWEEN),
+        "p4": ("dropped", denoising.JUDGE_SURELY),
+        "p8": ("dropped", denoising.UNKNOWN),
+    }
     found = roles(study, build(study, "judge", model="judge", positives=("gold", "judge")).name, "q0")
     assert found["p1"] == found["p4"] == ("positive", "judge")
     assert found["p3"] == ("dropped", "run") and found["p2"] == ("negative", "run")
@@ -190,7 +194,7 @@ def test_a_judge_that_is_missing_or_has_no_thresholds_is_one_line(study):
     refused(BadInput, commands.format("NAME"))
     refused(Missing, "no scores of a model 'judge'.*" + commands.format("judge"), model="judge")
     score(study, JUDGED)
-    refused(Missing, "no feature judge 'judge'; learn one with 'blindspot judge learn judge", model="judge")
+    refused(Missing, "unknown feature judge 'judge'; learn one with 'blindspot judge learn judge", model="judge")
     judge_report(study, drop=None)
     refused(
         Refused,
@@ -263,9 +267,14 @@ def test_labels_relabel_keep_and_drop(study):
     say(study, "ben", "q0", {"p8": "positive"})
     made = build(study, "labels")
     assert told(made, "q0") == {
-        "p0": ("positive", "gold"), "p1": ("positive", denoising.RELABELLED), "p30": ("positive", denoising.PEOPLE_POSITIVE),
-        "p2": ("negative", denoising.PEOPLE_NEGATIVE), "p3": ("dropped", denoising.UNSURE),
-        "p4": ("dropped", denoising.PEOPLE_RELATED), "p8": ("dropped", denoising.OPEN)}  # fmt: skip
+        "p0": ("positive", "gold"),
+        "p1": ("positive", denoising.RELABELLED),
+        "p30": ("positive", denoising.PEOPLE_POSITIVE),
+        "p2": ("negative", denoising.PEOPLE_NEGATIVE),
+        "p3": ("dropped", denoising.UNSURE),
+        "p4": ("dropped", denoising.PEOPLE_RELATED),
+        "p8": ("dropped", denoising.OPEN),
+    }
     assert roles(study, made.name, "q0")["p1"] == ("positive", "label")
     assert told(build(study, "labels", related="negative"), "q0")["p4"][0] == "negative"
     assert told(build(study, "answer_match+labels"), "q0")["p2"] == (
@@ -331,8 +340,13 @@ def test_unlabelled_questions_train_on_pseudo_labels(study):
         study, "cross_encoder", questions=("train", "unlabelled"), model="judge", positives=("gold", "cross_encoder")
     )
     assert roles(study, made.name, "free") == {
-        "p19": ("positive", "cross_encoder"), "p20": ("negative", "run"), "p21": ("dropped", "run"), "p22": ("dropped", "run"),
-        "p23": ("dropped", "run"), "p24": ("dropped", "run")}  # fmt: skip
+        "p19": ("positive", "cross_encoder"),
+        "p20": ("negative", "run"),
+        "p21": ("dropped", "run"),
+        "p22": ("dropped", "run"),
+        "p23": ("dropped", "run"),
+        "p24": ("dropped", "run"),
+    }
 
 
 def test_the_same_inputs_give_the_same_bytes(study, tmp_path):
@@ -621,9 +635,11 @@ def test_what_new_labels_would_change(study):
     for question in ("dev", "leak"):
         say(study, "ann", question, {"p1": "positive"})
     assert new_labels(study, made) == [
-        NewLabel("q0", "p1", "positive", "open", "positive", "dropped"), NewLabel("q0", "p4", None, "positive", "negative", "positive"),
+        NewLabel("q0", "p1", "positive", "open", "positive", "dropped"),
+        NewLabel("q0", "p4", None, "positive", "negative", "positive"),
         NewLabel("q0", "p8", None, "negative", "negative", "negative"),
-        NewLabel("q3", "p7", None, "positive", None, "positive")]  # fmt: skip
+        NewLabel("q3", "p7", None, "positive", None, "positive"),
+    ]
     assert [label.matters for label in new_labels(study, made)] == [True, True, False, True]
     changed = {
         (change.question, change.passage) for change in diff(made, build(study, "labels")) if change.before is not None
@@ -738,8 +754,13 @@ def test_the_commands(study, monkeypatch, tmp_path):
         and "more; --limit 0 prints all" in out
     )
     rows = [json.loads(line) for line in run("diff", "noisy", "clean", "--json").splitlines()]
-    assert {"question": "q0", "passage": "p1", "before": ["negative", "run"], "after": ["positive", "label"],
-            "why": denoising.RELABELLED} in rows  # fmt: skip
+    assert {
+        "question": "q0",
+        "passage": "p1",
+        "before": ["negative", "run"],
+        "after": ["positive", "label"],
+        "why": denoising.RELABELLED,
+    } in rows
     assert "Wrote clean-dpr: train.json (3 rows)" in run("export", "clean", "--format", "dpr")
     assert (tmp_path / "clean-dpr" / "README.md").is_file()
 

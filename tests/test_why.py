@@ -46,10 +46,12 @@ def test_near_namesakes():
 
 def test_training_by_relation_wording_and_subject(tmp_path):
     study = hand_made_study(tmp_path / "trained")
-    study.questions.add([
-        Question("t1", "Where is THING 1?", ("x",), "P19", "THING 1", split="train"),
-        Question("t2", "Who made that?", ("x",), "P19", "that", template="Who made [X]?", split="train"),
-    ])  # fmt: skip
+    study.questions.add(
+        [
+            Question("t1", "Where is THING 1?", ("x",), "P19", "THING 1", split="train"),
+            Question("t2", "Who made that?", ("x",), "P19", "that", template="Who made [X]?", split="train"),
+        ]
+    )
     found = why(study, study.questions.get("q1"), ["alpha"]).trained
     assert (found.total, found.relation, found.template, found.subject) == (2, 2, 1, 1)
 

@@ -5,7 +5,6 @@ measured ones.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,145 +21,143 @@ experiment_app = group(
 )
 
 
-def _command(name: str) -> Callable[..., None]:
-    def command(
-        plan: Annotated[
-            bool,
-            typer.Option(
-                "--plan", help="Print what would be trained and encoded, and about how long it takes; do nothing else."
-            ),
-        ] = False,
-        small: Annotated[
-            bool,
-            typer.Option(
-                "--small",
-                help="Use a tiny model and few questions. It shows that the experiment runs; its figures mean nothing.",
-            ),
-        ] = False,
-        start: Annotated[
-            str | None, typer.Option("--from", help="Encoder that every training starts from (default: minilm).")
-        ] = None,
-        train: Annotated[
-            list[str] | None, typer.Option(help="Questions to train on: train or SET/train (repeatable).")
-        ] = None,
-        on: Annotated[
-            str | None, typer.Option(help="Questions to measure on: dev, test, a question set, or SET/SPLIT.")
-        ] = None,
-        k: Annotated[
-            str | None,
-            typer.Option("--k", metavar="N,N,...", help="Ranks at which success is measured (default: 5,20,100)."),
-        ] = None,
-        seeds: Annotated[
-            str | None, typer.Option(metavar="N,N,...", help="Seeds to train with; use at least 3 to get an interval.")
-        ] = None,
-        limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of training questions.")] = None,
-        questions: Annotated[int | None, typer.Option(min=1, help="Maximum number of questions to measure on.")] = None,
-        relation: Annotated[
-            list[str] | None,
-            typer.Option(metavar="ID", help="Relation to use, in experiments that compare relations (repeatable)."),
-        ] = None,
-        question_set: Annotated[
-            list[str] | None,
-            typer.Option("--set", help="Question set to use, in experiments that compare question sets (repeatable)."),
-        ] = None,
-        encoder: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--encoder",
-                "--passage-encoder",
-                help="Encoder to use, in experiments that compare encoders (repeatable).",
-            ),
-        ] = None,
-        depth: Annotated[
-            int | None, typer.Option(min=1, help="Number of top ranks to mine negatives from (default: 100).")
-        ] = None,
-        batches: Annotated[
-            str | None,
-            typer.Option(
-                metavar="N,N,...", help="Batch sizes to compare, in questions, in experiments that vary the batch size."
-            ),
-        ] = None,
-        sizes: Annotated[
-            str | None,
-            typer.Option(
-                metavar="N,N,...",
-                help="Numbers of training questions to compare, in experiments that vary the training data.",
-            ),
-        ] = None,
-        layers: Annotated[
-            int | None, typer.Option(help="Number of encoder layers to keep, counted from the first.")
-        ] = None,
-        batch: Annotated[
-            int | None, typer.Option(help="Batch size in questions, in experiments that do not vary the batch size.")
-        ] = None,
-        epochs: Annotated[float | None, typer.Option(help="Number of training epochs.")] = None,
-        steps: Annotated[int | None, typer.Option(help="Number of training steps; replaces --epochs.")] = None,
-        learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
-        passage_tokens: Annotated[
-            int | None, typer.Option(help="Maximum tokens of a passage; longer passages are truncated.")
-        ] = None,
-        more: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--training",
-                metavar="NAME=VALUE",
-                help="Setting of the dual encoders, as in temperature=0.05 (repeatable).",
-            ),
-        ] = None,
-        cross: Annotated[
-            list[str] | None,
-            typer.Option(metavar="NAME=VALUE", help="Setting of the cross-encoders, as in steps=200 (repeatable)."),
-        ] = None,
-        reader: Annotated[
-            list[str] | None,
-            typer.Option(metavar="NAME=VALUE", help="Setting of the readers, as in epochs=5 (repeatable)."),
-        ] = None,
-        device: Device = None,
-        csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
-        latex: Annotated[bool, typer.Option("--latex", help="Print the table as LaTeX.")] = False,
-        json: AsJson = False,
-        study: StudyOption = None,
-    ) -> None:
-        training = (_values(more, "--training") or {}) | _given(
-            layers=layers,
-            batch=batch,
-            epochs=epochs,
-            steps=steps,
-            learning_rate=learning_rate,
-            passage_tokens=passage_tokens,
-        )
-        given = _given(
-            start=start,
-            train=train or None,
-            on=on,
-            ks=_numbers(k, "--k"),
-            seeds=_numbers(seeds, "--seeds"),
-            limit=limit,
-            measured=questions,
-            relations=relation or None,
-            sets=question_set or None,
-            encoders=encoder or None,
-            depth=depth,
-            batches=_numbers(batches, "--batches"),
-            sizes=_numbers(sizes, "--sizes"),
-            training=training or None,
-            cross=_values(cross, "--cross"),
-            reader=_values(reader, "--reader"),
-            small=small or None,
-        )
-        opened = open_study(study)
-        if plan:
-            from backend.experiments.cost import cost, planned_parts
+def _run(
+    context: typer.Context,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan", help="Print what would be trained and encoded, and about how long it takes; do nothing else."
+        ),
+    ] = False,
+    small: Annotated[
+        bool,
+        typer.Option(
+            "--small",
+            help="Use a tiny model and few questions. It shows that the experiment runs; its figures mean nothing.",
+        ),
+    ] = False,
+    start: Annotated[
+        str | None, typer.Option("--from", help="Encoder that every training starts from (default: minilm).")
+    ] = None,
+    train: Annotated[
+        list[str] | None, typer.Option(help="Questions to train on: train or SET/train (repeatable).")
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(help="Questions to measure on: dev, test, a question set, or SET/SPLIT.")
+    ] = None,
+    k: Annotated[
+        str | None,
+        typer.Option("--k", metavar="N,N,...", help="Ranks at which success is measured (default: 5,20,100)."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="Seeds to train with; use at least 3 to get an interval.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of training questions.")] = None,
+    questions: Annotated[int | None, typer.Option(min=1, help="Maximum number of questions to measure on.")] = None,
+    relation: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Relation to use, in experiments that compare relations (repeatable)."),
+    ] = None,
+    question_set: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Question set to use, in experiments that compare question sets (repeatable)."),
+    ] = None,
+    encoder: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--encoder",
+            "--passage-encoder",
+            help="Encoder to use, in experiments that compare encoders (repeatable).",
+        ),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(min=1, help="Number of top ranks to mine negatives from (default: 100).")
+    ] = None,
+    batches: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...", help="Batch sizes to compare, in questions, in experiments that vary the batch size."
+        ),
+    ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...",
+            help="Numbers of training questions to compare, in experiments that vary the training data.",
+        ),
+    ] = None,
+    layers: Annotated[
+        int | None, typer.Option(help="Number of encoder layers to keep, counted from the first.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Batch size in questions, in experiments that do not vary the batch size.")
+    ] = None,
+    epochs: Annotated[float | None, typer.Option(help="Number of training epochs.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of training steps; replaces --epochs.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
+    passage_tokens: Annotated[
+        int | None, typer.Option(help="Maximum tokens of a passage; longer passages are truncated.")
+    ] = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--training",
+            metavar="NAME=VALUE",
+            help="Setting of the dual encoders, as in temperature=0.05 (repeatable).",
+        ),
+    ] = None,
+    cross: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Setting of the cross-encoders, as in steps=200 (repeatable)."),
+    ] = None,
+    reader: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Setting of the readers, as in epochs=5 (repeatable)."),
+    ] = None,
+    device: Device = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print the table as LaTeX.")] = False,
+    json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
+    training = (_values(more, "--training") or {}) | _given(
+        layers=layers,
+        batch=batch,
+        epochs=epochs,
+        steps=steps,
+        learning_rate=learning_rate,
+        passage_tokens=passage_tokens,
+    )
+    given = _given(
+        start=start,
+        train=train or None,
+        on=on,
+        ks=_numbers(k, "--k"),
+        seeds=_numbers(seeds, "--seeds"),
+        limit=limit,
+        measured=questions,
+        relations=relation or None,
+        sets=question_set or None,
+        encoders=encoder or None,
+        depth=depth,
+        batches=_numbers(batches, "--batches"),
+        sizes=_numbers(sizes, "--sizes"),
+        training=training or None,
+        cross=_values(cross, "--cross"),
+        reader=_values(reader, "--reader"),
+        small=small or None,
+    )
+    opened, name = open_study(study), context.command.name or ""
+    if plan:
+        from backend.experiments.cost import cost, planned_parts
 
-            waiting, made = planned_parts(opened, name, given, device).as_words()
-            print(f"To do: {waiting}.\nAlready done: {made}.", flush=True)
-            print("\n".join(_as_lines(cost(opened, name, given, device))))
-            return
-        from backend.experiments.running import run_experiment
+        waiting, made = planned_parts(opened, name, given, device).as_words()
+        print(f"To do: {waiting}.\nAlready done: {made}.", flush=True)
+        print("\n".join(_as_lines(cost(opened, name, given, device))))
+        return
+    from backend.experiments.running import run_experiment
 
-        _print(do(run_experiment, opened, experiment=name, given=given, device=device), csv, latex, json)
-
-    return command
+    _print(do(run_experiment, opened, experiment=name, given=given, device=device), csv, latex, json)
 
 
 def add_experiments() -> None:
@@ -168,7 +165,7 @@ def add_experiments() -> None:
     from backend.experiments.papers import experiments
 
     for name, about in experiments().items():
-        experiment_app.command(name, help=f"{about.asks} ({about.paper}, {about.source})")(_command(name))
+        experiment_app.command(name, help=f"{about.asks} ({about.paper}, {about.source})")(_run)
 
 
 def _print(result: dict[str, Any], csv: bool, latex: bool, json: bool) -> None:

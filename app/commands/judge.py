@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, do, group, open_study
+from app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
 from app.commands.options import takes_settings
 from backend.judges.settings import FeatureJudgeSettings
 from backend.text.counting import counted
@@ -14,6 +14,40 @@ from backend.text.counting import counted
 judge_app = group("Learn a judge from your labels in seconds, and judge the passages of runs with it.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the judge.")]
 Run = Annotated[str, typer.Option(metavar="RUN", help="Run whose passages are judged.")]
+
+
+@judge_app.command("add")
+def add(
+    name: Name,
+    model: Annotated[
+        str, typer.Option("--from", metavar="MODEL", help="A cross-encoder's folder or Hugging Face name.")
+    ],
+    run: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="A run over training questions to calibrate on; default no calibration."),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; default a GPU if there is one.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a model of that name.")] = False,
+    trust: Trust = False,
+    study: StudyOption = None,
+) -> None:
+    """Use a ready cross-encoder as a judge, without any training."""
+    from backend.training.ready_cross_encoder import add_cross_encoder
+
+    opened = open_study(study)
+    if trust:
+        trust_models(opened, model)
+    made = do(add_cross_encoder, opened, name, model, run=run, device=device, replace=replace)
+    report = made["report"]
+    if report is None:
+        print(
+            f"Added {name}, not calibrated: its probabilities are the plain logistic of its scores. Give --run to calibrate it."
+        )
+    else:
+        print(
+            f"Added {name}, calibrated ({report['method']}) on {counted(report['pairs'], 'pair')}, {report['base_rate']:.1%} positive."
+        )
+    print(f"Next: blindspot train score {name} --run RUN")
 
 
 @judge_app.command("learn")

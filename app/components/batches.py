@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -75,8 +75,9 @@ def _start(opened: Study, name: str, runs: list[str], **settings: Any) -> bool:
     except Refused as error:
         st.session_state[_REFUSED] = str(error)
         return False
-    function = make_batch_by_judge if "judge" in settings else make_batch
-    return jobs.start(opened, request(function, name, runs, **settings, by=by))
+    if "judge" in settings:
+        return jobs.start(opened, request(make_batch_by_judge, name, runs, **settings, by=by))
+    return jobs.start(opened, request(make_batch, name, runs, **settings, by=by))
 
 
 def _batch(opened: Study, batch: Batch, people: list[Person]) -> None:
@@ -153,12 +154,22 @@ def _make(opened: Study, taken: set[str]) -> None:
             )
         )
         return
+    training = _over_training_questions(opened, runs)
+    if not training:
+        show(
+            notice(
+                "No run has searched the training questions. A batch of dev or test questions corrects the evaluation and never "
+                "trains. For labels that train, run: ",
+                tag("code", "blindspot retrieve --with bm25 --split train"),
+                kind="warning",
+            )
+        )
     number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken)
     with st.form("make-batch", border=False, enter_to_submit=False):
         top = st.columns([2, 4, 3, 1.5])
         name = top[0].text_input("Name", f"batch-{number}", max_chars=64)
-        chosen = top[1].multiselect("Runs to pool", list(runs), list(runs)[:3])
-        splits = top[2].multiselect("Splits", SPLITS, help=_ABOUT_SPLITS)
+        chosen = top[1].multiselect("Runs to pool", list(runs), (training or list(runs))[:3])
+        splits = top[2].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
         size = top[3].number_input("Questions", 1, 100_000, 100)
         low = st.columns([1.2, 1.2, 1.2, 1.2, 2.5, 2], vertical_alignment="bottom")
         depth = low[0].number_input("Depth", 1, 1000, 20, help="Number of top-ranked passages of each run to pool.")
@@ -191,6 +202,13 @@ def _make(opened: Study, taken: set[str]) -> None:
             seed=seed,
         )
         st.rerun()
+
+
+def _over_training_questions(opened: Study, runs: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Return the runs that searched training questions. A run without a split searched all questions."""
+    if not any(count["split"] == "train" for count in opened.questions.counts()):
+        return []
+    return [name for name, manifest in runs.items() if manifest.get("split") in ("train", None)]
 
 
 def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:

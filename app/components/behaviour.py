@@ -7,6 +7,9 @@ from pathlib import Path
 
 import streamlit as st
 
+from app.components.stylesheets import style_sheet
+from app.markup import show
+
 HERE = Path(__file__).parent
 
 
@@ -16,7 +19,7 @@ def _source(name: str) -> str:
 
 
 def style() -> None:
-    st.html(f"<style>{_source('style.css')}</style>")
+    show(style_sheet("style.css"))
 
 
 def behaviour(cookie: tuple[str, str] | None = None) -> None:

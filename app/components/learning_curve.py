@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -12,19 +10,20 @@ import streamlit as st
 from app import study, url, who
 from app.components import jobs
 from app.components.marks import empty, notice
+from app.components.stylesheets import style_sheet
 from app.components.training.pairs import pair_rows
-from app.markup import Html, div, join, link, show, span, tag, term
+from app.markup import Html, div, link, show, span, tag, term
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.text.counting import counted
-from backend.training.curve_points import SCOPES, CurveOutcome, CurvePoint, Share, changed_pairs, curve_points
+from backend.training.curve_points import SCOPES, CurveOutcome, CurvePoint, Scope, Share, changed_pairs, curve_points
 from backend.training.learning_curve import ADAPTER_QUESTIONS, add_point, curve_inputs, is_unfinished
 from db.errors import BlindspotError
 
 VIEW = "curve"
 SECONDS_BETWEEN_LOOKS = 4.0
 SHOWN = 100
-WORDS = {"judged": "from judged questions", "all": "from all training questions"}
+WORDS: dict[Scope, str] = {"judged": "from judged questions", "all": "from all training questions"}
 _MARGIN = 0.02  # room above and below the intervals
 _HALF_LINE = 1.1  # half the width of a line, in percent of the plot's height
 
@@ -49,8 +48,9 @@ def _panel(opened: Study, place: str) -> None:
             show(empty("No learning curve yet", f"The curve shows what labels are worth on dev. {lacking}"))
         return
     with st.container(key=f"curve-{place}"):
-        scope = url.one_of("learned", list(SCOPES), "judged" if points and points[-1].judged else "all")
-        show(_style(), div(*_curve(opened, points, scope, place), cls="panel"))
+        usual: Scope = "judged" if points and points[-1].judged else "all"
+        scope = url.one_of("learned", list(SCOPES), usual)
+        show(style_sheet("learning_curve.css"), div(*_curve(opened, points, scope, place), cls="panel"))
         _button(opened, lacking, place)
 
 
@@ -72,7 +72,7 @@ def _button(opened: Study, lacking: str, place: str) -> None:
     )
 
 
-def _curve(opened: Study, points: Sequence[CurvePoint], scope: str, place: str) -> list[Html]:
+def _curve(opened: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
     head = [tag("h2", term("Learning curve", _about(scope)))]
     if not points:
         words = "No point yet. A point says how well a judge and an adapter do on dev when they learn from the labels so far."
@@ -112,11 +112,15 @@ def _curve(opened: Study, points: Sequence[CurvePoint], scope: str, place: str) 
         div(*charts, cls="curve-charts"),
         *notes,
         *_worked(opened, last, scope),
-        tag("p", f"{counted(last.base_reranker.n, 'dev question')}, 95% intervals. Dev measures and never trains.", cls="convention"),
-    ]  # fmt: skip
+        tag(
+            "p",
+            f"{counted(last.base_reranker.n, 'dev question')}, 95% intervals. Dev measures and never trains.",
+            cls="convention",
+        ),
+    ]
 
 
-def _about(scope: str) -> str:
+def _about(scope: Scope) -> str:
     return (
         f"Learned from {SCOPES[scope]}, measured on dev. Reranker: a feature judge reorders the first ranks of BM25. Adapter: a "
         "linear map of the encoder's question vectors."
@@ -163,11 +167,17 @@ def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], ba
         )
     ticks = [span(f"{100 * value:.0f}", cls="tick", style=f"top:{down(value):.1f}%") for value in (low, high)]
     return div(
-        div(tag("b", title), " ", f"{_figure(shares[-1])}", span(f" {base_name} {100 * base.value:.1f}", cls="soft"), cls="curve-title"),
+        div(
+            tag("b", title),
+            " ",
+            f"{_figure(shares[-1])}",
+            span(f" {base_name} {100 * base.value:.1f}", cls="soft"),
+            cls="curve-title",
+        ),
         div(*marks, *ticks, cls="curve-plot"),
         div(span("0 labels"), span(f"{most:,} labels" if points[-1].labels else ""), cls="curve-below"),
         cls="curve-chart",
-    )  # fmt: skip
+    )
 
 
 def _polygon(corners: Sequence[tuple[float, float]]) -> str:
@@ -178,7 +188,7 @@ def _figure(share: Share) -> str:
     return f"{100 * share.value:.1f} ({100 * share.low:.1f}–{100 * share.high:.1f})"
 
 
-def _worked(opened: Study, point: CurvePoint, scope: str) -> list[Html]:
+def _worked(opened: Study, point: CurvePoint, scope: Scope) -> list[Html]:
     """What the labels since the point before changed. Each number opens its list."""
     lines = []
     if point.before is not None and point.new_labels:
@@ -236,8 +246,15 @@ def curve_view(opened: Study) -> None:
 
 
 def _table(points: Sequence[CurvePoint], chosen: CurvePoint | None) -> Html:
-    names = ("point", "labels", "judged questions", "changed pairs", *(f"{what}, {scope}" for scope in SCOPES for what in ("@1", "@20")),
-             "seconds", "computed (UTC)")  # fmt: skip
+    names = (
+        "point",
+        "labels",
+        "judged questions",
+        "changed pairs",
+        *(f"{what}, {scope}" for scope in SCOPES for what in ("@1", "@20")),
+        "seconds",
+        "computed (UTC)",
+    )
     rows = []
     for point in reversed(points):
         shares = [share for scope in SCOPES for share in (point.scopes[scope].reranker, point.scopes[scope].adapter)]
@@ -253,7 +270,7 @@ def _table(points: Sequence[CurvePoint], chosen: CurvePoint | None) -> Html:
 
 def _reason(point: CurvePoint) -> str:
     return {
-        "asked": "somebody asked for it",
+        "asked": "recorded on request",
         "batch": "a batch was finished",
         "labels": "enough new labels",
         "start": "the state before the first label",
@@ -273,12 +290,3 @@ def _pairs(opened: Study, point: CurvePoint) -> None:
     rows = pair_rows(opened, [(pair.question, pair.passage, f"{pair.before} → {pair.now}") for pair in pairs[:SHOWN]])
     more = tag("p", f"The first {SHOWN} of {len(pairs):,}.", cls="convention") if len(pairs) > SHOWN else ""
     show(div(tag("h2", words), tag("table", tag("tbody", *rows), cls="figures"), more, cls="panel", id="changed-pairs"))
-
-
-@cache
-def _source() -> str:
-    return Path(__file__).with_name("learning_curve.css").read_text(encoding="utf-8")
-
-
-def _style() -> Html:
-    return join(Html(f"<style>{_source()}</style>"))

@@ -17,8 +17,15 @@ def queue_card(study: Study, person: Person | None, runs: int) -> Html:
     if not batches and not runs:
         return Html("")
     if not batches:
-        return div(tag("h2", "Judging"), tag("p", "Top-ranked passages that nobody has labelled may still answer the question. Those are false negatives. ",
-                                             link("Create a batch to judge", url.JUDGE)), cls="panel")  # fmt: skip
+        return div(
+            tag("h2", "Judging"),
+            tag(
+                "p",
+                "Top-ranked passages that nobody has labelled may still answer the question. Those are false negatives. ",
+                link("Create a batch to judge", url.JUDGE),
+            ),
+            cls="panel",
+        )
     held = len(stores.queue.held(person.name)) if person is not None else 0
     words = "Continue judging" if held else "Judge"
     button = link(words, url.JUDGE, cls="button", data_key="j", title="Key: j")

@@ -9,7 +9,8 @@ import streamlit as st
 
 from app import url
 from app.components.marks import letter
-from app.components.readings import chosen_reader, reading, readings_style
+from app.components.readings import chosen_reader, reading
+from app.components.stylesheets import style_sheet
 from app.markup import Html, div, join, link, span, tag, term
 from backend.core.study import Study
 from backend.reader.answer_scores import scored
@@ -101,7 +102,7 @@ def read_lines(study: Study, question: Question, lists: Sequence, passages: dict
         if reader != lists_reader(lists)
     ]
     more = [div("Other readers: ", *(join(each, " ") for each in others), cls="soft")] if others else []
-    return join(readings_style(), div(*lines, *more, cls="read-lines", role="note"))
+    return join(style_sheet("readings.css"), div(*lines, *more, cls="read-lines", role="note"))
 
 
 def lists_reader(lists: Sequence) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
 import numpy as np
 import streamlit as st
 
@@ -13,6 +10,7 @@ from analysis.buckets import FEW
 from app import study as held
 from app import url
 from app.components.marks import figure, interval, letter, percent, relation_label
+from app.components.stylesheets import style_sheet
 from app.components.tables import Grouping, gain, scrolling
 from app.markup import Html, div, join, link, span, tag, term
 from app.selection import Selection
@@ -24,15 +22,6 @@ from backend.text.counting import counted
 
 F1 = "Word overlap (F1) of the reader's answer with the best-matching known answer: mean over questions, bootstrap interval"
 FOUND = "Success@k: share of questions with an answer in the first k passages, the upper limit for the reader"
-
-
-@cache
-def _style() -> Html:
-    return Html(f"<style>{Path(__file__).with_name('readings.css').read_text(encoding='utf-8')}</style>")
-
-
-def readings_style() -> Html:
-    return _style()
 
 
 def chosen_reader(study: Study, names: tuple[str, ...]) -> tuple[str, list[str]]:
@@ -119,7 +108,8 @@ def readings_panel(
         ]
     shown = div(*tables, cls="side-by-side halves") if len(tables) == 2 else tables[0]
     return join(
-        readings_style(), div(_head(reader, known), shown, tag("p", *words, cls="convention"), cls="panel readings")
+        style_sheet("readings.css"),
+        div(_head(reader, known), shown, tag("p", *words, cls="convention"), cls="panel readings"),
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app import url
-from app.components.analysis import analysis_css
 from app.components.marks import gold_badge, letter
+from app.components.stylesheets import style_sheet
 from app.markup import Html, div, join, link, span, tag, term
 from backend.core.study import Study
 from backend.evaluation.why import Standing, Why, Words, why
@@ -31,7 +31,7 @@ def why_section(study: Study, question: Question, runs: Sequence[str], rule: str
         )
     close = link("Close", url.href(url.QUESTION, {**here, "why": None}), cls="quiet", data_focus="why")
     head = div(tag("h2", "Why did a run miss this?"), close, cls="list-head")
-    return join(analysis_css(), div(head, why_panel(study, question, runs, rule), cls="panel why"))
+    return join(style_sheet("analysis.css"), div(head, why_panel(study, question, runs, rule), cls="panel why"))
 
 
 def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr", neighbours: int = 5) -> Html:
@@ -74,8 +74,8 @@ def _standings(found: Why, runs: Sequence[str]) -> Html:
         term("margin", MARGIN),
         "top passage",
         "contains an answer",
-        "words shared with question: top",
-        "gold",
+        "question words: top passage",
+        "question words: gold",
     )
     lines = [
         _line(found, each, "ab"[runs.index(each.run)] if runs.index(each.run) < 2 else "") for each in found.standings

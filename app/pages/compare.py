@@ -9,15 +9,15 @@ import streamlit as st
 
 from analysis.buckets import FEW, UNKNOWN
 from app import selection, study, url
-from app.components.analysis import analysis_style
 from app.components.downloads import table_downloads
 from app.components.judged_table import judged_table
 from app.components.marks import empty, notice, relation_label, term
 from app.components.question_list import question_table
 from app.components.readings import readings_panel
+from app.components.stylesheets import style_sheet
 from app.components.tables import Grouping, accuracy_table, concluded, flip_table, group_table, scrolling
 from app.entry import enter
-from app.markup import div, join, link, show, span, tag
+from app.markup import Html, div, join, link, show, span, tag
 from app.runs import convention, left_out, missing_runs, pair_of_address, retrieve_command
 from app.selection import Selection
 from app.study import Comparison
@@ -43,19 +43,7 @@ def page() -> None:
     opened = study.current()
     names = list(study.runs(opened))
     if len(names) < 2:
-        missing = "two runs" if not names else "a second run"
-        show(
-            empty(
-                f"Compare needs {missing}",
-                join(
-                    "This page shows what each of two runs finds and misses. Retrieve on ",
-                    link("Home", url.HOME),
-                    " or with ",
-                    tag("code", retrieve_command()),
-                    ".",
-                ),
-            )
-        )
+        show(_needs("two runs" if not names else "a second run"))
         return
     show(missing_runs(study.runs(opened)))
     pair = pair_of_address(study.runs(opened))
@@ -83,7 +71,7 @@ def page() -> None:
     show(_said(compared, chosen))
     if not len(compared):
         return
-    analysis_style()
+    show(style_sheet("analysis.css"))
     chosen = _readable(compared, chosen)
     _filters(compared)
     kept = selection.filtered(compared, chosen)
@@ -111,6 +99,12 @@ def page() -> None:
         _groups_head(compared, chosen, by), scrolling(group_table(compared, chosen, wider, by)), _small(by), cls="panel"
     )
     show(div(groups, questions, cls="side-by-side halves"))
+
+
+def _needs(missing: str) -> Html:
+    home, command = link("Home", url.HOME), tag("code", retrieve_command())
+    about = "This page shows what each of two runs finds and misses. Retrieve on "
+    return empty(f"Compare needs {missing}", join(about, home, " or with ", command, "."))
 
 
 def _downloads(opened: Study, chosen: Selection, compared: Comparison, by: Grouping | None) -> None:

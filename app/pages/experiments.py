@@ -6,12 +6,12 @@ import streamlit as st
 
 from app import study, url
 from app.components import jobs
-from app.components.analysis import analysis_style
 from app.components.downloads import table_downloads
 from app.components.experiments import asked_list, commands, figure_of, result_table, verdict_panel
 from app.components.marks import empty, notice
 from app.components.panel_tables import choices
 from app.components.plots import plot
+from app.components.stylesheets import style_sheet
 from app.entry import enter
 from app.markup import div, join, link, show, tag
 from backend.core.jobs import request
@@ -46,7 +46,7 @@ def page() -> None:
 def _page(opened: Study) -> None:
     found = results(opened)
     name = url.one_of("experiment", list(experiments()), found[0]["experiment"] if found else next(iter(experiments())))
-    analysis_style()
+    show(style_sheet("analysis.css"))
     left, right = st.columns([3, 10], gap="medium")
     with left:
         show(asked_list(found, name))

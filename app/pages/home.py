@@ -11,10 +11,10 @@ from app import study, url, who
 from app.components import jobs
 from app.components.findings import findings_panel
 from app.components.holdings import holdings
-from app.components.home_style import home_style
 from app.components.learning_curve import curve_panel
 from app.components.queue_card import queue_card
 from app.components.run_table import run_table
+from app.components.stylesheets import style_sheet
 from app.entry import enter
 from app.markup import Html, div, link, show, span, tag
 from backend.core.jobs import JobRequest, request
@@ -35,7 +35,7 @@ def page() -> None:
 
 def _page(opened: Study) -> None:
     held = summary(opened)
-    home_style()
+    show(style_sheet("home.css"))
     if held["passages"] is None and not held["questions"]:
         show(_welcome(held["name"]))
     is_made = is_demo(opened) and _demo(opened)
@@ -114,9 +114,18 @@ def _road(opened: Study, held: dict[str, Any]) -> Html:
 
 def _next(opened: Study, held: dict[str, Any]) -> None:
     if held["from_results"]:
-        show(tag("h2", "Created from results files"), *(tag("p", line) for line in held["from_results"]["cannot"]),
-             tag("p", "Everything else works: ", link("compare the runs", url.COMPARE), " or ",
-                 link("read both lists", url.QUESTION), " question by question."))  # fmt: skip
+        show(
+            tag("h2", "Created from results files"),
+            *(tag("p", line) for line in held["from_results"]["cannot"]),
+            tag(
+                "p",
+                "Everything else works: ",
+                link("compare the runs", url.COMPARE),
+                " or ",
+                link("read both lists", url.QUESTION),
+                " question by question.",
+            ),
+        )
         return
     steps = next_steps(opened)
     show(tag("h2", "Next steps"), _road(opened, held))

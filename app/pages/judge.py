@@ -73,10 +73,8 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
         Lease(batch, question, 0.0, batch in practice) for batch, question in recent if (batch, question) not in leased
     ]
     cards = stores.cards.leased(person.name, [*leases, *undoable])
-    progress = {
-        batch.name: f"Batch {batch.name}: {batch.done:,} of {counted(batch.questions, 'question')} done"
-        for batch in batches
-    }
+    mine = stores.queue.finished_by(person.name)
+    progress = {batch.name: _progress(batch, mine.get(batch.name, 0)) for batch in batches}
     for card in cards:
         card["progress"] = progress.get(card["batch"], "")
         card["notice"] = (
@@ -85,11 +83,30 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
             else ""
         )
     title, lines = _empty(batches, person)
-    judging.mount("judge", component, {
-        "session": judging.session(opened.labels_path, person), "mode": "judge", "kind": "label", "cards": cards,
-        "order": [key(lease.batch, lease.question) for lease in leases], "history": _history(history),
-        "empty_title": title, "empty": lines, "paused": person.paused, **_guidelines(opened),
-    }, opened, person.name)  # fmt: skip
+    judging.mount(
+        "judge",
+        component,
+        {
+            "session": judging.session(opened.labels_path, person),
+            "mode": "judge",
+            "kind": "label",
+            "cards": cards,
+            "order": [key(lease.batch, lease.question) for lease in leases],
+            "history": _history(history),
+            "empty_title": title,
+            "empty": lines,
+            "paused": person.paused,
+            **_guidelines(opened),
+        },
+        opened,
+        person.name,
+    )
+
+
+def _progress(batch: Batch, mine: int) -> str:
+    """Return the progress of a batch and of the person, as in "Batch b1: 7 of 20 questions done, 3 by you"."""
+    words = f"Batch {batch.name}: {batch.done:,} of {counted(batch.questions, 'question')} done"
+    return f"{words}, {mine:,} judged by you" if mine else words
 
 
 def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
@@ -161,12 +178,23 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
     cards = stores.cards.disputed([*order[: AHEAD + MOST_AHEAD], *earlier])
     for card in cards:
         card["progress"] = f"{counted(len(disputed), 'question')} in dispute"
-    judging.mount("judge", component, {
-        "session": judging.session(opened.labels_path, person, "adjudicate"), "mode": "adjudicate", "kind": "adjudicate",
-        "cards": cards, "order": [key(None, id) for id in order[:AHEAD + MOST_AHEAD]], "history": _history(history),
-        "empty_title": "Nothing to settle", "empty": ["Annotators agree on every passage that at least two people judged."],
-        **_guidelines(opened),
-    }, opened, person.name)  # fmt: skip
+    judging.mount(
+        "judge",
+        component,
+        {
+            "session": judging.session(opened.labels_path, person, "adjudicate"),
+            "mode": "adjudicate",
+            "kind": "adjudicate",
+            "cards": cards,
+            "order": [key(None, id) for id in order[: AHEAD + MOST_AHEAD]],
+            "history": _history(history),
+            "empty_title": "Nothing to settle",
+            "empty": ["Annotators agree on every passage that at least two people judged."],
+            **_guidelines(opened),
+        },
+        opened,
+        person.name,
+    )
 
 
 enter(page)

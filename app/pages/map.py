@@ -12,8 +12,8 @@ from app.components.map.data import MapPoints, first_hits, known_of, open_map, p
 from app.components.map.figure import height, held_figure, selectable
 from app.components.map.link import map_link
 from app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
-from app.components.map.style import map_style
 from app.components.marks import empty, notice, relation_label
+from app.components.stylesheets import style_sheet
 from app.entry import enter
 from app.markup import div, link, show, tag
 from backend.evaluation.saved_selections import saved_selection
@@ -26,7 +26,7 @@ DEFAULT_K = 20
 
 
 def page() -> None:
-    map_style()
+    show(style_sheet("map/page.css"))
     study = opened_study.current()
     made = maps_of(study)
     selection.said()

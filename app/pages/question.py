@@ -66,16 +66,8 @@ def _listed(opened: Study) -> None:
     runs = study.runs(opened)
     if not runs:
         _ask_box(opened)
-        show(
-            empty(
-                "No runs yet",
-                join(
-                    "This page compares the hits of two runs for one question. ",
-                    link("Retrieve on Home", url.HOME),
-                    ", or ask your own question above.",
-                ),
-            )
-        )
+        about = "This page compares the hits of two runs for one question. "
+        show(empty("No runs yet", join(about, link("Retrieve on Home", url.HOME), ", or ask your own question above.")))
         return
     show(missing_runs(runs))
     a, b = pair_of_address(runs)

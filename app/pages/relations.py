@@ -6,11 +6,11 @@ import streamlit as st
 
 from app import study, url
 from app.components import panel_tables
-from app.components.analysis import analysis_style
 from app.components.downloads import table_downloads
 from app.components.marks import empty, notice, relation_label
 from app.components.panel_tables import choices, page_address
 from app.components.plots import plot
+from app.components.stylesheets import style_sheet
 from app.components.tables import scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
@@ -30,7 +30,7 @@ CUT_NAMES = {"official": "official buckets", "mentions": "mentions", "cut": "equ
 def page() -> None:
     opened = study.current()
     known = study.runs(opened)
-    analysis_style()
+    show(style_sheet("analysis.css"))
     if not known:
         show(
             empty(

@@ -151,8 +151,14 @@ def parts(size: DemoSize) -> list[DemoPart]:
     settings = TRAINING | size.training
     return [
         _run("bm25", "train", TRAIN_RUN),
-        DemoPart("make a batch", lambda study: _has_batch(study, JUDGED), lambda study, report: _batch(study, size, report)),
-        DemoPart("simulate annotators", _is_judged, lambda study, report: jobs.run(simulate_annotators, study, JUDGED, progress=report)),
+        DemoPart(
+            "make a batch", lambda study: _has_batch(study, JUDGED), lambda study, report: _batch(study, size, report)
+        ),
+        DemoPart(
+            "simulate annotators",
+            _is_judged,
+            lambda study, report: jobs.run(simulate_annotators, study, JUDGED, progress=report),
+        ),
         DemoPart("choose five passages for you", lambda study: _has_batch(study, YOURS), _five),
         *(_set(name, policy) for name, policy in POLICIES.items()),
         DemoPart(
@@ -163,9 +169,15 @@ def parts(size: DemoSize) -> list[DemoPart]:
         _run("dense", SPLIT, RUNS["dense"], encoder=size.encoder),
         *(part for name, model in MODELS.items() for part in _trained(name, model, size.encoder, settings)),
         _run("hybrid", SPLIT, RUNS["hybrid"], encoder=size.encoder),
-        DemoPart("draw the map", lambda study: MAP in maps_of(study), lambda study, report: _map(study, size.encoder, report)),
-        DemoPart("run an experiment", lambda study: bool(results(study)), lambda study, report: _experiment(study, size.encoder, report)),
-    ]  # fmt: skip
+        DemoPart(
+            "draw the map", lambda study: MAP in maps_of(study), lambda study, report: _map(study, size.encoder, report)
+        ),
+        DemoPart(
+            "run an experiment",
+            lambda study: bool(results(study)),
+            lambda study, report: _experiment(study, size.encoder, report),
+        ),
+    ]
 
 
 def _run(kind: str, split: str, name: str, **options: Any) -> DemoPart:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -192,8 +191,6 @@ def compare_runs(
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     slice: str = "",
-    ks: Sequence[int] = KS,
-    seed: int = SEED,
 ) -> ComparisonReport:
     """Compare two runs of a study.
 
@@ -217,10 +214,10 @@ def compare_runs(
     rows = np.flatnonzero(facts.mask(slice))
     if not len(rows):
         raise BadInput("no question of these runs is in that slice")
-    shown = sorted({each for each in ks if each <= compared.depth} | {k})
+    shown = sorted({each for each in KS if each <= compared.depth} | {k})
     members, names = _members(study, facts, by)
     groups = {name: np.intersect1d(group, rows, assume_unique=True) for name, group in members.items()}
-    whole = overall(compared, shown, rows, seed)
+    whole = overall(compared, shown, rows, SEED)
     concluded = CHOSEN_BY_RESULTS if by_results(slice) else conclusion(whole.at[k], a, b, whole.tests)
     return ComparisonReport(
         a,
@@ -231,11 +228,11 @@ def compare_runs(
         whole.at,
         whole.macro,
         by,
-        by_group(compared, k, groups, seed),
+        by_group(compared, k, groups, SEED),
         names,
         concluded,
         reservation(compared.a.kind, rule),
-        method(seed),
+        method(SEED),
         notes(study, compared, by),
     )
 

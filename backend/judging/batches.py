@@ -36,7 +36,7 @@ from db.judgements import Judgement
 from db.labels import Labels
 from db.people import People
 from db.queue import Arm, Candidate, Item, Queue
-from db.records import SPLITS
+from db.records import SPLITS, Question
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -124,9 +124,9 @@ def make_batch(
     rule_named(rule)
     if progress:
         progress(0, None, "pooling")
-    builder = _BatchBuilder(
-        study, Pools(study, runs, depth, rule), splits, slice, candidates, seed, scores, trained or {}, progress
-    )
+    pools = Pools(study, runs, depth, rule)
+    questions = _eligible(study, pools.question_ids(), splits, slice)
+    builder = _BatchBuilder(study, pools, questions, candidates, seed, scores, trained or {}, progress)
     builder.scored_by = scored_by
     audit = builder.audit(round(size * mix.audit), people_needed)
     others = builder.second(round(size * mix.second)) + builder.repeats(round(size * mix.repeat))
@@ -222,6 +222,14 @@ def questions_of(study: Study, relations: Sequence[str] = (), buckets: Sequence[
     ]
 
 
+def _eligible(
+    study: Study, searched: AbstractSet[str], splits: Sequence[str] | None, slice: Sequence[str] | None
+) -> list[Question]:
+    """The questions that the runs searched, of these splits and this slice."""
+    questions = study.questions.all() if slice is None else study.questions.some(dict.fromkeys(slice))
+    return [q for q in questions if q.id in searched and (not splits or q.split in splits)]
+
+
 class _BatchBuilder:
     """Builds one batch. Build the arms in the order audit, second, repeat, priority; no question is drawn twice."""
 
@@ -229,8 +237,7 @@ class _BatchBuilder:
         self,
         study: Study,
         pools: Pools,
-        splits: Sequence[str] | None,
-        slice: Sequence[str] | None,
+        questions: list[Question],
         candidates: int,
         seed: int,
         scores: Scores | None,
@@ -240,15 +247,12 @@ class _BatchBuilder:
         self.study, self.scores, self.trained, self.progress = study, scores, trained, progress
         self.scored_by: str | None = None
         self.limit, self.random, self.queue = candidates, np.random.default_rng(seed), Queue(study.labels_path)
-        searched = pools.question_ids()
-        questions = study.questions.all() if slice is None else study.questions.some(dict.fromkeys(slice))
-        chosen = [q for q in questions if q.id in searched and (not splits or q.split in splits)]
         self.pools: dict[str, list[PooledPassage]] = {}
-        for start in range(0, len(chosen), _BLOCK):
+        for start in range(0, len(questions), _BLOCK):
             if progress:
-                progress(start, len(chosen), "pooling")
-            self.pools.update(pools.of(chosen[start : start + _BLOCK]))
-        self.frame = {q.id: q for q in chosen if self.pools[q.id]}
+                progress(start, len(questions), "pooling")
+            self.pools.update(pools.of(questions[start : start + _BLOCK]))
+        self.frame = {q.id: q for q in questions if self.pools[q.id]}
         if not self.frame:
             raise Missing(
                 "none of these questions has an unlabelled passage in these runs; choose other runs, splits or a greater depth"
@@ -329,12 +333,12 @@ class _BatchBuilder:
         ]
 
     def _probability(self, judged: float | None, pooled: PooledPassage) -> float:
-        """P(false negative): the judge's, after the answer match where a judge is named; without a score, the estimate."""
+        """P(false negative): the estimate, pooled with the opinion of a named judge where it has one."""
         if judged is None:
             return self.calibration.probability(pooled.answer, pooled.rank)
         if not self.scored_by:
             return judged
-        return self.calibration.with_answer_match(judged, pooled.answer, pooled.rank)
+        return self.calibration.with_judge(judged, pooled.answer, pooled.rank)
 
     def mixed(self, priority: list[Item], others: list[Item]) -> list[Item]:
         """Mix the other arms into the priority items at random, so positions do not reveal arms. Priority items keep their order."""

@@ -14,6 +14,9 @@ _PRIOR = {True: (0.5, 0.35, 0.2, 0.1), False: (0.1, 0.05, 0.03, 0.02), None: (0.
 """Prior P(false negative) by answer match (None: the question has no answers) and rank group: our estimate before any labels."""
 _PRIOR_WEIGHT = 10  # the number of labels that the prior counts as
 
+JUDGE_WEIGHT = (
+    0.25  # of a judge's log-odds; at 1 a judge that knows one gold passage a question outvotes the answer match
+)
 _SURE = 1e-4  # a judge's probability counts as no surer than this
 
 HARM_TRAINED = 2.0  # added for a hard negative that every step of training pushes away from the question
@@ -69,13 +72,13 @@ class Calibration:
         """Return P(false negative) of a candidate at this rank (from 1)."""
         return self._table[answer, rank_group(rank)]
 
-    def with_answer_match(self, probability: float, answer: bool | None, rank: int) -> float:
-        """Return a judge's probability after the answer match, which judges do not see.
+    def with_judge(self, probability: float, answer: bool | None, rank: int) -> float:
+        """Return P(false negative) from this estimate and a judge's probability: a logarithmic opinion pool.
 
-        The odds are multiplied by what a match (or its absence) at this rank does to them, by labels and prior.
+        The judge sees no answers, and this estimate sees nothing else. The judge's log-odds weigh JUDGE_WEIGHT.
         """
-        factor = _odds(self.probability(answer, rank)) / _odds(self.probability(None, rank))
-        odds = _odds(min(max(probability, _SURE), 1 - _SURE)) * factor
+        judged = min(max(probability, _SURE), 1 - _SURE)
+        odds = _odds(self.probability(answer, rank)) * _odds(judged) ** JUDGE_WEIGHT
         return odds / (1 + odds)
 
 

@@ -66,8 +66,6 @@ def train_joint(
     start: str = "minilm",
     settings: dict[str, Any] | None = None,
     device: str | None = None,
-    replace_old: bool = False,
-    restart: bool = False,
     progress: Progress | None = None,
 ) -> TrainedReader:
     """Train on the training questions of a study, or resume an interrupted training.
@@ -87,25 +85,16 @@ def train_joint(
     from backend.reader.trainer import FIGURE
 
     check_packages()
-    target, on, chosen = (
-        new_model_folder(study, name, replace_old),
-        training_device(device),
-        JointSettings(**(settings or {})),
-    )
+    target, on = new_model_folder(study, name, False), training_device(device)
+    chosen = JointSettings(**(settings or {}))
     chosen = replace(chosen, passages=chosen.passages_on(on))
-    index = Dense(study, encoder, device)
-    if index.manifest["similarity"] == "l2":
-        raise Refused(f"the index of {encoder!r} uses l2 similarity; joint training needs dot products or cosines")
-    may = may_train(study)
-    questions = [question for question in study.questions.all() if question.id in may and question.answers]
-    if not questions:
-        raise Refused("there is no training question with answers to train on; import some with --split train")
+    index, questions = _fixed_index(study, encoder, device), _training_questions(study)
     training, aside = hold_out(questions, chosen.held_out, chosen.seed)
     arguments = training_arguments(TrainingArguments, working_folder(study, name), chosen, on, FIGURE)
     arguments.greater_is_better = True
     began = time.monotonic()
     with (
-        study.building(f"models/{name}", lambda: new_model_folder(study, name, replace_old)),
+        study.building(f"models/{name}", lambda: new_model_folder(study, name, False)),
         readable_training_errors(chosen.batch),
     ):
         reader = start_reader(start_folder(study, start), chosen.layers, chosen.tokens, chosen.seed)
@@ -120,17 +109,10 @@ def train_joint(
             ),
         }
         working = Path(arguments.output_dir)
-        checkpoint = load_checkpoint(working, request, restart)
-        _run_trainer(
-            RetrievedPassages(study, index, chosen),
-            model,
-            reader,
-            arguments,
-            [questions[i] for i in training],
-            [questions[i] for i in aside],
-            checkpoint,
-            progress,
-        )
+        checkpoint = load_checkpoint(working, request, False)
+        trained_on, held_out = ([questions[i] for i in numbers] for numbers in (training, aside))
+        found = RetrievedPassages(study, index, chosen)
+        _run_trainer(found, model, reader, arguments, trained_on, held_out, checkpoint, progress)
         about = {
             "kind": KIND,
             "joint": True,
@@ -141,6 +123,21 @@ def train_joint(
             "seconds": round(time.monotonic() - began, 1),
         }
         return _save_best(working, target, model, reader, request | about)
+
+
+def _fixed_index(study: Study, encoder: str, device: str | None) -> Dense:
+    index = Dense(study, encoder, device)
+    if index.manifest["similarity"] == "l2":
+        raise Refused(f"the index of {encoder!r} uses l2 similarity; joint training needs dot products or cosines")
+    return index
+
+
+def _training_questions(study: Study) -> list[Question]:
+    may = may_train(study)
+    questions = [question for question in study.questions.all() if question.id in may and question.answers]
+    if not questions:
+        raise Refused("there is no training question with answers to train on; import some with --split train")
+    return questions
 
 
 def _run_trainer(

@@ -8,11 +8,11 @@ import logging
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI, HTTPException, Request, params
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -139,14 +139,25 @@ def make_api(
     _say_errors_in_one_line(api)
     hosts = hosts or Hosts("localhost")
     rate = None if hosts.is_local else RequestRate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
-    wrong_tokens = RequestRate(WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND)
     api.add_middleware(Guard, hosts=hosts, rate=rate)
+    guarded = [Depends(TokenCheck(token))]
+    _add_search(api, service, guarded, time_limit)
+    _add_descriptions(api, service, guarded, shows_failures=token is None)
+    return api
 
-    def check_token(request: Request) -> None:
+
+class TokenCheck:
+    """A dependency of routes: refuses a request without the token, and slows down an address that guesses."""
+
+    def __init__(self, token: str | None):
+        self._token = token
+        self._wrong_tokens = RequestRate(WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND)
+
+    def __call__(self, request: Request) -> None:
         given = request.headers.get("authorization", "").encode()
-        if token is None or hmac.compare_digest(given, f"Bearer {token}".encode()):
+        if self._token is None or hmac.compare_digest(given, f"Bearer {self._token}".encode()):
             return
-        wait = wrong_tokens.take(request.client.host if request.client else "")
+        wait = self._wrong_tokens.take(request.client.host if request.client else "")
         if wait > 0:
             raise HTTPException(
                 429, "too many wrong tokens from your address; try again later", {"Retry-After": f"{math.ceil(wait)}"}
@@ -155,8 +166,8 @@ def make_api(
             401, "this service needs a token: send 'Authorization: Bearer TOKEN'", {"WWW-Authenticate": "Bearer"}
         )
 
-    guarded = [Depends(check_token)]
 
+def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends], time_limit: float) -> None:
     @api.post(
         "/search",
         dependencies=guarded,
@@ -195,6 +206,10 @@ def make_api(
         service.metrics.answer_seconds.labels(asked.retriever).observe(seconds)
         return JSONResponse(_answer(asked, found, digest, seconds))
 
+
+def _add_descriptions(api: FastAPI, service: Service, guarded: Sequence[params.Depends], shows_failures: bool) -> None:
+    """Add the routes that describe the service: retrievers, metrics, health, documentation."""
+
     @api.get("/retrievers", dependencies=guarded, response_model=RetrieversAnswer, responses=_documented(401, 404))
     def retrievers() -> dict:
         """List the retrievers that can answer, with the indexes that they search."""
@@ -218,7 +233,7 @@ def make_api(
         return JSONResponse(
             {
                 "status": "ready" if ready else "starting",
-                "failed": service.failed if token is None else dict.fromkeys(service.failed, "see the service's log"),
+                "failed": service.failed if shows_failures else dict.fromkeys(service.failed, "see the service's log"),
             },
             200 if ready else 503,
         )
@@ -227,8 +242,6 @@ def make_api(
     @api.get("/docs", include_in_schema=False, response_class=HTMLResponse)
     def documentation() -> HTMLResponse:
         return HTMLResponse(page(api.openapi()))
-
-    return api
 
 
 def _documented(*codes: int) -> dict[int | str, dict]:

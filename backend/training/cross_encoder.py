@@ -21,7 +21,7 @@ import numpy as np
 
 from backend.core.jobs import job
 from backend.core.manifest import whole_folder, write_json
-from backend.core.model_files import open_model, readable_model
+from backend.core.model_files import ModelFolder, open_model, readable_model
 from backend.progress import Progress
 from backend.training.checkpoints import (
     best_checkpoint,
@@ -300,6 +300,8 @@ def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> C
     torch.manual_seed(settings.seed)  # seeds the new scoring layer
     folder = open_model(start)
     with readable_model(folder.path):
+        if settings.head == "mean":
+            return _mean_pooled(folder, settings, device)
         model = CrossEncoder(
             folder.path, num_labels=1, max_length=settings.tokens, device=device, **folder.sentence_transformers
         )
@@ -307,6 +309,29 @@ def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> C
         keep_layers(model.model.base_model, settings.layers)
         model.model.config.num_hidden_layers = settings.layers
     return model.float()
+
+
+def _mean_pooled(folder: ModelFolder, settings: CrossEncoderSettings, device: str) -> CrossEncoder:
+    """A cross-encoder that scores the mean of its token vectors, in modules of the library alone."""
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    from backend.training.initial_model import keep_layers
+
+    trusted = {"trust_remote_code": folder.trusted}
+    encoder = Transformer(
+        folder.path,
+        max_seq_length=settings.tokens,
+        model_kwargs=folder.transformers,
+        processor_kwargs=trusted,
+        config_kwargs=trusted,
+    )
+    if settings.layers is not None:
+        keep_layers(encoder.model, settings.layers)
+    width = encoder.get_embedding_dimension()
+    score = Dense(width, 1, activation_function=None, module_output_name="scores")
+    return CrossEncoder(modules=[encoder, Pooling(width, "mean"), score], device=device).float()
 
 
 def _run_trainer(

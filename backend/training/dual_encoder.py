@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,7 @@ from backend.training.examples import (
     make_pool,
     with_positives,
 )
+from backend.training.guide import Guide
 from backend.training.initial_model import has_two_towers, normalises, start_model, tower
 from backend.training.share_index import share_index
 from backend.training.stored_vectors import StoredVectors
@@ -125,6 +126,7 @@ def train_dual_encoder(
                 restart=restart,
                 about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]},
                 teacher=teacher,
+                guide=Guide(study, chosen.guide, chosen.guide_above) if chosen.guide is not None else None,
                 stored=StoredVectors.open(study, start, chosen.passage_tokens) if chosen.only == "question" else None,
                 progress=progress,
             )
@@ -176,6 +178,7 @@ def train(
     about: dict | None = None,
     teacher: Teacher | None = None,
     stored: StoredVectors | None = None,
+    guide: Guide | None = None,
     progress: Progress | None = None,
 ) -> TrainedDualEncoder:
     """Train, or resume an interrupted training, and put the best model into `target`.
@@ -189,6 +192,7 @@ def train(
         teacher: the cross-encoder named by `settings.distil`; it scores unscored pairs before the first step.
         stored: the index of the start model. If only questions are trained and the model encodes passages to its vectors, the
             passages are not encoded again.
+        guide: the judge named by `settings.guide`, whose stored scores mask passages of a batch.
 
     Raises:
         Refused: settings that cannot learn, no positives, another unfinished training in `working`, a full disk.
@@ -201,6 +205,8 @@ def train(
     check(settings)
     if settings.distil is not None and teacher is None:
         raise Refused(f"this training has no cross-encoder to learn from; leave out distil {settings.distil!r}")
+    if settings.guide is not None and guide is None:
+        raise Refused(f"this training has no scores of {settings.guide!r} to be guided by; leave out the guide")
     on = training_device(device)
     arguments = training_arguments(SentenceTransformerTrainingArguments, working, settings, on, FIGURE)
     every = with_positives(examples)
@@ -216,6 +222,7 @@ def train(
             "pool": pool.digest if pool else None,
             "processes": world_size(),
             **({"teacher_hash": teacher.model_hash} if teacher else {}),
+            **({"guide_digest": guide.digest} if guide else {}),
             **(about or {}),
         }
         checkpoint = load_checkpoint(working, request, restart)
@@ -224,7 +231,7 @@ def train(
             teacher.prepare(dataset, sampler, progress if is_main_process() else None)
         if stored is not None and not (settings.only == "question" and stored.agree(model, start.passage_template)):
             stored = None
-        collator = _collator(model, settings, start.passage_template, teacher, stored)
+        collator = replace(_collator(model, settings, start.passage_template, teacher), stored=stored, guide=guide)
         _run_trainer(
             model,
             arguments,
@@ -349,7 +356,21 @@ def _loss(model: SentenceTransformer, settings: DualEncoderSettings, scale: floa
         settings.masked,
         settings.distil_weight,
         settings.in_batch,
+        settings.distil_loss,
+        _smaller_dimensions(model, settings),
+        normalises(model),
     )
+
+
+def _smaller_dimensions(model: SentenceTransformer, settings: DualEncoderSettings) -> tuple[int, ...]:
+    """Raises Refused for a dimension that is not smaller than the model's."""
+    dimensions, whole = settings.smaller_dimensions, model.get_embedding_dimension()
+    assert whole is not None, "a model with pooling has a dimension"
+    if dimensions and dimensions[-1] >= whole:
+        raise Refused(
+            f"this encoder has {whole} dimensions; Matryoshka dimensions must be smaller, not {dimensions[-1]}"
+        )
+    return dimensions
 
 
 def _collator(
@@ -357,7 +378,6 @@ def _collator(
     settings: DualEncoderSettings,
     template: str,
     teacher: Teacher | None,
-    stored: StoredVectors | None = None,
 ) -> Collator:
     from backend.training.trainer import Collator
 
@@ -369,7 +389,6 @@ def _collator(
         settings.passage_tokens,
         has_two_towers(model),
         teacher,
-        stored,
     )
 
 

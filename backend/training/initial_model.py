@@ -34,6 +34,7 @@ class Shape:
     pooling: "cls" or "mean"; None keeps the start's pooling.
     layers: number of first layers to keep in each tower; None keeps all.
     normalise: whether vectors have unit length; None keeps the start's way.
+    question_prompt, passage_prompt: texts put before each question and passage; None keeps the start's.
     """
 
     towers: Towers = "two"
@@ -43,6 +44,23 @@ class Shape:
     similarity: str = "dot"
     question_tokens: int = 64
     passage_tokens: int = 256
+    question_prompt: str | None = None
+    passage_prompt: str | None = None
+
+
+def prompts_of(loaded: SentenceTransformer, shape: Shape) -> dict[str, str]:
+    """The prompts by which `encode_query` and `encode_document` encode, where there is one."""
+    default = loaded.prompts.get(loaded.default_prompt_name or "")
+    names = {
+        ROUTES["question"]: ("query",),
+        ROUTES["passage"]: ("document", "passage", "corpus"),
+    }  # as the library looks for them
+    own = {
+        route: next((prompt for name in names[route] if (prompt := loaded.prompts.get(name))), default)
+        for route in names
+    }
+    given = {ROUTES["question"]: shape.question_prompt, ROUTES["passage"]: shape.passage_prompt}
+    return {route: prompt for route in own if (prompt := own[route] if given[route] is None else given[route])}
 
 
 def start_model(start: EncoderSettings, shape: Shape, device: str | None = None) -> SentenceTransformer:
@@ -56,6 +74,7 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
     from sentence_transformers.sentence_transformer.modules import Router
 
     loaded: Any = load_encoder(_encoder_settings(start, shape.pooling), device).model
+    prompts = prompts_of(loaded, shape)
     if isinstance(loaded[0], Router):
         if shape.towers == "shared":
             raise Refused(
@@ -75,12 +94,18 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
     if shape.towers == "shared":
         made[0][0].max_seq_length = shape.passage_tokens
         model = SentenceTransformer(
-            modules=made[0], device=device, similarity_fn_name=SIMILARITY_NAMES[shape.similarity]
+            modules=made[0],
+            device=device,
+            prompts=prompts,
+            similarity_fn_name=SIMILARITY_NAMES[shape.similarity],
         )
     else:
         router = Router.for_query_document(query_modules=made[0], document_modules=made[1])
         model = SentenceTransformer(
-            modules=[router], device=device, similarity_fn_name=SIMILARITY_NAMES[shape.similarity]
+            modules=[router],
+            device=device,
+            prompts=prompts,
+            similarity_fn_name=SIMILARITY_NAMES[shape.similarity],
         )
     return model.float()
 

@@ -52,7 +52,10 @@ class InBatchLoss(CachedLossMixin, nn.Module):
             grow with the batch, and each text is encoded twice. None encodes the whole batch at once.
         masked: False counts every other passage of the batch as a negative, as DPR does.
         in_batch: False compares a question only with its own passages (DPR's 1-of-N training, equation 2).
-        distil_weight: factor of the teacher's term; needs a loss that takes a teacher (the softmax).
+        distil_weight: factor of the teacher's term; needs a loss that takes a teacher (the softmax). distil_loss: "kl" or
+            "margin_mse", see `TEACHER_LOSSES`.
+        dimensions: the loss is the mean over vectors cut to each of these lengths, and whole (Matryoshka representations,
+            Kusupati et al. 2022). unit_length: cut vectors are normalised again.
 
     Inputs: the features of the questions (B), of their positives (B), and of any number of columns of hard negatives
     (B each); or the features of the questions alone, with the vectors of the passages among the labels. Labels are a dictionary of `passages` (B x columns,) int64, the ids column after column, PAD for none;
@@ -76,6 +79,9 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         masked: bool = True,
         distil_weight: float = 1.0,
         in_batch: bool = True,
+        distil_loss: str = "kl",
+        dimensions: tuple[int, ...] = (),
+        unit_length: bool = False,
     ):
         super().__init__()
         if kind not in LOSSES:
@@ -87,6 +93,8 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         self.model, self.loss, self.margin, self.masked = model, LOSSES.get(kind), margin, masked
         self.scale = scale if self.loss.scales else 1.0
         self.distil_weight, self.in_batch = distil_weight, in_batch
+        self.teacher_loss = TEACHER_LOSSES[distil_loss]
+        self.dimensions, self.unit_length = dimensions, unit_length
         self.similarity = SIMILARITIES[similarity]
         self.uses_gradient_cache = mini_batch is not None
         self.mini_batch_size = mini_batch or 0
@@ -156,19 +164,29 @@ class InBatchLoss(CachedLossMixin, nn.Module):
             left_out = left_out | (place < 0) | (place % stride != 0) | (place >= columns * stride)
         left_out = left_out.clone()
         left_out[rows, first + rows] = False
+        taught = None
+        if "teacher" in own and self.loss.takes_teacher:
+            taught = first + rows[:, None] + stride * torch.arange(own["teacher"].shape[1], device=questions.device)
         with torch.autocast(questions.device.type, enabled=False):
-            scores = self.similarity(questions, passages)
-            if self.loss.scales:
-                scores = scores * self.scale
-            negatives = ~left_out
-            negatives[rows, first + rows] = False
-            batch = ScoredBatch(scores, scores[rows, first + rows], negatives, left_out, self.margin)
-            losses = self.loss.losses(batch)
-            if "teacher" not in own or not self.loss.takes_teacher:
-                return losses
-            taught = torch.arange(own["teacher"].shape[1], device=questions.device)
-            student = scores.gather(1, first + rows[:, None] + stride * taught)
-            return losses + self.distil_weight * distillation_loss(student, own["teacher"])
+            of_each = []
+            for dimension in (*self.dimensions, None):
+                scores = self.similarity(self._cut(questions, dimension), self._cut(passages, dimension))
+                if self.loss.scales:
+                    scores = scores * self.scale
+                negatives = ~left_out
+                negatives[rows, first + rows] = False
+                batch = ScoredBatch(scores, scores[rows, first + rows], negatives, left_out, self.margin)
+                losses = self.loss.losses(batch)
+                if taught is not None:
+                    losses = losses + self.distil_weight * self.teacher_loss(scores.gather(1, taught), own["teacher"])
+                of_each.append(losses)
+            return torch.stack(of_each).mean(0)
+
+    def _cut(self, vectors: Tensor, dimension: int | None) -> Tensor:
+        if dimension is None:
+            return vectors
+        cut = vectors[:, :dimension]
+        return nn.functional.normalize(cut, dim=1) if self.unit_length else cut
 
 
 def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
@@ -182,6 +200,22 @@ def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
     absent = teacher == -torch.inf
     log_probabilities = student.masked_fill(absent, -torch.inf).log_softmax(1).masked_fill(absent, 0)
     return nn.functional.kl_div(log_probabilities, teacher.softmax(1), reduction="none").sum(1)
+
+
+def margin_mse_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """(b,) mean squared error of the margins of the positive (column 0) over each hard negative (Hofstätter et al. 2020).
+
+    Equals the library's `MarginMSELoss`, but allows missing passages.
+    """
+    absent = teacher[:, 1:] == -torch.inf
+    margins = student[:, :1] - student[:, 1:] - (teacher[:, :1] - teacher[:, 1:].masked_fill(absent, 0))
+    return (margins.masked_fill(absent, 0) ** 2).sum(1) / (~absent).sum(1).clamp(min=1)
+
+
+TEACHER_LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "kl": distillation_loss,
+    "margin_mse": margin_mse_loss,
+}
 
 
 def is_known_positive(ids: Tensor, positives: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from backend.judges.calibration import ProbabilityCalibration, at_thresholds, br
 from backend.progress import Progress
 from backend.training.checkpoints import uses_bfloat16
 from backend.training.training_settings import Precision
-from db.errors import Missing
+from db.errors import Missing, Refused
 from db.records import Passage
 
 if TYPE_CHECKING:
@@ -120,15 +120,17 @@ class CrossEncoderScorer:
     """
 
     def __init__(self, folder: Path, device: str | None = None):
-        """Raises Missing if the folder holds no cross-encoder trained by Blindspot."""
+        """Check the folder. Raises Missing if it has no cross-encoder trained by Blindspot."""
         from sentence_transformers import CrossEncoder
 
         about = read_object(folder / "training.json") if (folder / "training.json").is_file() else {}
         if about.get("kind") != "cross-encoder":
             raise Missing(f"{folder} holds no cross-encoder; train one with 'blindspot train cross-encoder'")
         self.name, self.about = folder.name, about
-        opened = open_model(folder)
-        with readable_model(folder):
+        opened = open_model(about.get("ready", folder))
+        if "ready" in about and weights_hash(Path(opened.path)) != about["model_hash"]:
+            raise Refused(f"{about['ready']} has changed since it was added as {folder.name!r}; add it again")
+        with readable_model(opened.path):
             self.model = CrossEncoder(opened.path, device=device, **opened.sentence_transformers)
         path = folder / CALIBRATION
         self.report = read_object(path) if path.is_file() else None

@@ -38,6 +38,7 @@ class Collator:
     out.
     teacher: returns (b, 1 + hard_negatives) log odds of the sampled passages, for distillation.
     stored: returns the vectors of passages, which are then not encoded.
+    guide: returns the ids of further passages that are no negatives of each question.
     """
 
     model: SentenceTransformer
@@ -48,6 +49,7 @@ class Collator:
     routed: bool
     teacher: Callable[[Sequence[SampledExample[Example]], int], torch.Tensor] | None = None
     stored: Callable[[Sequence[Passage | None]], torch.Tensor] | None = None
+    guide: Callable[[Sequence[str]], list[list[str]]] | None = None
 
     def __call__(self, batch: Sequence[SampledExample[Example]]) -> dict[str, Any]:
         columns: list[list[Passage | None]] = [[drawn.positive for drawn in batch]]
@@ -72,14 +74,21 @@ class Collator:
                 "passages": torch.tensor(
                     [PAD if passage is None else passage_number(passage.id) for column in columns for passage in column]
                 ),
-                "positives": _padded(
-                    [[passage_number(passage.id) for passage in drawn.example.positives] for drawn in batch]
-                ),
+                "positives": _padded(self._no_negatives(batch)),
             },
         }
 
+    def _no_negatives(self, batch: Sequence[SampledExample[Example]]) -> list[list[int]]:
+        """The passages that are masked as negatives of each question, by number."""
+        known = [[passage_number(passage.id) for passage in drawn.example.positives] for drawn in batch]
+        if self.guide is None:
+            return known
+        guided = self.guide([drawn.example.id for drawn in batch])
+        return [own + [passage_number(id) for id in more] for own, more in zip(known, guided, strict=True)]
+
     def _tokens(self, name: str, texts: list[str], route: str, limit: int) -> dict[str, Any]:
-        features = self.model.preprocess(texts, task=route if self.routed else None, max_length=limit)
+        prompt = self.model.prompts.get(route) or None
+        features = self.model.preprocess(texts, prompt=prompt, task=route if self.routed else None, max_length=limit)
         return {f"{name}_{key}": value for key, value in features.items()}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from backend.core.declared import Field, one_of, settings_class
 from backend.training.distributed import is_distributed
 from backend.training.loss_kinds import LOSSES, loss_choices
-from db.errors import Refused
+from db.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from backend.training.initial_model import Shape
@@ -133,6 +133,39 @@ class DualEncoderSettings(TrainingSettings):
         description="Weight of the cross-encoder's scores beside the loss",
         gt=0,
     )
+    distil_loss: Literal["kl", "margin_mse"] = Field(
+        default="kl",
+        title="Teacher loss",
+        description="kl: divergence of the softmax over a question's passages; margin_mse: squared error of the margins of its "
+        "positive over its hard negatives",
+    )
+    guide: str | None = Field(
+        default=None,
+        title="Guide",
+        description="Judge whose stored scores say which passages of a batch are no negatives of a question",
+        json_schema_extra={"metavar": "JUDGE"},
+    )
+    guide_above: float = Field(
+        default=0.5, title="Guide above", description="Probability from which the guide masks a passage", gt=0, lt=1
+    )
+    matryoshka: str | None = Field(
+        default=None,
+        title="Matryoshka dimensions",
+        description="Smaller dimensions at which the vectors are trained as well, such as 64,128",
+        json_schema_extra={"metavar": "DIMENSIONS"},
+    )
+    question_prompt: str | None = Field(
+        default=None,
+        title="Question prompt",
+        description="Text put before each question; default the start model's",
+        json_schema_extra={"metavar": "TEXT"},
+    )
+    passage_prompt: str | None = Field(
+        default=None,
+        title="Passage prompt",
+        description="Text put before each passage; default the start model's",
+        json_schema_extra={"metavar": "TEXT"},
+    )
     mini_batch: int | None = Field(
         default=None,
         title="Mini-batch",
@@ -161,7 +194,19 @@ class DualEncoderSettings(TrainingSettings):
             self.similarity,
             self.question_tokens,
             self.passage_tokens,
+            self.question_prompt,
+            self.passage_prompt,
         )
+
+    @property
+    def smaller_dimensions(self) -> tuple[int, ...]:
+        """The Matryoshka dimensions, from small to large. Raises BadInput for what is no list of them."""
+        words = [word.strip() for word in (self.matryoshka or "").split(",") if word.strip()]
+        if not all(word.isdigit() and int(word) > 0 for word in words):
+            raise BadInput(
+                f"matryoshka must be dimensions with commas between them, such as 64,128, not {self.matryoshka!r}"
+            )
+        return tuple(sorted({int(word) for word in words}))
 
 
 @settings_class
@@ -169,6 +214,11 @@ class CrossEncoderSettings(TrainingSettings):
     """Every setting of a cross-encoder's training. The defaults are RocketQA's, with a smaller batch."""
 
     tokens: int = Field(default=160, title="Tokens", description="Maximum tokens of question + passage", ge=1)
+    head: Literal["own", "mean"] = Field(
+        default="own",
+        title="Head",
+        description="What the score is read from; own: the model's own head (BERT: [CLS]); mean: the mean of the token vectors",
+    )
     negatives: int = Field(
         default=4,
         title="Negatives",
@@ -211,10 +261,13 @@ def check(settings: DualEncoderSettings) -> None:
         raise Refused(f"one tower cannot be trained for {settings.only}s alone; take two towers")
     if not settings.in_batch and not settings.hard_negatives:
         raise Refused(
-            "without negatives of its own, and without those of its batch, a question has nothing to compare with; take some"
+            "without its own negatives and without in-batch negatives, a question has no negatives at all; take some"
         )
     if settings.batch == 1 and not settings.hard_negatives and not is_distributed():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
+    _ = settings.smaller_dimensions  # raises for what is no list of them
+    if settings.guide is not None and not settings.masked:
+        raise Refused("a guide masks passages, and this training masks none; leave out the guide, or mask positives")
     if settings.distil is not None and (not settings.hard_negatives or not LOSSES.get(settings.loss).takes_teacher):
         raise Refused(
             "a cross-encoder teaches how a question's positive stands to its own hard negatives, by softmax; take one hard "
@@ -225,7 +278,7 @@ def check(settings: DualEncoderSettings) -> None:
 def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
     """The scale that is trained with.
 
-    Raises Refused where scores between -1 and 1 would stand in a softmax almost as they are.
+    Raises Refused if scores between -1 and 1 would enter a softmax almost unscaled.
     """
     bounded = LOSSES.get(settings.loss).scales and (unit_length or settings.similarity == "cosine")
     if settings.scale is None:

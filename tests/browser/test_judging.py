@@ -35,11 +35,24 @@ def desk(tmp_path):
         Passage(f"p{i}", f"Title {i}", f"Passage number {i} tells of town {i}. " + "More. " * 40)
         for i in range(PASSAGES)
     ]
-    questions = [Question(f"q{i:02}", f"Where is thing {i}?", (f"town {i}",), "P19", f"thing {i}", dataset="toy", split="train", gold=())
-                 for i in range(60)]  # fmt: skip
+    questions = [
+        Question(
+            f"q{i:02}",
+            f"Where is thing {i}?",
+            (f"town {i}",),
+            "P19",
+            f"thing {i}",
+            dataset="toy",
+            split="train",
+            gold=(),
+        )
+        for i in range(60)
+    ]
     study = make_study(tmp_path / "desk", passages, questions)
-    items = [Item(q.id, tuple(Candidate(f"p{(n + i) % PASSAGES}", i, "alpha", i + 1, 9.0 - i) for i in range(PASSAGES)))
-             for n, q in enumerate(questions)]  # fmt: skip
+    items = [
+        Item(q.id, tuple(Candidate(f"p{(n + i) % PASSAGES}", i, "alpha", i + 1, 9.0 - i) for i in range(PASSAGES)))
+        for n, q in enumerate(questions)
+    ]
     Queue(study.labels_path).add_batch("first", items, {})
     return study
 
@@ -260,12 +273,24 @@ def test_what_the_store_refuses_is_said(tab, desk):
     with serving(desk) as port:
         sit_down(tab, port)
         place = "blindspot-outbox:"
-        wrong = [{"id": "x" * 8, "kind": "label", "question": "q00", "batch": "first", "choices": [{"passage": "nowhere", "label": "positive"}],
-                  "guideline_version": "1", "blind": True}]  # fmt: skip
-        tab.evaluate("""([place, wrong]) => {
+        wrong = [
+            {
+                "id": "x" * 8,
+                "kind": "label",
+                "question": "q00",
+                "batch": "first",
+                "choices": [{"passage": "nowhere", "label": "positive"}],
+                "guideline_version": "1",
+                "blind": True,
+            }
+        ]
+        tab.evaluate(
+            """([place, wrong]) => {
             const key = Object.keys(localStorage).find((key) => key.startsWith("blindspot-place:")).replace("blindspot-place:", place);
             localStorage.setItem(`${key}:${"0".repeat(32)}`, wrong);
-        }""", [place, json.dumps(wrong)])  # fmt: skip
+        }""",
+            [place, json.dumps(wrong)],
+        )
         tab.reload()
         tab.wait_for_selector(".judge .refused:not([hidden])")
         assert "'nowhere' is not among those of question 'q00'" in tab.locator(".judge .refused").inner_text()
@@ -464,8 +489,11 @@ def test_no_serious_fault_in_our_part_of_the_page(tab, desk):
 def test_nothing_of_a_study_is_run_as_markup(browser, tmp_path):
     from tests.app_pages import HOSTILE
 
-    study = make_study(tmp_path / "hostile", [Passage("bad", HOSTILE, HOSTILE)],
-                       [Question("q", HOSTILE, (HOSTILE,), dataset="toy", split="train", gold=("bad",))])  # fmt: skip
+    study = make_study(
+        tmp_path / "hostile",
+        [Passage("bad", HOSTILE, HOSTILE)],
+        [Question("q", HOSTILE, (HOSTILE,), dataset="toy", split="train", gold=("bad",))],
+    )
     Queue(study.labels_path).add_batch("first", [Item("q", (Candidate("bad", 0),))], {})
     shutil.copy(study.folder / "study.toml", tmp_path)
     context = browser.new_context()
@@ -479,3 +507,22 @@ def test_nothing_of_a_study_is_run_as_markup(browser, tmp_path):
             )
     finally:
         context.close()
+
+
+def test_the_first_visit_explains_the_labels_and_the_progress_is_ones_own(tab, desk):
+    """The task stands on the page; the labels are explained, open, until the person has judged; then her own count is shown."""
+    with serving(desk) as port:
+        sit_down(tab, port)
+        assert (
+            tab.locator(".judge .task").inner_text()
+            == "Does each passage, read on its own with its title, answer the question?"
+        )
+        assert tab.locator(".how-to[open] li").count() == 4, "open at the first visit"
+        tab.locator(".how-to button").click()
+        assert tab.locator("dialog.judge-guidelines h1, dialog.judge-guidelines h2").first.is_visible()
+        tab.keyboard.press("Escape")
+        press(tab, "x", "Enter")
+        tab.wait_for_selector(".progress-words:has-text('1 judged by you')")
+        tab.reload()
+        tab.wait_for_selector(".how-to")
+        assert tab.locator(".how-to[open]").count() == 0, "folded once a question has been judged"

@@ -31,10 +31,18 @@ WIDER = """() => {
 def long_address(tmp_path_factory):
     passages = [Passage(str(n), NAME, f"{WORD} Oslo {n}") for n in range(4)]
     questions = [
-        Question(f"q{n}", f"Where {WORD} {n}?", ("Oslo", NAME), relation=NAME if n < 2 else "P19", subject=NAME,
-                 dataset=NAME[:200], split="dev", gold=("1",))
+        Question(
+            f"q{n}",
+            f"Where {WORD} {n}?",
+            ("Oslo", NAME),
+            relation=NAME if n < 2 else "P19",
+            subject=NAME,
+            dataset=NAME[:200],
+            split="dev",
+            gold=("1",),
+        )
         for n in range(4)
-    ]  # fmt: skip
+    ]
     study = make_study(tmp_path_factory.mktemp("long") / "s", passages, questions)
     text = study.settings_path.read_text(encoding="utf-8").splitlines()
     study.settings_path.write_text(

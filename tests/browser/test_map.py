@@ -61,8 +61,13 @@ def maps_address(mapped, tmp_path_factory):
         port = probe.getsockname()[1]
     log = tmp_path_factory.mktemp("map-server") / "log"
     with open(log, "w") as output:
-        process = subprocess.Popen(server.command(port), env=server.environment(mapped), stdout=output, stderr=subprocess.STDOUT,
-                                   cwd=log.parent)  # fmt: skip
+        process = subprocess.Popen(
+            server.command(port),
+            env=server.environment(mapped),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+        )
     try:
         server.wait_until_up(port, process)
         yield f"http://{server.ADDRESS}:{port}/"

@@ -31,10 +31,17 @@ class Provider(BaseHTTPRequestHandler):
         asked = urlparse(self.path)
         query = {name: values[0] for name, values in parse_qs(asked.query).items()}
         if asked.path == "/.well-known/openid-configuration":
-            self._json({"issuer": self.server.issuer, "authorization_endpoint": f"{self.server.issuer}/authorize",
-                        "token_endpoint": f"{self.server.issuer}/token", "jwks_uri": f"{self.server.issuer}/jwks",
-                        "response_types_supported": ["code"], "subject_types_supported": ["public"],
-                        "id_token_signing_alg_values_supported": ["RS256"]})  # fmt: skip
+            self._json(
+                {
+                    "issuer": self.server.issuer,
+                    "authorization_endpoint": f"{self.server.issuer}/authorize",
+                    "token_endpoint": f"{self.server.issuer}/token",
+                    "jwks_uri": f"{self.server.issuer}/jwks",
+                    "response_types_supported": ["code"],
+                    "subject_types_supported": ["public"],
+                    "id_token_signing_alg_values_supported": ["RS256"],
+                }
+            )
         elif asked.path == "/jwks":
             self._json({"keys": [self.server.key.as_dict(private=False) | {"use": "sig", "alg": "RS256"}]})
         elif asked.path == "/authorize":
@@ -52,8 +59,16 @@ class Provider(BaseHTTPRequestHandler):
 
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         now = int(time.time())
-        claims = {"iss": self.server.issuer, "aud": CLIENT, "sub": "1", "iat": now, "exp": now + 600, "nonce": self.server.nonce,
-                  "email": Provider.email, "email_verified": Provider.verified}  # fmt: skip
+        claims = {
+            "iss": self.server.issuer,
+            "aud": CLIENT,
+            "sub": "1",
+            "iat": now,
+            "exp": now + 600,
+            "nonce": self.server.nonce,
+            "email": Provider.email,
+            "email_verified": Provider.verified,
+        }
         token = jwt.encode({"alg": "RS256", "kid": self.server.key.kid}, claims, self.server.key)
         self._json({"access_token": "t", "token_type": "Bearer", "expires_in": 600, "id_token": token})
 

@@ -21,6 +21,14 @@ const ACTIONS = {
   guidelines: ["g", "show the guidelines"],
   help: ["?", "show these keys"],
 };
+const TASK = "Does each passage, read on its own with its title, answer the question?";
+const MEANINGS = {
+  positive: "It answers the question, and a reader would trust it without looking further.",
+  related: "It is about the same thing, but the answer is not in it.",
+  negative: "It does not help.",
+  unsure: "You cannot decide after reading it twice. It will not be used for training.",
+};
+const HOW_TO_SEEN = "blindspot-how-to-seen";
 const ALSO = { ArrowDown: "down", ArrowUp: "up" };
 const NAMES = { " ": "Space", Enter: "Enter" };
 const STREAMLITS = new Set(["c", "r", "Escape"]);           // keys reserved by Streamlit
@@ -31,6 +39,14 @@ const sessions = new Map();
 
 function storedKeys() {
   try { return JSON.parse(localStorage.getItem("blindspot-keys") ?? "{}"); } catch { return {}; }
+}
+
+function remembered(flag) {
+  try { return localStorage.getItem(flag) === "1"; } catch { return false; }
+}
+
+function remember(flag) {
+  try { localStorage.setItem(flag, "1"); } catch { /* a browser that stores nothing shows the panel again */ }
 }
 
 class Judging {
@@ -372,7 +388,20 @@ class Judging {
     this.parts.head.replaceChildren(
       card.notice ? node("div", { class: "practice" }, card.notice) : "",
       node("h1", {}, card.text), node("div", { class: "answers-line" }, ...answers),
+      node("p", { class: "task" }, TASK), this.howTo(),
       card.positives.length ? this.parts.positives : node("div", { class: "soft positives" }, "No known positives."));
+  }
+
+  // The four labels in a sentence each, open until the person has judged a question in this browser or has closed it.
+  howTo() {
+    if (this.data.mode === "adjudicate") return "";
+    const seen = remembered(HOW_TO_SEEN) || this.data.history.length > 0;
+    const panel = node("details", { class: "how-to" }, node("summary", {}, "How to judge"),
+      node("ul", {}, ...LABELS.map((label) => node("li", {}, node("b", {}, `${SIGNS[label]} ${label}`), ` ${MEANINGS[label]}`))),
+      node("p", {}, node("button", { type: "button", onclick: (event) => { event.currentTarget.blur(); this.parts.guidelines.showModal(); } }, "Guidelines with worked cases")));
+    panel.open = !seen;
+    panel.addEventListener("toggle", () => { if (!panel.open) remember(HOW_TO_SEEN); });
+    return panel;
   }
 
   nothing() {
@@ -402,7 +431,7 @@ class Judging {
       this.act(name);
     };
     const buttons = node("span", { class: "labels", role: "group", "aria-label": `Label of passage ${place + 1}` },
-      ...LABELS.map((name) => node("button", { type: "button", class: `label ${name}`, "aria-pressed": String(label === name), onclick: say(name) },
+      ...LABELS.map((name) => node("button", { type: "button", class: `label ${name}`, title: MEANINGS[name], "aria-pressed": String(label === name), onclick: say(name) },
         `${SIGNS[name]} ${name}`, " ", node("kbd", {}, nameOf(this.keyOf(name))))));
     const head = node("div", { class: "row-head" },
       node("span", { class: "place" }, `${place + 1}`),

@@ -35,11 +35,18 @@ def _keys(study: Study, question: Question, person: Person) -> None:
         for event in stores.labels.undoable(person.name, 200)
         if event.batch is None and event.kind == "label" and event.question == question.id
     ]
-    judging.mount("on_question", f"on-question-{person.name}", {
-        "session": judging.session(study.labels_path, person, "question"), "question": question.id,
-        "given": stores.labels.labels_by(person.name, [question.id]).get(question.id, {}),
-        "history": [asdict(event) for event in reversed(history)],
-    }, study, person.name)  # fmt: skip
+    judging.mount(
+        "on_question",
+        f"on-question-{person.name}",
+        {
+            "session": judging.session(study.labels_path, person, "question"),
+            "question": question.id,
+            "given": stores.labels.labels_by(person.name, [question.id]).get(question.id, {}),
+            "history": [asdict(event) for event in reversed(history)],
+        },
+        study,
+        person.name,
+    )
 
 
 def judged(study: Study, question: Question, person: Person | None) -> Html:

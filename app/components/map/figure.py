@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import streamlit as st
@@ -141,12 +141,8 @@ def figure(
                         places[shown[rows]],
                         [ids[i] for i in shown[rows]],
                         [texts[i] for i in rows],
-                        labelled(name),
-                        question,
-                        colour,
-                        _shape(shape, name, question),
+                        PointStyle(labelled(name), question, colour, _shape(shape, name, question), name in quiet),
                         name not in in_legend,
-                        name in quiet,
                     ),
                     1,
                     column,
@@ -180,16 +176,22 @@ def _shape(shape: str, name: str, question: bool) -> str:
     return "diamond-open" if name == MISSED else "diamond"
 
 
+class PointStyle(NamedTuple):
+    """How the points of one category look. name: as the legend shows it. is_quiet: drawn fainter, below the others."""
+
+    name: str
+    is_question: bool
+    colour: str
+    shape: str
+    is_quiet: bool
+
+
 def _trace(
     places: np.ndarray,
     ids: list[str],
     texts: list[str],
-    name: str,
-    question: bool,
-    colour: str,
-    shape: str,
+    style: PointStyle,
     legend: bool,
-    quiet: bool,
 ) -> dict[str, Any]:
     return {
         "type": "scattergl",
@@ -199,15 +201,15 @@ def _trace(
         "customdata": ids,
         "text": texts,
         "hovertemplate": "%{text}<extra></extra>",
-        "name": escape(name, quote=False),
+        "name": escape(style.name, quote=False),
         "showlegend": legend,
-        "legendgroup": name,
+        "legendgroup": style.name,
         "marker": {
-            "color": colour,
-            "symbol": shape,
-            "size": 8 if question else 6,
-            "opacity": 0.4 if quiet else 0.8,
-            "line": {"width": 0.8 if question else 0, "color": "rgba(255,255,255,0.55)"},
+            "color": style.colour,
+            "symbol": style.shape,
+            "size": 8 if style.is_question else 6,
+            "opacity": 0.4 if style.is_quiet else 0.8,
+            "line": {"width": 0.8 if style.is_question else 0, "color": "rgba(255,255,255,0.55)"},
         },
         "unselected": {"marker": {"opacity": 0.12}},
         "selected": {"marker": {"opacity": 1}},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import streamlit as st
 
 from app import blind, url
@@ -12,6 +10,7 @@ from app.components.quality.agreement import agreement_panel, people_panel
 from app.components.quality.audit import BYS, audit_panel
 from app.components.quality.batches import batches_panel
 from app.components.quality.disputes import JUDGE, disputes_panel
+from app.components.stylesheets import style_sheet
 from app.markup import Html, div, join, link, show, tag
 from backend.core.study import Study
 from backend.judging.audits import Audit, BatchProgress, audit, batch_progress
@@ -22,7 +21,6 @@ from db.people import Person
 from db.queue import Queue
 
 HERE = "quality"
-STYLE = Path(__file__).parent / "quality.css"
 
 
 def render(opened: Study, person: Person | None) -> None:
@@ -30,7 +28,7 @@ def render(opened: Study, person: Person | None) -> None:
     if person is None or not person.may("see others' labels"):
         show(_refusal(person))
         return
-    st.html(f"<style>{STYLE.read_text(encoding='utf-8')}</style>")
+    show(style_sheet("quality/quality.css"))
     mark = _mark(opened)
     found, batches = _quality(opened, mark), _progress(opened, mark)
     if not found.events and not batches:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
 import numpy as np
 import streamlit as st
 
@@ -12,6 +9,7 @@ from analysis.disagreements import NO, YES, Disagreements, Pattern, pairs_of, ta
 from app import study, url
 from app.components.marks import notice, percent
 from app.components.pager import pager
+from app.components.stylesheets import style_sheet
 from app.components.tables import scrolling
 from app.components.training.form import cross_encoders
 from app.components.training.pairs import pair_rows
@@ -51,7 +49,7 @@ MEANS = {
 
 
 def judges_panel(opened: Study) -> None:
-    show(Html(f"<style>{_style()}</style>"))
+    show(style_sheet("training/training.css"))
     runs = study.shown_runs(opened)
     if not runs:
         show(
@@ -66,8 +64,15 @@ def judges_panel(opened: Study) -> None:
     with columns[0]:
         run = url.select("Run", "run", list(runs), (over_train or list(runs))[-1], FORGET)
     with columns[1]:
-        model = url.select("Cross-encoder", "judge", models or [""], (models or [""])[0], FORGET, lambda name: name or "no scores yet",
-                           disabled=not models)  # fmt: skip
+        model = url.select(
+            "Cross-encoder",
+            "judge",
+            models or [""],
+            (models or [""])[0],
+            FORGET,
+            lambda name: name or "no scores yet",
+            disabled=not models,
+        )
     with columns[2]:
         cut = url.select("Threshold", "cut", CUTS, CUTS[0], FORGET, disabled=not models)
     found = _found(opened, run, runs[run].get("made"), model or None)
@@ -93,11 +98,6 @@ def judges_panel(opened: Study) -> None:
     )
     if chosen and where:
         _pairs(opened, found, run, pairs_of(ranks, said, where, chosen), chosen, where)
-
-
-@cache
-def _style() -> str:
-    return Path(__file__).with_name("training.css").read_text(encoding="utf-8")
 
 
 def _found(opened: Study, run: str, made: str | None, model: str | None) -> JudgeAgreement:
@@ -196,8 +196,11 @@ def _cell(found: JudgeAgreement, number: int, n: int, ranks: tuple[int, int], pa
     words = join(f"{number:,}", span(f"{percent(number / n)}%", cls="interval"))
     address = _here(cell=None if chosen else key, ranks=None if chosen else where)
     title = "Hide these pairs" if chosen else f"Show these {counted(number, 'pair')}: {_said(found.judges, pattern)}"
-    return tag("td", link(words, address, title=title, aria_current="true" if chosen else None, data_focus=f"cell-{key}-{where}"),
-               cls="figure chosen" if chosen else "figure")  # fmt: skip
+    return tag(
+        "td",
+        link(words, address, title=title, aria_current="true" if chosen else None, data_focus=f"cell-{key}-{where}"),
+        cls="figure chosen" if chosen else "figure",
+    )
 
 
 def _convention(found: JudgeAgreement) -> str:
@@ -218,12 +221,18 @@ def _pairs(
     lines = pair_rows(
         opened,
         [
-            (found.questions[found.rows[place]], passage.id, f"{found.ranks[place]}", found.labels[place] or "–",
-             _probability(found.probabilities[place]), {YES: "✓ yes", NO: "no"}.get(int(found.answers[place]), "–"))
+            (
+                found.questions[found.rows[place]],
+                passage.id,
+                f"{found.ranks[place]}",
+                found.labels[place] or "–",
+                _probability(found.probabilities[place]),
+                {YES: "✓ yes", NO: "no"}.get(int(found.answers[place]), "–"),
+            )
             for place, passage in zip(some, passages, strict=True)
         ],
         a=run,
-    )  # fmt: skip
+    )
     heads = ("question", "passage", "rank", "people", "cross-encoder", "answer")
     head = tag("tr", *(tag("th", words, scope="col", cls="left") for words in heads))
     where = f"rank {ranks[0]}" if ranks[0] == ranks[1] else f"ranks {_words(ranks)}"

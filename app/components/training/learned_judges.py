@@ -71,8 +71,12 @@ def learn_form(opened: Study) -> None:
     manifests = study.shown_runs(opened)
     runs = [name for name, manifest in manifests.items() if manifest.get("split") == "train"]
     if not runs:
-        show(notice("A judge learns from a run over the training questions. This study has no such run yet: ",
-                    command("blindspot retrieve --with bm25 --split train")))  # fmt: skip
+        show(
+            notice(
+                "A judge learns from a run over the training questions. This study has no such run yet: ",
+                command("blindspot retrieve --with bm25 --split train"),
+            )
+        )
         return
     taken = {card.name for card in judges_of(opened)} | set(opened.settings.encoders)
     number = next(n for n in range(1, 10_000) if f"judge-{n}" not in taken)

@@ -93,13 +93,28 @@ class _Speaker:
             subject = other = self.name if reference is NAME else self.short
             possessive = subject + ("'" if subject[-1] == "s" else "'s")
         year = self.year + int(random() * 20)
-        sentence = form.format_map({
-            "N": entity.name, "s": subject, "p": possessive, "o": other, "S": subject, "P": possessive,
-            "b": entity.born, "d": entity.died, "age": entity.died - entity.born, "childword": entity.childword,
-            "y": year, "y2": year + 2 + int(random() * 9), "number": 12 + int(random() * 470), "thing": entity.thing,
-            "few": FEW[int(random() * 8)], "season": SEASONS[int(random() * 4)], "quality": QUALITIES[int(random() * 12)],
-            **more,
-        })  # fmt: skip
+        sentence = form.format_map(
+            {
+                "N": entity.name,
+                "s": subject,
+                "p": possessive,
+                "o": other,
+                "S": subject,
+                "P": possessive,
+                "b": entity.born,
+                "d": entity.died,
+                "age": entity.died - entity.born,
+                "childword": entity.childword,
+                "y": year,
+                "y2": year + 2 + int(random() * 9),
+                "number": 12 + int(random() * 470),
+                "thing": entity.thing,
+                "few": FEW[int(random() * 8)],
+                "season": SEASONS[int(random() * 4)],
+                "quality": QUALITIES[int(random() * 12)],
+                **more,
+            }
+        )
         return sentence[0].upper() + sentence[1:]
 
     def state(self, form: str, answer: str, reference: str = PRONOUN) -> str:

@@ -67,6 +67,23 @@ class Fact:
         return tuple([*self.own, *self.others][:MAX_GOLD])
 
 
+@dataclass(frozen=True)
+class QuestionSampling:
+    """Which facts become questions; see `import_triples`."""
+
+    split: str | None = None
+    least: int = MIN_FACTS
+    least_answers: int = MIN_ANSWERS
+    most: int = MAX_QUESTIONS
+    gold: bool = True
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raises Refused for values out of range."""
+        if min(self.least, self.least_answers, self.most) < 1 or self.split not in (None, "train", "dev", "test"):
+            raise Refused("least, least answers and most are 1 or more, and the split is train, dev or test")
+
+
 @job("import triples")
 def import_triples(
     study: Study,
@@ -99,8 +116,8 @@ def import_triples(
     """
     began, path = time.monotonic(), Path(path)
     dataset = check_name(dataset or path.name.split(".")[0], "question set")
-    if least < 1 or least_answers < 1 or most < 1 or split not in (None, "train", "dev", "test"):
-        raise Refused("least, least answers and most are 1 or more, and the split is train, dev or test")
+    sampling = QuestionSampling(split, least, least_answers, most, gold, seed)
+    sampling.check()
     wordings, report, corpus = (
         TEMPLATES if templates is None else read_templates(templates),
         ThrottledProgress(progress),
@@ -116,9 +133,7 @@ def import_triples(
                 path,
             )
         _align(facts.values(), corpus.blocks(), len(corpus), report)
-        questions, notes = questions_from_facts(
-            list(facts.values()), wordings, dataset, split, least, least_answers, most, gold, seed
-        )
+        questions, notes = questions_from_facts(list(facts.values()), wordings, dataset, sampling)
         for question in questions:
             if message := wrong_with_question(question):
                 raise BadInput(f"the question {question.text[:80]!r}: {message}", path)
@@ -197,14 +212,10 @@ def questions_from_facts(
     facts: Sequence[Fact],
     wordings: Mapping[str, str],
     dataset: str,
-    split: str | None = None,
-    least: int = MIN_FACTS,
-    least_answers: int = MIN_ANSWERS,
-    most: int = MAX_QUESTIONS,
-    gold: bool = True,
-    seed: int = 0,
+    sampling: QuestionSampling | None = None,
 ) -> tuple[list[Question], list[str]]:
     """(questions, one line for each relation, also for those left out). `facts` are aligned with the passages."""
+    sampling = sampling or QuestionSampling()
     by_relation: dict[str, list[Fact]] = {}
     for fact in facts:
         by_relation.setdefault(fact.relation, []).append(fact)
@@ -214,14 +225,14 @@ def questions_from_facts(
         covered = sorted((fact for fact in by_relation[relation] if fact.is_covered), key=lambda fact: fact.subject)
         answers = len({answer for fact in covered for answer in fact.answers})
         summary = f"{relation}: {counted(len(by_relation[relation]), 'fact')}, {len(covered):,} covered by a passage, {counted(answers, 'different answer')}"
-        if len(covered) < least:
-            notes.append(f"{summary}; left out, fewer than {least:,} facts")
-        elif answers < least_answers:
-            notes.append(f"{summary}; left out, fewer than {least_answers:,} answers")
+        if len(covered) < sampling.least:
+            notes.append(f"{summary}; left out, fewer than {sampling.least:,} facts")
+        elif answers < sampling.least_answers:
+            notes.append(f"{summary}; left out, fewer than {sampling.least_answers:,} answers")
         else:
-            parts = _parts(covered, split, most, seed)
+            parts = _parts(covered, sampling.split, sampling.most, sampling.seed)
             questions += [
-                _question(fact, wordings[relation], dataset, part, number, gold)
+                _question(fact, wordings[relation], dataset, part, number, sampling.gold)
                 for part, drawn in parts.items()
                 for number, fact in enumerate(drawn)
             ]

@@ -133,19 +133,10 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         )
         if others.relations:
             row = f"{name} less others, before"
-            cells.append(
-                Cell(
-                    row,
-                    FIGURES[0],
-                    (Less(*(SpreadMeasure(indexes["before"][0], which, FIGURES[0]) for which in (asked, others))),),
-                )
-            )
-            claims.append(
-                PaperClaim(
-                    f"{name}: before training, passages are more crowded than those of other relations",
-                    (row, FIGURES[0]),
-                )
-            )
+            own, rest = (SpreadMeasure(indexes["before"][0], which, FIGURES[0]) for which in (asked, others))
+            cells.append(Cell(row, FIGURES[0], (Less(own, rest),)))
+            says = f"{name}: before training, passages are more crowded than those of other relations"
+            claims.append(PaperClaim(says, (row, FIGURES[0])))
     return ExperimentPlan(
         cells,
         claims,

@@ -1,0 +1,114 @@
+"""A ready cross-encoder, by folder or name, as a judge: nothing is trained.
+
+`models/<name>/` holds training.json, which names the model, and calibration.json. The model stays where it is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.core.jobs import job
+from backend.core.manifest import whole_folder, write_json
+from backend.core.model_files import open_model, readable_model
+from backend.judges.feature_judge import labelled_lists
+from backend.judges.feature_model import POSITIVE, UNKNOWN
+from backend.judges.scores import ScoreStore
+from backend.judges.settings import FeatureJudgeSettings
+from backend.training.checkpoints import new_model_folder, write_training_json
+from backend.training.scoring import CALIBRATION, LabelledPair, calibrate, weights_hash
+from db.errors import Refused
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+    from backend.core.study import Study
+    from backend.progress import Progress
+
+CALIBRATION_PAIRS = 4000
+SCORERS = ("ForSequenceClassification", "ForCausalLM")
+
+
+@job("add cross-encoder")
+def add_cross_encoder(
+    study: Study,
+    name: str,
+    model: str,
+    run: str | None = None,
+    device: str | None = None,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Add a ready cross-encoder to the study; with a run, calibrate it on whole lists of training questions.
+
+    Args:
+        model: a folder or a Hugging Face name.
+        run: a run that holds training questions with gold or labels; None leaves the probabilities uncalibrated.
+
+    Raises:
+        Refused: the name is taken, the model gives no single score, or the lists hold one kind of passages only.
+        Missing: no such model or run.
+    """
+    target = new_model_folder(study, name, replace)
+    opened = open_model(model)
+    with readable_model(opened.path):
+        loaded = _single_score(opened.path, model, opened.sentence_transformers, device)
+    report = None
+    if run is not None:
+        if progress is not None:
+            progress(0, None, "calibrating on training questions")
+        pairs = _lists(study, run)
+        report = calibrate(loaded, pairs) | {"of": f"whole lists of training questions of {run}"}
+    about = {
+        "kind": "cross-encoder",
+        "name": name,
+        "start": model,
+        "ready": str(Path(opened.path).resolve()),
+        "run": run,
+        "model_hash": weights_hash(Path(opened.path)),
+        "calibration": None if report is None else report["method"],
+    }
+    with study.building(f"models/{name}"), whole_folder(target) as building:
+        if report is not None:
+            write_json(building / CALIBRATION, report)
+        write_training_json(building, about)
+    if replace:
+        ScoreStore.remove(study, name)
+    return about | {"pairs": 0 if report is None else report["pairs"], "report": report}
+
+
+def _single_score(path: str, model: str, arguments: dict[str, Any], device: str | None) -> CrossEncoder:
+    from sentence_transformers import CrossEncoder
+    from transformers import AutoConfig
+
+    if not (Path(path) / "modules.json").is_file():
+        architecture = (AutoConfig.from_pretrained(path).architectures or [""])[0]
+        if not architecture.endswith(SCORERS):
+            raise Refused(
+                f"{model} is no cross-encoder but a {architecture or 'model without a head'}: its scores would be random; name a "
+                "cross-encoder, or train one with 'blindspot train cross-encoder'"
+            )
+    loaded = CrossEncoder(path, device=device, **arguments)
+    if not isinstance(loaded, CrossEncoder) or loaded.num_labels != 1:
+        raise Refused(f"{model} gives {loaded.num_labels} scores for a pair; a judge needs one")
+    return loaded
+
+
+def _lists(study: Study, run: str) -> list[LabelledPair]:
+    """Whole lists of some training questions; passages of which nothing is known are left out."""
+    settings = FeatureJudgeSettings()
+    lists, truth, _ = labelled_lists(study, study.run(run), settings)
+    pairs: list[LabelledPair] = []
+    order = np.random.default_rng(settings.seed).permutation(len(lists.questions))
+    for place in order.tolist():
+        question, known = lists.questions[place], (lists.rows[place] >= 0) & (truth[place] != UNKNOWN)
+        if pairs and len(pairs) + int(known.sum()) > CALIBRATION_PAIRS:
+            break
+        passages = study.corpus.passages(lists.rows[place][known].tolist())
+        pairs += [
+            LabelledPair(question.id, question.text, passage, label == POSITIVE)
+            for passage, label in zip(passages, truth[place][known].tolist(), strict=True)
+        ]
+    return pairs

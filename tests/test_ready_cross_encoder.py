@@ -1,0 +1,122 @@
+"""Cross-encoders that score the mean of their token vectors, and ready ones that judge without any training."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from backend.core.manifest import read_json
+from backend.core.study import Study
+from backend.judges.scores import ScoreStore
+from backend.retrieval import bm25
+from backend.retrieval.retrieve import retrieve
+from backend.training.cross_encoder import CrossEncoderSettings, train
+from backend.training.ready_cross_encoder import add_cross_encoder
+from backend.training.scoring import CrossEncoderScorer, score, score_run
+from backend.training.training_log import read_lines
+from db.errors import Missing, Refused
+from tests.studies import births, make_study, people, tiny_bert
+from tests.training import examples, start
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_a_mean_pooled_head_learns_and_loads_anywhere(tmp_path):
+    """The score is a linear function of the mean of the token vectors, and the folder is the library's."""
+    from sentence_transformers import CrossEncoder
+
+    settings = CrossEncoderSettings(
+        head="mean", batch=8, steps=60, evaluate_every=30, held_out=8, learning_rate=3e-3, tokens=64, negatives=2,
+        precision="float32",
+    )  # fmt: skip
+    model = start(tmp_path / "bert").model
+    train(model, examples(), tmp_path / "model", tmp_path / "working", settings, device="cpu")
+    losses = [line["loss"] for line in read_lines(tmp_path / "model") if "loss" in line]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+    anywhere = CrossEncoder(str(tmp_path / "model"), device="cpu")
+    one = examples()[0]
+    pairs = [(one.question, passage) for passage in (*one.positives, *one.negatives)]
+    texts = [(question, f"{p.title} [SEP] {p.text}") for question, p in pairs]
+    plain = anywhere.predict(texts, activation_fn=torch.nn.Identity())
+    features = anywhere.preprocess(texts)
+    with torch.no_grad():
+        hidden = (
+            anywhere[0]
+            .model(**{k: features[k] for k in ("input_ids", "attention_mask", "token_type_ids")})
+            .last_hidden_state
+        )
+        mask = features["attention_mask"][:, :, None]
+        mean = (hidden * mask).sum(1) / mask.sum(1)
+        expected = (mean @ anywhere[2].linear.weight.T + anywhere[2].linear.bias)[:, 0]
+    np.testing.assert_allclose(plain, expected.numpy(), atol=1e-4)
+    report = read_json(tmp_path / "model" / "calibration.json")
+    given = score(tmp_path / "model", pairs, "cpu", precision="float32")
+    np.testing.assert_allclose(given, 1 / (1 + np.exp(-(report["slope"] * plain + report["intercept"]))), atol=1e-5)
+
+
+def ready(folder, labels=1):
+    """A cross-encoder that somebody else made, with random weights."""
+    import transformers
+
+    tiny_bert(folder)
+    config = transformers.BertConfig.from_pretrained(folder, num_labels=labels)
+    torch.manual_seed(1)
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    passages = people(90)
+    made = make_study(tmp_path_factory.mktemp("ready") / "s", passages, births(passages, "train"))
+    bm25.build_index(made, threads=1)
+    retrieve(made, "bm25", split="train", k=10)
+    ready(made.folder / "outside")
+    return made
+
+
+@pytest.fixture
+def copy(study, tmp_path):
+    shutil.copytree(study.folder, tmp_path / "s")
+    return Study.open(tmp_path / "s")
+
+
+def test_a_ready_cross_encoder_judges_without_training(copy):
+    """Its scores are the model's own; with a run it is calibrated on whole lists, at their share of positives."""
+    from sentence_transformers import CrossEncoder
+
+    folder = copy.folder / "outside"
+    plain = add_cross_encoder(copy, "plain", str(folder), device="cpu")
+    assert plain["calibration"] is None and plain["pairs"] == 0
+    passage = copy.corpus.passage(0)
+    given = score(copy.path("models", "plain"), [("Who?", passage)], "cpu", precision="float32")
+    logit = CrossEncoder(str(folder), device="cpu").predict(
+        [("Who?", f"{passage.title} [SEP] {passage.text}")], activation_fn=torch.nn.Identity()
+    )
+    assert given[0] == pytest.approx(1 / (1 + np.exp(-logit[0])), abs=1e-6)
+    found = add_cross_encoder(copy, "fitted", str(folder), "bm25-train", device="cpu")
+    report = found["report"]
+    assert report["base_rate"] == pytest.approx(report["positives"] / report["pairs"]) and report["base_rate"] < 0.2
+    assert report["pairs"] > 300 and report["of"] == "whole lists of training questions of bm25-train"
+    made = score_run(copy, "fitted", "bm25-train", 5, "cpu")
+    assert made["scored"] > 0 and ScoreStore.open(copy, "fitted").manifest["calibrated"]
+    # Only a small file is kept: the model stays where it is, and must stay as it is.
+    assert sum(path.stat().st_size for path in copy.path("models", "fitted").iterdir()) < 100_000
+    ready(folder, labels=1)
+    (folder / "tokenizer.json").write_text((folder / "tokenizer.json").read_text() + " ")
+    with pytest.raises(Refused, match="outside has changed since it was added as 'fitted'; add it again"):
+        CrossEncoderScorer(copy.path("models", "fitted"), "cpu")
+
+
+def test_what_cannot_judge_is_one_line(copy, tmp_path):
+    tiny_bert(tmp_path / "encoder")
+    with pytest.raises(Refused, match="is no cross-encoder but a BertModel: its scores would be random"):
+        add_cross_encoder(copy, "judge", str(tmp_path / "encoder"), device="cpu")
+    with pytest.raises(Refused, match="gives 3 scores for a pair; a judge needs one"):
+        add_cross_encoder(copy, "judge", str(ready(tmp_path / "three", 3)), device="cpu")
+    with pytest.raises(Missing):
+        add_cross_encoder(copy, "judge", str(tmp_path / "nothing"), device="cpu")
+    with pytest.raises(Missing, match="there is no run 'nothing'"):
+        add_cross_encoder(copy, "judge", str(copy.folder / "outside"), "nothing", device="cpu")
+    assert not copy.path("models", "judge").exists()
