@@ -77,7 +77,7 @@ def rate(
     hits, settled, questions = np.asarray(hits, bool), np.asarray(settled, bool), np.asarray(questions)
     probabilities = np.asarray(probabilities, np.float64)
     if not len(hits) == len(settled) == len(probabilities) == len(questions):
-        raise ValueError("hits, settled, probabilities and questions must be of one length")
+        raise ValueError("hits, settled, probabilities and questions must have equal lengths")
     if not ((probabilities > 0) & (probabilities <= 1)).all():
         raise ValueError("an inclusion probability must be above 0 and at most 1")
     weights = 1 / probabilities

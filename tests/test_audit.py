@@ -185,7 +185,7 @@ def test_a_probability_out_of_range_is_refused():
     for wrong in (0.0, 1.5, float("nan")):
         with pytest.raises(ValueError, match="inclusion probability"):
             rate([True], [True], [wrong], ["a"])
-    with pytest.raises(ValueError, match="one length"):
+    with pytest.raises(ValueError, match="equal lengths"):
         rate([True, False], [True], [1.0], ["a"])
 
 

@@ -342,7 +342,7 @@ def test_lists_of_another_retriever_are_refused(study, judge):
 def test_a_name_is_taken_once(study, judge):
     with pytest.raises(Refused, match="already a model named 'judge'"):
         learn_judge(study, "judge", "bm25-train")
-    with pytest.raises(Missing, match="no feature judge 'nobody'"):
+    with pytest.raises(Missing, match="unknown feature judge 'nobody'"):
         FeatureJudge(study, "nobody")
 
 

@@ -201,7 +201,7 @@ def test_a_folder_is_whole_or_absent(tmp_path):
         (building / "x").write_text("half")
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
-    (tmp_path / ".part.building").mkdir()  # a killed process left it
+    (tmp_path / ".part.building").mkdir()  # left by a killed process
     for text in ("whole", "newer"):
         with whole_folder(tmp_path / "part") as building:
             (building / "x").write_text(text)

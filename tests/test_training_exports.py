@@ -280,7 +280,7 @@ def test_nothing_is_overwritten_and_nothing_left_half(study, tmp_path, monkeypat
     with pytest.raises(Refused, match="exists; name another folder"):
         export(study, "made", "dpr", tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years"
-    with pytest.raises(Refused, match="is no folder"):
+    with pytest.raises(Refused, match="is not a folder"):
         export(study, "made", "dpr", tmp_path / "nowhere" / "out")
 
     def stop(done, total, doing):

@@ -194,7 +194,7 @@ def test_a_judge_that_is_missing_or_has_no_thresholds_is_one_line(study):
     refused(BadInput, commands.format("NAME"))
     refused(Missing, "no scores of a model 'judge'.*" + commands.format("judge"), model="judge")
     score(study, JUDGED)
-    refused(Missing, "no feature judge 'judge'; learn one with 'blindspot judge learn judge", model="judge")
+    refused(Missing, "unknown feature judge 'judge'; learn one with 'blindspot judge learn judge", model="judge")
     judge_report(study, drop=None)
     refused(
         Refused,
@@ -736,7 +736,7 @@ def test_the_commands(study, monkeypatch, tmp_path):
         assert done.exit_code == 0, (done.output, done.exception)
         return done.output
 
-    assert "no training set yet" in run("list")
+    assert "No training sets yet" in run("list")
     out = run("build", "noisy", "--run", "r", "--ranks", "1-6")
     assert "3 questions, 18 pairs" in out and "1 question left out: no positive" in out
     say(study, "ann", "q0", {"p1": "positive"})

@@ -270,7 +270,7 @@ def _table(points: Sequence[CurvePoint], chosen: CurvePoint | None) -> Html:
 
 def _reason(point: CurvePoint) -> str:
     return {
-        "asked": "somebody asked for it",
+        "asked": "recorded on request",
         "batch": "a batch was finished",
         "labels": "enough new labels",
         "start": "the state before the first label",

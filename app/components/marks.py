@@ -62,7 +62,7 @@ def gold_badge() -> Html:
 
 
 def doubtful_badge() -> Html:
-    title = "The passage holds an answer but never mentions the question's subject: the match may be chance"
+    title = "The passage contains an answer but never mentions the question's subject: the match may be chance"
     return span("doubtful", cls="badge doubtful", title=title)
 
 

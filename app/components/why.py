@@ -74,8 +74,8 @@ def _standings(found: Why, runs: Sequence[str]) -> Html:
         term("margin", MARGIN),
         "top passage",
         "contains an answer",
-        "words shared with question: top",
-        "gold",
+        "question words: top passage",
+        "question words: gold",
     )
     lines = [
         _line(found, each, "ab"[runs.index(each.run)] if runs.index(each.run) < 2 else "") for each in found.standings

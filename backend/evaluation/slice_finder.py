@@ -37,7 +37,9 @@ class FoundSlice:
 
 @dataclass(frozen=True, slots=True)
 class FoundSlices:
-    """The slices found, largest effect first; how many were tested; the mean difference over all n questions."""
+    """The found slices, largest effect first, the number of tested slices, and the mean difference over all n
+    questions.
+    """
 
     slices: list[FoundSlice]
     tried: int

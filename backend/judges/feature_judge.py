@@ -1,6 +1,6 @@
-"""The feature judge in a study: learned from a run's lists, kept in `models/<name>/`, asked for the lists of other runs.
+"""The feature judge of a study: learned from a run's hits, stored in `models/<name>/`, and applied to other runs.
 
-It is kept as arrays and JSON: opening one runs no code of whoever made it, and takes milliseconds.
+It is stored as arrays and JSON, so opening a judge takes milliseconds and runs no code of its author.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ QUESTIONS_PER_STEP = 500
 
 @dataclass(frozen=True)
 class LearnedJudge:
-    """What `learn_judge` returns: the judge's name and what it is worth on questions out of fold."""
+    """The result of `learn_judge`: the judge's name and its quality on out-of-fold questions."""
 
     name: str
     report: dict[str, Any]
@@ -86,12 +86,12 @@ def learn_judge(
     replace: bool = False,
     progress: Progress | None = None,
 ) -> LearnedJudge:
-    """Learn a judge from the labelled training questions of a run, and keep what it says of their lists.
+    """Learn a judge from the labelled training questions of a run, and store its probabilities for their hits.
 
-    People's labels count before gold. Questions of dev and test, and those that leak from them, are left out.
+    People's labels count before gold. Dev and test questions, and questions that leak from them, are left out.
 
     Args:
-        run: a run that holds training questions; the judge will judge lists of the same retriever.
+        run: a run over training questions; the judge will judge lists of the same retriever.
         encoder: whose dense index gives the features of meaning; None goes without them.
         settings: what differs from the defaults of `FeatureJudgeSettings`.
 
@@ -253,7 +253,7 @@ def features_of(
 
 
 def _keep_out_of_fold(study: Study, name: str, lists: Lists, probabilities: np.ndarray, replace: bool) -> None:
-    """Keep what the judge says of the questions that it learned from, by models that did not see them."""
+    """Store the out-of-fold probabilities of the judge's own training questions."""
     if replace:
         ScoreStore.remove(study, name)
     store = ScoreStore.create(study, name, calibrated=True, about={"judge": KIND})
@@ -301,7 +301,7 @@ def _about(study: Study, name: str) -> dict[str, Any]:
     path = study.path("models", check_name(name, "model")) / ABOUT
     about = read_json(path) if path.is_file() else {}
     if not isinstance(about, dict) or about.get("kind") != KIND:
-        raise Missing(f"there is no feature judge {name!r}; learn one with 'blindspot judge learn {name} --run RUN'")
+        raise Missing(f"unknown feature judge {name!r}; learn one with 'blindspot judge learn {name} --run RUN'")
     if about["corpus"] != study.corpus.digest:
         raise Refused(f"the judge {name!r} learned from other passages than this study holds; learn it again")
     return about
@@ -379,7 +379,7 @@ def _read(folder: Path, about: dict[str, Any]) -> tuple[FeatureModel, WordWeight
 def judge_run(study: Study, name: str, run: str, progress: Progress | None = None) -> dict[str, Any]:
     """Judge the first ranks of every list of a run, and keep the probabilities in `scores/<name>/`.
 
-    What is kept already is left as it is: of the questions that the judge learned from, that are scores out of fold.
+    Stored probabilities are not replaced; for the judge's training questions they are out-of-fold.
 
     Raises:
         Refused: the run was made by another retriever than the one whose lists the judge learned from.
@@ -404,7 +404,9 @@ def judge_run(study: Study, name: str, run: str, progress: Progress | None = Non
 
 @dataclass(frozen=True, slots=True)
 class ExplainedHit:
-    """A hit with the judge's probability, and the features that spoke loudest: (label, log-odds), for (+) or against (-)."""
+    """A hit with the judge's probability, and the features with the largest contributions: (label, log-odds), for (+)
+    or against (-).
+    """
 
     rank: int
     passage: str

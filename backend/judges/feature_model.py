@@ -34,7 +34,8 @@ class Examples:
     question: pairs of one question are never split between folds. answers: (n,) bool, whether the passage contains an answer; the
     model never sees it, the report measures with it how right a positive is that has both.
 
-    A pair is UNKNOWN if nobody labelled it and it may well answer (its passage holds an answer). The judge does not learn from it.
+    A pair is UNKNOWN if nobody labelled it and it may answer the question (its passage contains an answer). The judge
+    does not learn from it.
     """
 
     features: np.ndarray
@@ -75,10 +76,11 @@ class FeatureModel:
         return self.calibration(self.ranking_scores(features))
 
     def contributions(self, features: np.ndarray) -> np.ndarray:
-        """Say how much each feature spoke for each pair: (n, f) float64 in log-odds; NaN where a feature is not used.
+        """Return the contribution of each feature to each pair, (n, f) float64 in log-odds; NaN where a feature is not
+        used.
 
-        A contribution is what the score loses when the feature takes its median over the examples (occlusion). Contributions of
-        features that tell the same need not add up.
+        A contribution is what the score loses when the feature takes its median over the examples (occlusion).
+        Contributions of correlated features need not add up.
         """
         found = np.full((len(features), len(FEATURES)), np.nan)
         score = self.ranking_scores(features)
@@ -137,7 +139,9 @@ class FeatureRanker:
 
 
 def fit_ranker(examples: Examples, settings: FeatureJudgeSettings) -> FeatureRanker:
-    """Fit a model to order by, in one fit: nothing is measured out of fold. Raises Refused as `fit_model` does."""
+    """Fit a model for ranking on all pairs at once, without out-of-fold measurements. Raises Refused as `fit_model`
+    does.
+    """
     kind, columns, used = _prepared(examples, settings)
     return FeatureRanker(kind, columns, _fit(kind, used, examples.truth != UNKNOWN, settings.seed))
 
@@ -152,7 +156,7 @@ def _prepared(examples: Examples, settings: FeatureJudgeSettings) -> tuple[str, 
     kind = settings.model
     if kind == "auto":
         kind = "boosting" if examples.labelled_questions >= BOOSTING_QUESTIONS else "logistic"
-    # A feature that is known of no pair (there is no dense index) says nothing.
+    # A feature without values (no dense index) contributes nothing.
     columns = np.flatnonzero(~np.isnan(examples.features).all(axis=0))
     return kind, columns, replace(examples, features=examples.features[:, columns])
 
@@ -192,7 +196,7 @@ def _folds(questions: np.ndarray, folds: int, seed: int) -> list[np.ndarray]:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A probability at which pairs are told apart, and what that does on held-out questions.
+    """A probability threshold, and its effect on held-out questions.
 
     value: the threshold; None if no threshold reaches the aim. pairs: those on the side that is used. share: of false negatives
     (dropping) or of right positives (adding) among them, with a 95% interval over questions. left_out: pairs of unknown truth on
@@ -210,7 +214,7 @@ class Threshold:
 def drop_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
     """Find the highest threshold below which at most `aim` of the pairs are positives, by the upper end of the interval.
 
-    A pair at or above the threshold is no negative to train on.
+    A pair at or above the threshold is not used as a negative.
     """
     return _threshold(probabilities, positive, questions, lambda low, high: high <= aim, below=True)
 
@@ -313,7 +317,7 @@ def report(
 
 
 def spoke_for(contributions: np.ndarray, count: int = 3) -> list[tuple[str, float]]:
-    """Return the features that spoke loudest for or against one pair: (label, log-odds), the loudest first.
+    """Return the features with the largest contributions for or against one pair: (label, log-odds), the largest first.
 
     Args:
         contributions: (f,) of one pair, as `FeatureModel.contributions` gives them.

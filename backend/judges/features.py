@@ -31,8 +31,8 @@ QUESTIONS_PER_BLOCK = 256
 class Feature:
     """One column of the feature matrix.
 
-    label: as people read it beside a passage ("words of the question in the text").
-    reason: why it should tell passages that answer from others.
+    label: as shown beside a passage ("words of the question in the text"). reason: why it should distinguish passages
+    that answer from others.
     """
 
     name: str
@@ -45,18 +45,18 @@ FEATURES = (
     Feature("score", "list", "retriever's score", "the retriever's own opinion"),
     Feature("rank", "list", "rank", "scores of two questions do not compare; ranks do"),
     Feature("score_ratio", "list", "score relative to the first", "a passage level with the first is as good a guess as the first"),
-    Feature("score_gap", "list", "score below the first", "a lone leader stands out in absolute terms too"),
+    Feature("score_gap", "list", "score below the first", "a clear leader also has a high score in absolute terms"),
     Feature("dense_score", "dense", "similarity of meaning", "a paraphrase shares few words with the question"),
     Feature("dense_gap", "dense", "similarity below the list's best", "the encoder's scale differs by question"),
     Feature("dense_rank", "dense", "rank by similarity", "the encoder's order within the list, free of its scale"),
-    Feature("idf_text", "words", "question's words in the text", "an answer is told in a sentence that shares the question's rare words"),
+    Feature("idf_text", "words", "question's words in the text", "the sentence with the answer shares the question's rare words"),
     Feature("idf_title", "words", "question's words in the title", "an article about the subject bears its name"),
-    Feature("idf_either", "words", "question's words in title or text", "what neither holds, the passage is not about"),
+    Feature("idf_either", "words", "question's words in title or text", "the passage is not about words that it lacks in both"),
     Feature("rare_either", "words", "rarest words in title or text", "the two rarest words are most often the subject's name"),
-    Feature("rare_text", "words", "rarest words in the text", "a text that repeats the name speaks of it, not only the title"),
+    Feature("rare_text", "words", "rarest words in the text", "a text that repeats the name is about it, not only its title"),
     Feature("title_in_question", "words", "whole title in the question", "the question names this article"),
     Feature("title_length", "words", "title length", "long titles name lists and events, short ones name people and places"),
-    Feature("title_share", "words", "title's words in the question", "a namesake's title has words that the question lacks"),
+    Feature("title_share", "words", "title's words in the question", "the title of another entity of that name has words that the question lacks"),
     Feature("bigrams_text", "words", "pairs of question words in the text", "words in the question's order are names and phrases"),
     Feature("text_length", "words", "text length", "short passages hold fewer facts"),
 )  # fmt: skip

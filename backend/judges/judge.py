@@ -43,8 +43,8 @@ class Judge(Protocol):
 class JudgeCard:
     """What is known of a judge without opening it.
 
-    kind: the name of its kind. learned_from: the run or training set. calibrated: as in `Judge`. base_rate: share of positives in
-    the lists that it was calibrated on; None if unknown. scored: whether the study holds scores of it.
+    kind: the name of its kind. learned_from: the run or training set. calibrated: as in `Judge`. base_rate: share of
+    positives in the lists that it was calibrated on; None if unknown. scored: whether the study has its scores.
     """
 
     name: str
@@ -89,7 +89,7 @@ def judges_of(study: Study) -> list[JudgeCard]:
 
 
 def judge_kind_of(study: Study, name: str) -> JudgeKind:
-    """Return the kind of a judge. Raises Missing with the judges that there are."""
+    """Return the kind of a judge. Raises Missing with the names of the existing judges."""
     cards = judges_of(study)
     for card in cards:
         if card.name == name:

@@ -1,6 +1,7 @@
 """Reranking: the first ranks of another retriever's list, in the order of a feature judge.
 
-A judge that learned from lists of BM25 reranks BM25's lists. What lies below the judge's depth keeps its place behind.
+A judge that learned from lists of BM25 reranks BM25's lists. Passages below the judge's depth keep their order after
+the reranked ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The settings of judges. They stand apart so that the command line can show them without loading NumPy."""
+"""The settings of judges. They are in a separate module so that the command line can show them without loading
+NumPy.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class FeatureJudgeSettings:
     false_negatives: float = Field(
         default=0.01,
         title="False negatives kept",
-        description="Highest share of false negatives among the negatives that are kept",
+        description="Maximum share of false negatives among the kept negatives",
         gt=0,
         lt=0.5,
     )

@@ -1,4 +1,4 @@
-"""An adapter: a map of question vectors over an index as it stands, learned in seconds on a CPU.
+"""An adapter: a map of question vectors over an existing index, learned in seconds on a CPU.
 
 The passages keep their vectors, so nothing is encoded or indexed again. The map is linear, q + W q, or a residual MLP, q + V gelu(U q);
 it begins as the identity. The result is an encoder like any other: a sentence-transformers folder whose question side ends in the map.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from backend.progress import Progress
     from db.records import Hits
 
-SCALES = (20.0, 10.0, 40.0)  # the first of each is taken where too few questions are held out to choose
+SCALES = (20.0, 10.0, 40.0)  # with too few held-out questions the first value of each is used
 WEIGHT_DECAYS = (0.0, 3.0)
 STEP_FACTORS = (1, 2)
 HELD_OUT_ENOUGH = 30
@@ -173,7 +173,7 @@ def read_questions(
 
 
 def _with_answer_and_subject(study: Study, opened: TrainingSet) -> dict[str, set[str]]:
-    """The mined passages of each question that hold an answer and name its subject, and that nobody judged."""
+    """Return the mined passages of each question that contain an answer, name its subject, and are not judged."""
     found: dict[str, set[str]] = {}
     groups = opened.groups()
     while block := list(islice(groups, QUESTIONS_PER_BLOCK)):
@@ -301,7 +301,7 @@ class MapLearner:
         return np.array([right[:, :k].any(axis=1).mean() for k in CUTOFFS])
 
     def refreshed(self, mapped: Module, questions: TrainingQuestions) -> TrainingQuestions:
-        """Add what a map ranks first, and is no known positive, to the hard negatives.
+        """Add the top-ranked passages that are not known positives to the hard negatives.
 
         A hit above REFRESHED_SHARE of the best positive's similarity may answer, and is left out (NV-Retriever).
         """
@@ -334,7 +334,7 @@ class MapLearner:
 
 
 class MapSettings(NamedTuple):
-    """What is chosen on held-out questions."""
+    """The settings chosen on held-out questions."""
 
     scale: float
     weight_decay: float

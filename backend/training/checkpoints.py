@@ -58,7 +58,7 @@ def load_checkpoint(working: Path, request: dict, restart: bool) -> Path | None:
     """Return the checkpoint to resume from, or None to start. The main process cleans up while the others wait.
 
     Raises:
-        Refused: this folder holds an unfinished training of something else, and `restart` is false.
+        Refused: this folder has another unfinished training, and `restart` is false.
     """
     if is_main_process():
         if restart:

@@ -162,7 +162,8 @@ def worked(point: CurvePoint) -> list[str]:
 def due(study: Study) -> Reason | None:
     """Say why another point is due: LABELS_PER_POINT labels of training questions came since the last one, or a batch was finished.
 
-    The first label of all makes the point without labels due: it computes what later points share. Takes a few milliseconds: it is asked after every label.
+    The first label of all makes the point without labels due: it computes what later points share. It takes a few
+    milliseconds, because it runs after every label.
     """
     points = curve_points(study)
     last = max(points, key=lambda point: point.last_event, default=None)

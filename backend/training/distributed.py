@@ -20,7 +20,7 @@ def is_distributed() -> bool:
 
 
 def is_main_process() -> bool:
-    """Is this the process that reports, writes, and holds the job? True if there is only one process."""
+    """Return whether this is the process that reports, writes, and holds the job. True if there is only one process."""
     return int(os.environ.get("RANK", "0")) == 0
 
 

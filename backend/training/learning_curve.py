@@ -1,4 +1,4 @@
-"""The learning curve: what labels are worth on dev, computed anew in seconds whenever some have come.
+"""The learning curve: the value of labels on dev, computed again in seconds after new labels.
 
 A point learns the feature judge and an adapter from the labels so far, reorders the dev lists of BM25 with the judge, and searches
 dev with the adapter. Everything is learned from training questions alone; dev questions only measure.
@@ -90,7 +90,7 @@ class CurveInputs:
 def curve_inputs(
     study: Study, train: str | None = None, dev: str | None = None, encoder: str | None = None
 ) -> CurveInputs:
-    """Choose what is not given: the newest runs of one lexical retriever over train and dev, and the first encoder's index.
+    """Choose the defaults: the newest runs of one lexical retriever over train and dev, and the first encoder's index.
 
     Raises Missing with the command that makes what lacks.
     """

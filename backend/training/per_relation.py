@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 ABOUT_FILE = "specialised.json"
-MIN_QUESTIONS = 10  # minimum questions of a relation for an encoder of its own
+MIN_QUESTIONS = 10  # minimum questions of a relation for a separate encoder
 
 
 @job("train per-relation")
@@ -58,7 +58,7 @@ def train_per_relation(
     After an interruption, finished relations are not trained again.
 
     Raises:
-        Missing: there is no dense index of that encoder.
+        Missing: the encoder has no dense index.
         Refused: the encoder has one tower for both sides, or no relation has enough questions.
     """
     from backend.training.examples import TrainingSetExamples
@@ -164,9 +164,7 @@ class PerRelationRetriever:
         """Raises Missing if there are none of this name, Refused if the index has changed since."""
         self.folder, self.device = study.path("models", name), device
         if not (self.folder / ABOUT_FILE).is_file():
-            raise Missing(
-                f"there are no question encoders named {name!r}; train them with 'blindspot train per-relation'"
-            )
+            raise Missing(f"no question encoders named {name!r}; train them with 'blindspot train per-relation'")
         self.about = read_object(self.folder / ABOUT_FILE)
         self.index = Dense(study, self.about["encoder"], device)
         if self.index.manifest["model_hash"] != self.about["model_hash"]:

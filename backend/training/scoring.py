@@ -120,7 +120,7 @@ class CrossEncoderScorer:
     """
 
     def __init__(self, folder: Path, device: str | None = None):
-        """Raises Missing if the folder holds no cross-encoder trained by Blindspot."""
+        """Check the folder. Raises Missing if it has no cross-encoder trained by Blindspot."""
         from sentence_transformers import CrossEncoder
 
         about = read_object(folder / "training.json") if (folder / "training.json").is_file() else {}

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def share_index(study: Study, encoder: str, name: str, adapter: bool = False) -> None:
-    """Make the index of an encoder whose passage side is another one's: the vectors of that one, under a manifest of its own."""
+    """Make the index of an encoder that shares another encoder's passage tower: the same vectors with a separate
+    manifest.
+    """
     source, folder = study.path("indexes", encoder), study.path("indexes", name)
     with study.building(f"indexes/{name}"):
         (folder / "manifest.json").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Passage vectors that an index holds already, for a training that leaves the passage tower as it is.
+"""Passage vectors of an existing index, for a training with a fixed passage tower.
 
 Training the question tower alone encodes each passage again and again to the same vector. Looked up, a step costs the
 questions only, so batches of hundreds with many hard negatives fit a laptop.
@@ -58,7 +58,7 @@ class StoredVectors:
         return bool(off.max() <= TOLERANCE)
 
     def __call__(self, passages: Sequence[Passage | None]) -> Tensor:
-        """(n, d) float32 vectors of passages of the study; zeros where there is none."""
+        """Return vectors (n, d) float32 of passages of the study; zeros for a missing vector."""
         import torch
 
         rows = self._corpus.ordinals({passage.id for passage in passages if passage is not None})

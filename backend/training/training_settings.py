@@ -261,7 +261,7 @@ def check(settings: DualEncoderSettings) -> None:
         raise Refused(f"one tower cannot be trained for {settings.only}s alone; take two towers")
     if not settings.in_batch and not settings.hard_negatives:
         raise Refused(
-            "without negatives of its own, and without those of its batch, a question has nothing to compare with; take some"
+            "without its own negatives and without in-batch negatives, a question has no negatives at all; take some"
         )
     if settings.batch == 1 and not settings.hard_negatives and not is_distributed():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
@@ -278,7 +278,7 @@ def check(settings: DualEncoderSettings) -> None:
 def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
     """The scale that is trained with.
 
-    Raises Refused where scores between -1 and 1 would stand in a softmax almost as they are.
+    Raises Refused if scores between -1 and 1 would enter a softmax almost unscaled.
     """
     bounded = LOSSES.get(settings.loss).scales and (unit_length or settings.similarity == "cosine")
     if settings.scale is None:

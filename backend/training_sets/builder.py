@@ -51,7 +51,7 @@ class NothingTrains(BadInput):
 def build(
     study: Study, name: str, runs: Sequence[str], progress: Progress | None = None, **settings: Any
 ) -> TrainingSet:
-    """Build a training set from plain values, as a job holds them: the fields of `TrainingSetSpec`.
+    """Build a training set from plain values, as in a job: the fields of `TrainingSetSpec`.
 
     See `make_training_set`.
     """

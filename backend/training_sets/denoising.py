@@ -122,9 +122,9 @@ class Thresholds:
     )
 
     def filled(self, own: OwnThresholds) -> Thresholds:
-        """These thresholds, with the policy's own in the place of those that nobody gave.
+        """Return these thresholds, with the policy's own for missing values.
 
-        A given `propose_above` or `keep_below` holds for all passages, so it also replaces the policy's own threshold
+        A given `propose_above` or `keep_below` applies to all passages, so it also replaces the policy's own threshold
         for passages that contain an answer.
         """
         propose_with_answer, keep_with_answer = self.propose_above_with_answer, self.keep_below_with_answer
@@ -141,7 +141,7 @@ class Thresholds:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The thresholds as a manifest holds them.
+        """Return the thresholds in the form of a manifest.
 
         Those for passages with an answer are left out where unused, so that the hashes of older versions stay the same.
         """
@@ -326,10 +326,10 @@ DENOISING.register(
     DenoisingPolicy(
         "judge",
         "Judge",
-        "A mined passage is a negative below the drop threshold of a feature judge, and a pseudo-positive from its add threshold. "
-        "A passage that contains an answer has thresholds of its own: it is kept as a negative only if enough labels of such "
-        "passages show that the judge recognises them. Between the two, and without a score, the passage is dropped. The judge's "
-        "own report sets the thresholds ('blindspot judge learn').",
+        "A mined passage is a negative below the drop threshold of a feature judge, and a pseudo-positive from its "
+        "add threshold. A passage that contains an answer has separate thresholds. It is kept as a negative only "
+        "if enough labels of such passages show that the judge recognises them. Between the two, and without a "
+        "score, the passage is dropped. The judge's own report sets the thresholds ('blindspot judge learn').",
         _by_judge,
         uses_model=True,
         proposes="judge",
@@ -385,7 +385,7 @@ def policy_named(name: str) -> Policy:
 def check_scale(
     thresholds: Thresholds, calibrated: bool | None, policy: str = "positive_aware", cosine: bool = False
 ) -> None:
-    """Check that a policy with a score ceiling has a meaning on the scores at hand.
+    """Check that a policy with a score ceiling is meaningful for these scores.
 
     Args:
         calibrated: whether the cross-encoder's probabilities are calibrated; None if there are only the run's own

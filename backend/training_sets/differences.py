@@ -31,8 +31,8 @@ class Change:
 
 @dataclass(slots=True)
 class ChangeSummary:
-    """changes: counts by (role before, role after, reason); a role is None if the set does not hold the pair. same:
-    unchanged pairs.
+    """changes: counts by (role before, role after, reason); a role is None if the set lacks the pair. same: unchanged
+    pairs.
     """
 
     changes: Counter = field(default_factory=Counter)
@@ -44,7 +44,7 @@ class ChangeSummary:
 
 
 def diff(before: TrainingSet, after: TrainingSet) -> Iterator[Change]:
-    """Yield the changes by question and passage. Holds one row group of each set in memory."""
+    """Yield the changes by question and passage. It keeps one row group of each set in memory."""
     return (change for change in _changes(before, after) if change is not None)
 
 

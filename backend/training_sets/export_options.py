@@ -1,4 +1,6 @@
-"""The options of training-set exports. They stand apart so that the command line can show them without loading NumPy."""
+"""The options of training-set exports. They are in a separate module so that the command line can show them without
+loading NumPy.
+"""
 
 from __future__ import annotations
 

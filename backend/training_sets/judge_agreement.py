@@ -1,6 +1,6 @@
 """Where people, a cross-encoder and answer matching agree about the passages of a run.
 
-RocketQA (Qu et al. 2021) trusts a cross-encoder where nobody looked; DPR trusts an answer match. Labels show how far
+RocketQA (Qu et al. 2021) trusts a cross-encoder for unjudged passages; DPR trusts an answer match. Labels show how far
 to trust each.
 """
 

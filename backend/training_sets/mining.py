@@ -30,9 +30,7 @@ DISTANT_DEPTH = 100
 
 
 class NegativeCandidate(NamedTuple):
-    """A passage that becomes a negative unless something speaks against it. run, rank, score: None if the passage
-    was drawn.
-    """
+    """A candidate negative. run, rank, score: None if the passage was drawn."""
 
     ordinal: int
     source: Source

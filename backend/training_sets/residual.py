@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 class ResidualFalseNegatives:
     """rate: the share of positives among the mined passages that the policy, without labels, keeps as negatives.
 
-    It holds for the ranks
-    that the audits drew from. unjudged: kept mined negatives without a label, to which the share applies; all of them
-    if the set uses no labels.
+    It covers only the ranks that the audits sampled. unjudged: kept mined negatives without a label, to which the share
+    applies; all of them if the set uses no labels.
     """
 
     rate: Rate
@@ -32,7 +31,7 @@ class ResidualFalseNegatives:
 
 
 def residual_false_negatives(study: Study, training_set: TrainingSet) -> ResidualFalseNegatives | None:
-    """Return the estimate; None if the set holds no audited question with a kept negative.
+    """Return the estimate; None if the set has no audited question with a kept negative.
 
     People's labels remove the judged false negatives from a set and leave the others. The share is therefore estimated
     before labels.

@@ -33,7 +33,7 @@ class TrainingSetSpec:
     questions: train, unlabelled, or SET/SPLIT of these, one or several. relations: only questions about these; empty
     for all.
     limit: maximum number of questions, drawn with `seed`.
-    positives: of `positive_names()`, besides people's, which a policy with labels always takes. gold: the question's own gold.
+    positives: from `positive_names()`. A policy with labels also uses people's positives. gold: the question's own gold.
         distant: for a question without another positive, the highest BM25 passage that contains an answer.
         cross_encoder, judge: mined passages that the policy of that name proposes.
     model: the model whose scores (`scores/<model>/`) are used; None for none.
@@ -62,7 +62,7 @@ class TrainingSetSpec:
     def of(
         cls, name: str, runs: Sequence[str], thresholds: dict[str, Any] | None = None, **more: Any
     ) -> TrainingSetSpec:
-        """A specification from plain values, as a job holds them."""
+        """Build a specification from plain values, as in a job."""
         lists = {key: tuple(value) for key, value in more.items() if key in ("questions", "positives", "relations")}
         return cls(name, tuple(runs), thresholds=Thresholds(**(thresholds or {})), **{**more, **lists})
 
@@ -111,7 +111,7 @@ class TrainingSetSpec:
             check_scale(self.thresholds, calibrated, policy.name, cosine)
 
     def with_own_thresholds(self, study: Study) -> TrainingSetSpec:
-        """This specification, with the policy's own thresholds in the place of those that nobody gave.
+        """Return this specification, with the policy's own thresholds for missing values.
 
         Raises:
             Missing: the policy reads its thresholds from a model that does not exist.

@@ -67,7 +67,7 @@ def stratified_sample(study: Study, name: str, n: int, seed: int = 0) -> list[Sa
         SampledPair(question, passage, stratum) for stratum, rows in lowest.items() for _, question, passage in rows
     ]
     if not drawn:
-        raise Missing(f"training set {name!r} holds nothing that a machine decided; people have judged all of it")
+        raise Missing(f"training set {name!r} has no pairs that a policy decided; people have judged all of it")
     return sorted(
         drawn,
         key=lambda each: (_pseudo_random(seed, each.question, ""), _pseudo_random(seed, each.question, each.passage)),

@@ -1,4 +1,4 @@
-"""What DPR's retriever writes: an array of `{question, answers, ctxs: [{id, title, text, score, has_answer}]}`.
+"""The output of DPR's retriever: an array of `{question, answers, ctxs: [{id, title, text, score, has_answer}]}`.
 
 Scores are text, as in DPR. Questions have no ids and are identified by their texts.
 """

@@ -63,7 +63,7 @@ def export(
     if target.exists() or target.is_symlink():
         raise Refused(f"{target} exists; name another folder")
     if not target.parent.is_dir():
-        raise Refused(f"{target.parent} is no folder; name one that exists")
+        raise Refused(f"{target.parent} is not a folder; name one that exists")
     rows = ExportRows(study, training_set, options, progress)
     with whole_folder(target.absolute()) as building:
         counts, notes = form.write(building, rows)
