@@ -736,7 +736,7 @@ def test_the_commands(study, monkeypatch, tmp_path):
         assert done.exit_code == 0, (done.output, done.exception)
         return done.output
 
-    assert "no training set yet" in run("list")
+    assert "No training sets yet" in run("list")
     out = run("build", "noisy", "--run", "r", "--ranks", "1-6")
     assert "3 questions, 18 pairs" in out and "1 question left out: no positive" in out
     say(study, "ann", "q0", {"p1": "positive"})
