@@ -66,6 +66,7 @@ JOBS: dict[str, str] = {
     "score": "train",
     "try": "train",
     "learn": "train",
+    "add": "train",
     "learning": "train",
     "judge": "train",
     "read": "read",

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 
 import pytest
 
@@ -17,7 +18,7 @@ from backend.evaluation.comparison import Comparison, measure
 from backend.experiments.running import results
 from backend.maps import maps_of
 from backend.training.checkpoints import models_of
-from backend.training_sets.training_set import training_sets
+from backend.training_sets.training_set import TrainingSet, training_sets
 from db.errors import Refused
 from db.labels import Labels
 from db.queue import Queue
@@ -97,8 +98,18 @@ def test_each_step_is_a_sentence_with_the_studys_figures(small_demo):
     assert [step.state for step in steps] == ["ready"] * 5
     clean = measure(small_demo, "trained-clean-dev")
     assert f"{100 * found_by(clean.first, 5).mean():.1f}% on the clean set" in steps[4].sentence
-    noisy = training_sets(small_demo)["noisy"]["counts"]["sources"]["negative"]
-    assert sum(noisy.values()) > 0 and "into positives and drops" in steps[3].sentence
+    roles = [
+        {
+            (pair.question, pair.passage): pair.role
+            for _, pairs in TrainingSet.open(small_demo, name).groups()
+            for pair in pairs
+        }
+        for name in ("noisy", "clean")
+    ]
+    became = Counter(roles[1].get(key) for key, role in roles[0].items() if role == "negative")
+    assert became["negative"] and became["positive"] and became["dropped"]
+    expected = f"turns {became['positive']:,} of them into positives and drops {became['dropped']:,}."
+    assert steps[3].sentence.endswith(expected), "negatives that stay negatives for another reason do not count"
 
 
 def test_the_question_shown_is_answered_first_by_bm25_alone(small_demo):
@@ -108,6 +119,10 @@ def test_the_question_shown_is_answered_first_by_bm25_alone(small_demo):
     assert compared.first_a[row] == 1 and not 1 <= compared.first_b[row] <= 5
     (first,) = small_demo.corpus.passages([int(compared.a.run.hits.ordinals[compared.rows_a[row]][0])])
     assert first.id in question.gold, "no chance match"
+    assert (
+        first.title.startswith("Short notices")
+        and f"“{first.title}”, is about several" in demo_steps(small_demo)[1].sentence
+    )
     only_a = (compared.first_a == 1) & ~found_by(compared.first_b, 5)
     assert compared.frequency[row] <= sorted(compared.frequency[only_a])[len(compared.frequency[only_a]) // 2]
 

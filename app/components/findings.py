@@ -67,6 +67,8 @@ def _address(finding: RunFinding, a: str, b: str, k: int) -> str:
 
 def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int) -> Html:
     """Both runs' accuracy by frequency, drawn with boxes: Streamlit removes SVG from markup."""
+    official = points[0].label.startswith("bucket ")
+    points = points if official else points[::-1]  # as on By frequency: groups by mentions begin with the rarest
     places = [100 * (number + 0.5) / len(points) for number in range(len(points))]
     sides = {"a": [point.a for point in points], "b": [point.b for point in points]}
     lines = [div(cls=f"line {side}", style=f"clip-path:{_ribbon(places, each)}") for side, each in sides.items()]
@@ -80,7 +82,6 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int) -> 
         span(span(_short(point.label)), span(f"n {point.n:,}", cls="soft"), cls="pale" if point.few else None)
         for point in points
     ]
-    official = points[0].label.startswith("bucket ")
     key = div(
         *(span(letter(side), f" {name}", cls="who") for side, name in zip("ab", names, strict=True)),
         span(f"Success@{k}, %, by {'bucket' if official else 'mentions of the subject'}", cls="soft"),

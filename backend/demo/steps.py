@@ -89,9 +89,19 @@ def _question(compared: Compare, runs: set[str]) -> DemoStep:
         "question",
         title,
         "ready",
-        f"“{question.text}” BM25 ranks a passage with the answer first; dense retrieval has none in its first {K}. See why.",
+        f"“{question.text}” BM25 ranks a passage with the answer first; dense retrieval has none in its first {K}."
+        + _reason(compared(RUNS["bm25"], BEFORE), question),
         question.id,
     )
+
+
+def _reason(compared: Comparison, question: Question) -> str:
+    """Say that the gold passage is about several subjects, if its title is not this subject."""
+    first = int(np.asarray(compared.a.run.hits.ordinals[compared.rows_a[compared.rows[question.id]]])[0])
+    (passage,) = compared.a.study.corpus.passages([first])
+    if passage.id not in question.gold or passage.title == question.subject:
+        return ""
+    return f" That passage, “{passage.title}”, is about several subjects, and one vector stands for all of them."
 
 
 def telling_question(compared: Comparison) -> Question | None:
@@ -144,7 +154,7 @@ def _training_set(study: Study) -> DemoStep:
         )
     changes = _changes(study, made[NOISY]["fingerprint"], made[CLEAN]["fingerprint"]).changes
     positive = sum(count for (was, now, _), count in changes.items() if (was, now) == ("negative", "positive"))
-    dropped = sum(count for (was, now, _), count in changes.items() if was == "negative" and now != "positive")
+    dropped = sum(count for (was, now, _), count in changes.items() if (was, now) == ("negative", "dropped"))
     return DemoStep(
         "training-set",
         title,
