@@ -191,6 +191,7 @@ def sync(path: str | Path) -> None:
 
 def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
     problems = [f"damaged: {row[0]}" for row in connection.execute("PRAGMA integrity_check(10)") if row[0] != "ok"]
+    problems += _damaged_header(path)
     names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     if "question" not in names:
         return Soundness((f"{path}: is not a labels.db (it has no questions table)", *problems))
@@ -217,6 +218,16 @@ def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
         last_event=_integer(connection, "SELECT coalesce(max(number), 0) FROM label_event"),
         questions=questions,
         people=_integer(connection, "SELECT count(*) FROM annotator"),
+    )
+
+
+def _damaged_header(path: str | Path) -> list[str]:
+    """Return a problem if the file's header has a write version that SQLite does not have: it then reads but never writes."""
+    with open(path, "rb") as file:
+        header = file.read(20)
+    versions = header[18:20]
+    return (
+        [] if not versions or set(versions) <= {1, 2} else [f"the header is damaged (format versions {list(versions)})"]
     )
 
 

@@ -245,7 +245,7 @@ def test_what_cannot_be_adapted_is_refused(study, adapted):
         train_adapter(study, "adapted", "plain", "tiny")
     with pytest.raises(Missing, match="no training set 'none'"):
         train_adapter(study, "other", "none", "tiny")
-    with pytest.raises(Missing, match="no dense index 'minilm'"):
+    with pytest.raises(Missing, match="no dense index for encoder 'minilm'"):
         train_adapter(study, "other", "plain", "minilm")
     with pytest.raises(BadInput, match="kind"):
         train_adapter(study, "other", "plain", "tiny", {"kind": "cubic"})

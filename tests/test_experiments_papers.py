@@ -1,5 +1,7 @@
 """The papers' experiments run to their complete tables on a tiny study."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -236,3 +238,20 @@ def test_the_audit_is_what_people_said(study, tmp_path):
     cell = found(study, "audit")["cells"][0]
     assert cell["n"] == 4 and 0 < cell["value"] < 1
     assert cell["value"] == pytest.approx(given.count("positive") / len(given))
+
+
+def test_shares_of_unlabelled_questions_count_after_leaks_are_out(tmp_path):
+    """Of four unlabelled questions one has the text of a dev question: a limit of half of them is half of three."""
+    from backend.experiments.rocketqa import unlabelled
+    from tests.studies import births, make_study, people
+
+    passages = people(12)
+    asked = births(passages, "dev")
+    free = [
+        dataclasses.replace(q, id=f"u{i}", split="unlabelled", text=f"In what town did {i} live?", subject=None)
+        for i, q in enumerate(asked[:3])
+    ]
+    leak = dataclasses.replace(asked[0], id="u3", split="unlabelled")
+    bench = make_study(tmp_path / "s", passages, [*asked, *free, leak])
+    assert unlabelled(bench) == 3
+    assert unlabelled(make_study(tmp_path / "none", passages, asked)) == 0

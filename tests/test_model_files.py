@@ -108,7 +108,7 @@ RUNNING = {
     router: "router_config.json: module type 'own.Module'",
     activation: "1_Dense/config.json: activation_function 'os.system'",
     adapter: "adapter_config.json: auto_mapping names",
-    adapter_of_another: "adapter_config.json: loads the model 'stranger/model'",
+    adapter_of_another: "adapter_config.json: also loads the model 'stranger/model'",
     kernel: "config.json: attn_implementation fetches the program 'stranger/kernel'",
 }
 

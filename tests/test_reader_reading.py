@@ -216,7 +216,7 @@ def test_measuring_is_scoring_what_was_said(study, reader):
     for question, said, right in zip(made.questions, made.said[6], made.exact[6], strict=True):
         assert right == exact_match(said, question.answers)
     assert (made.found[6]).all() and made.found[1].mean() < 1  # the answer is at rank 1, 2 or 3
-    with pytest.raises(BadInput, match="k is 1 to 6, not 1, 7"):
+    with pytest.raises(BadInput, match="k must be from 1 to 6, not 1, 7"):
         answered(study, reading, [1, 7])
 
 
@@ -229,8 +229,8 @@ def test_what_cannot_be_read_is_one_line(study, reader, tmp_path):
         Hits(np.full((len(ids), 4), -1, np.int32), np.full((len(ids), 4), -np.inf, np.float32)),
         {"retriever": "x"},
     )
-    for run, ks, reason in (("none", None, "run 'none' has no hits: there is nothing to read"), ("dev", [1, 7], "k is 1 to 6, not 7"),
-                            ("dev", [0], "k is 1 to 6")):  # fmt: skip
+    for run, ks, reason in (("none", None, "run 'none' has no hits: there is nothing to read"), ("dev", [1, 7], "k must be from 1 to 6, not 7"),
+                            ("dev", [0], "k must be from 1 to 6")):  # fmt: skip
         with pytest.raises(Refused, match=reason):
             read(study, run, reader, ks=ks, device="cpu")
     with pytest.raises(Missing, match="no run 'nothing'"):

@@ -244,11 +244,11 @@ def test_again_it_does_nothing_and_says_the_same(whole):
 
 def test_other_settings_and_names_that_are_taken_are_refused(whole):
     study, _, _, _ = whole
-    with pytest.raises(Refused, match="'rocket' was begun with another settings"):
+    with pytest.raises(Refused, match="'rocket' was started with another settings"):
         train_rocketqa(study, "rocket", "mined", "tiny", {**SETTINGS, "seed": 1}, "cpu")
     (study.folder / "training_sets" / "rocket-1").rename(study.folder / "training_sets" / "other-3")
     try:
-        with pytest.raises(Refused, match="there is already a training set 'other-3'"):
+        with pytest.raises(Refused, match="a training set 'other-3' already exists"):
             train_rocketqa(study, "other", "mined", "tiny", SETTINGS, "cpu")
     finally:
         (study.folder / "training_sets" / "other-3").rename(study.folder / "training_sets" / "rocket-1")

@@ -125,6 +125,19 @@ def test_a_view_whose_stored_sql_is_damaged_is_found(study):
     assert any("the view judgement is damaged (no such column" in problem for problem in problems), problems
 
 
+def test_a_header_that_makes_the_file_read_only_is_damage_and_is_restored(study, tmp_path):
+    path = study.labels_path
+    kept = backups.back_up(path, tmp_path / "kept.db")
+    content = bytearray(path.read_bytes())
+    content[18] = 66  # the write version: SQLite opens such a file, but only to read
+    path.write_bytes(content)
+    for beside in path.parent.glob("labels.db-*"):
+        beside.unlink()
+    assert any("the header is damaged" in problem for problem in backups.check(path).problems)
+    backups.restore(kept, path, drop_newer=True)
+    assert backups.check(path).problems == ()
+
+
 def test_a_value_that_is_not_allowed_is_found_without_the_right_to_write(study, tmp_path):
     """SQLite's own check passes over constraints on a connection that only reads."""
     kept = backups.back_up(study.labels_path, tmp_path / "kept.db")

@@ -131,7 +131,7 @@ def test_question_encoders_by_relation_over_one_index(study, trained):
 
 
 def test_question_encoders_need_two_towers_and_enough_questions(study, trained):
-    with pytest.raises(Missing, match="no dense index 'minilm'"):
+    with pytest.raises(Missing, match="no dense index for encoder 'minilm'"):
         train_per_relation(study, "none", "minilm", "clean", QUICK)
     with pytest.raises(Missing, match="no question encoders named 'first'"):
         PerRelationRetriever(study, "first")

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from backend.data.leaks import eligible_questions
 from backend.experiments.hits import DenseHits
 from backend.experiments.parts import Part, QuestionSelection
 from backend.experiments.plan import Setting
 from backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData, found_by
 from backend.experiments.workbench import Workbench
 from db.errors import BadInput
+from db.labels import Labels
 
 DEVICES = 8
 """The number of devices whose passages the paper gathers."""
@@ -117,8 +119,11 @@ def steps_of(setting: Setting, start: Part | None = None) -> list[Steps]:
 
 
 def unlabelled(bench: Workbench) -> int:
-    """Return the number of unlabelled questions."""
-    return sum(count["questions"] for count in bench.questions.counts() if count["split"] == "unlabelled")
+    """The number of unlabelled questions that may train: without leaks from dev and test, and bad questions."""
+    if not any(count["split"] == "unlabelled" for count in bench.questions.counts()):
+        return 0
+    bad = set(Labels(bench.labels_path, read_only=True).bad_questions())
+    return len(eligible_questions(bench, ("unlabelled",), bad).ids)
 
 
 def need_one_train(setting: Setting) -> None:

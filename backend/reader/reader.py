@@ -87,7 +87,8 @@ class Reader:
         self.device = training_device(device)
         self.network, self.inputs, self.hash = model.network.eval().to(self.device), model.inputs, model.hash
         self.batch, self.longest = batch or (GPU_BATCH if self.device == "cuda" else CPU_BATCH), longest
-        self.half = uses_bfloat16(precision, self.device)
+        # On a CPU reading stays in 32 bits unless asked: its spans and scores are compared with other programs'.
+        self.half = uses_bfloat16("float32" if precision == "auto" and self.device == "cpu" else precision, self.device)
 
     @classmethod
     def open(
