@@ -204,6 +204,14 @@ class Labels(PerThread):
             annotators.setdefault(question, []).append(annotator)
         return annotators
 
+    def bad_marks(self, annotator: str) -> dict[tuple[str | None, str], str]:
+        """Return the event by which a person marked each (batch, question) as bad, without undone ones."""
+        rows = self.connection.execute(
+            "SELECT batch, question, gesture FROM live_event WHERE annotator = ? AND kind = 'bad_question' ORDER BY number",
+            (annotator,),
+        )
+        return {(batch, question): gesture for batch, question, gesture in rows}
+
     def notes(self, question: str) -> list[EventRow]:
         """Return the notes on a question and its passages that are not undone."""
         rows = self.connection.execute(
