@@ -151,6 +151,10 @@ class DualEncoder(Model):
     settings: DualEncoderSettings
     start: Part = StudyEncoder("minilm")
 
+    def left_out(self, bench: Workbench) -> bool:
+        """Whether a set that was to add questions adds none: the model would be another one, trained again."""
+        return any(isinstance(each, TrainingData) and each.empty(bench) for each in self.data)
+
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.training.dual_encoder import train
         from backend.training.training_log import working_folder
