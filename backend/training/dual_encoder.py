@@ -50,6 +50,7 @@ from backend.training.examples import (
 )
 from backend.training.guide import Guide
 from backend.training.initial_model import has_two_towers, normalises, start_model, tower
+from backend.training.lora import add_updates
 from backend.training.share_index import share_index
 from backend.training.stored_vectors import StoredVectors
 from backend.training.training_log import working_folder, write_line
@@ -213,7 +214,7 @@ def train(
     chosen, pool = _split(every, settings, dev)
     began = time.monotonic()
     with readable_training_errors(settings.batch, caches=True):
-        model = start_model(start, settings.shape, on)
+        model = _start(start, settings, on)
         scale, sampler = scale_of(settings, normalises(model)), _sampler(len(chosen), settings)
         request = {
             "start": asdict(start),
@@ -270,6 +271,14 @@ def train(
             )
         wait_for_all()
     return made
+
+
+def _start(start: EncoderSettings, settings: DualEncoderSettings, device: str) -> SentenceTransformer:
+    """The model to train; with LoRA, with updates of rank `settings.lora` in the towers that train."""
+    model = start_model(start, settings.shape, device)
+    if settings.lora:
+        add_updates(model, tower(model, settings.only) if settings.only else model, settings.lora, settings.seed)
+    return model
 
 
 def _split(
@@ -454,7 +463,7 @@ def estimate(
     check(settings)
     on = training_device(device)
     chosen, pool = _split(with_positives(examples), settings, None)
-    model = start_model(start, settings.shape, on).train()
+    model = _start(start, settings, on).train()
     sampler = _sampler(len(chosen), settings)
     loss, collator = (
         _loss(model, settings, scale_of(settings, normalises(model))),

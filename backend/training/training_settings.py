@@ -175,6 +175,12 @@ class DualEncoderSettings(TrainingSettings):
     only: Literal["question", "passage"] | None = Field(
         default=None, title="Only", description="Train this tower alone (EntityQuestions, Table 2)"
     )
+    lora: int = Field(
+        default=0,
+        title="LoRA rank",
+        description="Train low-rank updates of this rank instead of all weights, with the package peft; 0: all weights",
+        ge=0,
+    )
     pool: int = Field(
         default=1000,
         title="Pool",
@@ -256,7 +262,13 @@ class CrossEncoderSettings(TrainingSettings):
 
 
 def check(settings: DualEncoderSettings) -> None:
-    """Raises Refused for settings that cannot learn, whatever the model and the questions are."""
+    """Raises Refused for settings that cannot learn, whatever the model and the questions are, and Missing without the
+    package that LoRA needs.
+    """
+    if settings.lora:
+        from backend.training.lora import check_peft
+
+        check_peft()
     if settings.only and settings.towers == "shared":
         raise Refused(f"one tower cannot be trained for {settings.only}s alone; take two towers")
     if not settings.in_batch and not settings.hard_negatives:
