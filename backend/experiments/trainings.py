@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -166,6 +167,7 @@ class DualEncoder(Model):
             working_folder(bench, name),
             self.settings,
             device=bench.device,
+            dropped=partial(dropped_of, bench, self.data),
             progress=progress,
         )
 
@@ -187,6 +189,19 @@ def found_by(model: DualEncoder, asked: QuestionSelection, k: int) -> DenseHits:
 def examples_of(bench: Workbench, data: Sequence[TrainingData | Adapted]) -> Joined:
     """Return the joined examples of finished training sets, with easy negatives."""
     return Joined([each.examples(bench) for each in data])
+
+
+def dropped_of(bench: Workbench, data: Sequence[TrainingData | Adapted]) -> dict[str, set[str]]:
+    """Return the passages that finished training sets dropped, by question."""
+    from backend.training_sets.training_set import TrainingSet
+
+    found: dict[str, set[str]] = {}
+    for each in data:
+        whole = each if isinstance(each, TrainingData) else each.whole
+        if not whole.empty(bench):
+            for question, passages in TrainingSet.open(bench, bench.name(whole)).dropped().items():
+                found.setdefault(question, set()).update(passages)
+    return found
 
 
 @dataclass(frozen=True)

@@ -175,6 +175,12 @@ class DualEncoderSettings(TrainingSettings):
     only: Literal["question", "passage"] | None = Field(
         default=None, title="Only", description="Train this tower alone (EntityQuestions, Table 2)"
     )
+    refresh: bool = Field(
+        default=False,
+        title="Refresh",
+        description="Train twice: the second time from the first model, with hard negatives that it ranks high among the "
+        "training set's passages (all positives, 20,000 passages in all)",
+    )
     lora: int = Field(
         default=0,
         title="LoRA rank",
@@ -275,6 +281,8 @@ def check(settings: DualEncoderSettings) -> None:
         raise Refused(
             "without its own negatives and without in-batch negatives, a question has no negatives at all; take some"
         )
+    if settings.refresh and not settings.hard_negatives:
+        raise Refused("refresh looks for new hard negatives, and this training takes none; take one or more")
     if settings.batch == 1 and not settings.hard_negatives and not is_distributed():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
     _ = settings.smaller_dimensions  # raises for what is no list of them
