@@ -42,7 +42,7 @@ def test_hnsw_finds_nearly_all_and_is_used_by_retrieve(study):
     assert manifest["recall"]["20"] > 0.9 and manifest["options"]["links"] == 16
     run = retrieve(study, "dense", encoder="tiny", approximate="hnsw", k=20, device="cpu")
     assert run.name == "tiny-hnsw" and run.manifest["approximate"]["recall"] == manifest["recall"]
-    with pytest.raises(Refused, match="for --with dense"):
+    with pytest.raises(Refused, match="--approximate works with --with dense, not with --with bm25"):
         retrieve(study, "bm25", approximate="hnsw", k=20)
 
 

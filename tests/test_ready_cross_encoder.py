@@ -117,6 +117,6 @@ def test_what_cannot_judge_is_one_line(copy, tmp_path):
         add_cross_encoder(copy, "judge", str(ready(tmp_path / "three", 3)), device="cpu")
     with pytest.raises(Missing):
         add_cross_encoder(copy, "judge", str(tmp_path / "nothing"), device="cpu")
-    with pytest.raises(Missing, match="there is no run 'nothing'"):
+    with pytest.raises(Missing, match="no run 'nothing'; runs of this study: bm25-train"):
         add_cross_encoder(copy, "judge", str(copy.folder / "outside"), "nothing", device="cpu")
     assert not copy.path("models", "judge").exists()

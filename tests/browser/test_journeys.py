@@ -92,7 +92,7 @@ def test_filters_are_in_the_address_and_back_undoes_them(tab, address):
     find = tab.get_by_label("Search")
     find.fill("Aurset0")
     find.press("Enter")
-    expect(tab.locator(".pager")).to_contain_text("1–1 of 1 question")
+    expect(tab.locator(".pager")).to_have_text(["1–1 of 1 question"])  # waits until the list before is gone
     assert parameters(tab)["text"] == "Aurset0"
     tab.locator('[data-focus="k1"]').click()
     expect(tab.locator(".flips thead")).to_contain_text("finds at 1")

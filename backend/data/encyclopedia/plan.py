@@ -117,12 +117,12 @@ class Plan:
         by_place[np.arange(entities) * self.order.step % entities] = np.arange(entities)
         by_place = np.roll(by_place, self.order.offset)
         starts = np.concatenate([[0], np.cumsum(self.lengths[by_place])])
-        self.starts = array("q", starts.tolist())  # by place: ordinal of the first passage
+        self.starts = array("q", starts.tobytes())  # by place: ordinal of the first passage
         self.lengths = np.concatenate([self.lengths, np.zeros(self.noticed, np.int64)])
         self.tells = np.concatenate([self.tells, noticed_tells])
         self.asked = np.concatenate([asked, noticed_asked])
-        self.tell_starts = array("q", np.concatenate([[0], np.cumsum(self.tells)]).tolist())
-        self.mention_starts = array("q", np.concatenate([[0], np.cumsum(self.mentions)]).tolist())
+        self.tell_starts = array("q", np.concatenate([[0], np.cumsum(self.tells)]).tobytes())
+        self.mention_starts = array("q", np.concatenate([[0], np.cumsum(self.mentions)]).tobytes())
         self.tell_places = Shuffle(passages, random)
         self.mention_places = Shuffle(edition.mentions * passages, random)
         self.notice_places = Shuffle(max(1, self.noticed), random)
