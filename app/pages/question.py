@@ -19,7 +19,7 @@ from app.components.readings import chosen_reader
 from app.components.why import why_section
 from app.entry import enter
 from app.markup import Html, div, join, link, show, span, tag
-from app.runs import convention, missing_runs, pair_of_address, retriever_label
+from app.runs import convention, missing_runs, offered_runs, pair_of_address, retriever_label
 from app.selection import Selection
 from app.study import Comparison
 from backend.core.study import Study
@@ -64,7 +64,7 @@ def page() -> None:
 
 def _listed(opened: Study) -> None:
     """Show a question of the study within the list that the address selects."""
-    runs = study.runs(opened)
+    runs = offered_runs(opened)
     if not runs:
         _ask_box(opened)
         about = "This page compares the hits of two runs for one question. "
