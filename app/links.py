@@ -1,8 +1,9 @@
 """Personal links: the server exchanges the secret of a link for a session before any page sees the secret.
 
-The server answers a request for `/?invite=SECRET` with a cookie and a redirect to the same page without the secret; an annotator's
-link without a page leads to Judge. The secret therefore stays out of the address bar, the history and the cookies. The cookie
-contains the token of the session. Scripts cannot read the cookie, other sites cannot send it, and over https it is only sent encrypted.
+The server answers a request for `/?invite=SECRET` with a cookie and a redirect to the same page without the secret; an
+annotator's link without a page leads to Judge. The secret therefore stays out of the address bar, the history and the
+cookies. The cookie contains the token of the session. Scripts cannot read the cookie, other sites cannot send it, and
+over https it is only sent encrypted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _OLD_SECRET = "link%3A"
 
 
 def cookie_name(labels_path: Path) -> str:
-    """Return the name of the cookie with a person's name (local app). Each study has its own, because cookies ignore ports."""
+    """Return the name of the cookie with a person's name (local app). Each study has its own, because cookies ignore
+    ports.
+    """
     return "blindspot-" + hashlib.sha256(str(labels_path).encode()).hexdigest()[:12]
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app import url
+from app import study, url
 from app.components.marks import notice
 from app.markup import Html
 from app.study import Measured
+from backend.core.study import Study
 from backend.retrieval.retriever import RETRIEVERS, kind_of_run
 from backend.text.answers import SEARCHES_TITLE
 from backend.text.counting import counted, noun
+
+
+def offered_runs(opened: Study) -> dict[str, dict]:
+    """Return the runs that a person can pick: all but those of the learning curve, which count only where the address names them."""
+    named = {url.value("a"), url.value("b"), url.value("run"), *url.value("runs").split(",")}
+    return {name: each for name, each in study.runs(opened).items() if "learning_curve" not in each or name in named}
 
 
 def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:

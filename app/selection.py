@@ -27,7 +27,9 @@ FALLS_FIRST = frozenset({"contrast", "frequency"})  # sorted from the highest do
 
 @dataclass(frozen=True)
 class Selection:
-    """The selection in the address. `rule` follows from the runs; `sort` is a key of SORTS, with a leading "-" to reverse it."""
+    """The selection in the address. `rule` follows from the runs; `sort` is a key of SORTS, with a leading "-" to
+    reverse it.
+    """
 
     a: str
     b: str
@@ -94,7 +96,9 @@ def read(a: str, b: str, depth: int, rule: str = "dpr") -> Selection:
 
 
 def filtered(comparison: Comparison, selection: Selection) -> np.ndarray:
-    """Return the rows that match all filters except the cell, (q,) bool. Raises BadInput or Missing for an invalid slice."""
+    """Return the rows that match all filters except the cell, (q,) bool. Raises BadInput or Missing for an invalid
+    slice.
+    """
     kept = np.ones(len(comparison), dtype=bool)
     if selection.relation:
         kept &= comparison.relations == selection.relation

@@ -1,7 +1,7 @@
 """The page's state in the address: every choice is a query parameter, and widgets follow the address.
 
-Streamlit's `bind="query-params"` is not used. It drops parameters at their defaults from links, and it adds a history entry on
-every Back, so Back does not leave the page.
+Streamlit's `bind="query-params"` is not used. It drops parameters at their defaults from links, and it adds a history
+entry on every Back, so Back does not leave the page.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def href(page: str, parameters: Mapping[str, Any]) -> str:
 
 
 def write(key: str, new: str | None, default: str = "", forget: Sequence[str] = ()) -> None:
-    """Change a parameter of the address, and remove the parameters that depend on it (`forget`), such as the page number."""
+    """Change a parameter of the address, and remove the parameters that depend on it (`forget`), such as the page
+    number.
+    """
     for name in forget:
         st.query_params.pop(name, None)
     if new in (None, "", default):

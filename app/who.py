@@ -75,7 +75,9 @@ def acting(labels_path: Path) -> str | None:
 
 
 def may(labels_path: Path, action: str) -> bool:
-    """Return whether the signed-in person has the right to an action of `db.rights.ACTIONS`; pages hide refused actions."""
+    """Return whether the signed-in person has the right to an action of `db.rights.ACTIONS`; pages hide refused
+    actions.
+    """
     person = who(labels_path)
     if person is None:
         return mode() == "local" and ACTIONS[action].unnamed

@@ -143,7 +143,8 @@ def speed(arguments: argparse.Namespace) -> None:
     a, b = (len(examples) / median(seconds) for seconds in zip(*pairs, strict=True))
     print(
         f"Questions/s, {arguments.layers} layers, batch {batch}, {steps} steps, {len(pairs)} rounds: ours {a:.1f}, "
-        f"sentence-transformers {b:.1f}, {median(ratios):.2f} times as fast (rounds {ratios[0]:.2f} to {ratios[-1]:.2f})"
+        f"sentence-transformers {b:.1f}, {median(ratios):.2f} times as fast (rounds {ratios[0]:.2f} to "
+        f"{ratios[-1]:.2f})"
     )
 
 

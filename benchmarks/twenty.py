@@ -172,8 +172,8 @@ def together(study: Study, people: int, think: float, seconds: float) -> None:
     make_batch(study, BATCH, runs, size=min(QUESTIONS, len(to_judge)), slice=to_judge, people_needed=2)
     print(f"{machine()}; load before {os.getloadavg()[0]:.1f} processes")
     print(
-        f"{len(study.corpus):,} passages, runs {runs[0]} and {runs[1]} of {len(questions):,} questions, {people} people, "
-        f"{think:g} s of thought before an act, {seconds:g} s a part"
+        f"{len(study.corpus):,} passages, runs {runs[0]} and {runs[1]} of {len(questions):,} questions, {people} "
+        f"people, {think:g} s of thought before an act, {seconds:g} s a part"
     )
     with server_of(study) as (address, process):
         at_work = []
@@ -236,7 +236,8 @@ def _part(
     count = sum(map(len, waited.values()))
     used = _used(process) - used
     _say(
-        f"{what}: {count / seconds:.1f} acts a second, processor time of the server {1000 * used / count:.0f} ms an act",
+        f"{what}: {count / seconds:.1f} acts a second, processor time of the server {1000 * used / count:.0f} ms an "
+        "act",
         waited,
     )
 

@@ -34,7 +34,8 @@ _WRONG_EVENTS = {
     "JOIN label_event e ON e.number = u.undoes "
     "WHERE e.kind = 'undo' OR e.annotator <> u.annotator OR e.question <> u.question OR e.passage IS NOT u.passage",
     "events mix several annotators, kinds or questions": "SELECT count(*) FROM (SELECT gesture FROM label_event "
-    "GROUP BY gesture HAVING count(DISTINCT annotator) > 1 OR count(DISTINCT kind) > 1 OR count(DISTINCT question) > 1)",
+    "GROUP BY gesture HAVING count(DISTINCT annotator) > 1 OR count(DISTINCT kind) > 1 OR count(DISTINCT question) > "
+    "1)",
 }
 
 
@@ -222,7 +223,9 @@ def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
 
 
 def _damaged_header(path: str | Path) -> list[str]:
-    """Return a problem if the file's header has a write version that SQLite does not have: it then reads but never writes."""
+    """Return a problem if the file's header has a write version that SQLite does not have: it then reads but never
+    writes.
+    """
     with open(path, "rb") as file:
         header = file.read(20)
     versions = header[18:20]

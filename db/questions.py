@@ -114,7 +114,9 @@ class Questions(PerThread):
         return [_question(row) for row in rows]
 
     def counts(self) -> list[dict[str, Any]]:
-        """Return one row for each data set and split, in the order of import: questions, questions with gold, with answers."""
+        """Return one row for each data set and split, in the order of import: questions, questions with gold, with
+        answers.
+        """
         rows = self.connection.execute(
             "SELECT dataset, split, count(*), sum(gold <> '[]'), sum(answers <> '[]') FROM question "
             "GROUP BY dataset, split ORDER BY min(position)"

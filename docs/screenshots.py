@@ -24,7 +24,8 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
 HEIGHT = 900
 VISITOR = "Kim"
 
-# Name of the image: the page, its parameters, what must be on the page before the shot, and the element to show at the top.
+# Name of the image: the page, its parameters, what must be on the page before the shot, and the element to show at the
+# top.
 Shot = tuple[str, dict[str, str], str, str | None]
 
 

@@ -66,8 +66,8 @@ def index_dense(
         build_index, open_study(study), name=encoder, vectors=given, device=device, merge=merge, precision=precision
     )
     print(
-        f"{counted(manifest['passages'], 'passage')}, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
-        f"{manifest['made_by']}, {manifest['seconds']} s."
+        f"{counted(manifest['passages'], 'passage')}, {manifest['dimension']} dimensions, similarity "
+        f"{manifest['similarity']}, {manifest['made_by']}, {manifest['seconds']} s."
     )
 
 
@@ -86,8 +86,8 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
     with progress() as watch:
         result = encode_part(opened, encoder, shard, device, precision, watch)
     print(
-        f"Shard {result['shard']} of {result['of']}: {counted(result['rows'], 'passage')} in {result['precision']}. When "
-        f"all shards are done: blindspot index dense --encoder {encoder} --merge"
+        f"Shard {result['shard']} of {result['of']}: {counted(result['rows'], 'passage')} in {result['precision']}. "
+        f"When all shards are done: blindspot index dense --encoder {encoder} --merge"
     )
 
 
@@ -160,7 +160,8 @@ def index_milvus(
         parameters={name: int(value) if value.isdecimal() else value for name, value in given.items()},
     )
     print(
-        f"Milvus holds {counted(record['passages'], 'vector')} in {record['collection']} ({record['index']}), {record['seconds']} s."
+        f"Milvus holds {counted(record['passages'], 'vector')} in {record['collection']} ({record['index']}), "
+        f"{record['seconds']} s."
     )
 
 

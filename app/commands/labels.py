@@ -29,7 +29,8 @@ def labels_backup(
     target = back_up(_labels_path(study), out)
     found = check(target)
     print(
-        f"Wrote {target}: {counted(found.events, 'label event')}, the last is {found.last_event}; {counted(found.questions, 'question')}."
+        f"Wrote {target}: {counted(found.events, 'label event')}, the last is {found.last_event}; "
+        f"{counted(found.questions, 'question')}."
     )
 
 
@@ -78,8 +79,8 @@ def labels_check(study: StudyOption = None) -> None:
     if problems:
         raise BlindspotError(f"{path} is damaged; restore a backup with 'blindspot labels restore FILE'")
     print(
-        f"{path}: sound. {counted(found.events, 'label event')} of {counted(found.people, 'person', 'people')}, the last is {found.last_event}; "
-        f"{counted(found.questions, 'question')}."
+        f"{path}: sound. {counted(found.events, 'label event')} of {counted(found.people, 'person', 'people')}, the "
+        f"last is {found.last_event}; {counted(found.questions, 'question')}."
     )
 
 

@@ -94,7 +94,8 @@ class RetrieveCommand(LateCommand):
 def _print_run(run: Run) -> None:
     seconds, count = run.manifest["search_seconds"], run.manifest["questions"]
     print(
-        f"Run {run.name}: {counted(count, 'question')}, k={run.hits.k}, {seconds} s ({count / max(seconds, 0.01):,.0f} questions/s)."
+        f"Run {run.name}: {counted(count, 'question')}, k={run.hits.k}, {seconds} s "
+        f"({count / max(seconds, 0.01):,.0f} questions/s)."
     )
     if tuned := run.manifest.get("tuned"):
         print(f"Weight {run.manifest['weight']} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")

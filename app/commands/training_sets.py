@@ -106,8 +106,9 @@ def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
         counts = manifest["counts"]
         roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
         print(
-            f"{name}: {manifest['policy']}, {counted(counts['questions'], 'question')}, {counted(roles['positive'], 'positive')}, "
-            f"{counted(roles['negative'], 'negative')}, label event {manifest['inputs']['labels']['last_event']}, made {manifest['made']}"
+            f"{name}: {manifest['policy']}, {counted(counts['questions'], 'question')}, "
+            f"{counted(roles['positive'], 'positive')}, {counted(roles['negative'], 'negative')}, label event "
+            f"{manifest['inputs']['labels']['last_event']}, made {manifest['made']}"
         )
 
 
@@ -236,8 +237,9 @@ def _list(rows: list[tuple[str, str]], as_json: bool) -> None:
 def _say(made: TrainingSet) -> None:
     counts, labels = made.manifest["counts"], made.manifest["inputs"]["labels"]
     print(
-        f"Training set {made.name}: policy {made.manifest['policy']}, {counted(counts['questions'], 'question')}, {counted(counts['pairs'], 'pair')}, "
-        f"{made.manifest['seconds']:.0f} s; labels {'up to' if labels['used'] else 'not used, last'} event {labels['last_event']}."
+        f"Training set {made.name}: policy {made.manifest['policy']}, {counted(counts['questions'], 'question')}, "
+        f"{counted(counts['pairs'], 'pair')}, {made.manifest['seconds']:.0f} s; labels "
+        f"{'up to' if labels['used'] else 'not used, last'} event {labels['last_event']}."
     )
     for role, sources in counts["sources"].items():
         print(f"  {role}: " + (", ".join(f"{count:,} {source}" for source, count in sources.items()) or "none"))

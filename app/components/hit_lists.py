@@ -209,7 +209,9 @@ class _Marked:
         return tag("p", *shown, " ", button)
 
     def _marked(self, low: int, high: int, read: Span | None = None) -> Html:
-        """The highlighted text from low to high. Answers take precedence over question words; the reader's answer is framed."""
+        """The highlighted text from low to high. Answers take precedence over question words; the reader's answer is
+        framed.
+        """
         whole = self.passage.text
         if read is None or read[0] < low or read[1] > high:
             return marked(whole, low, high, self.answers, self.words)
@@ -242,7 +244,9 @@ def excerpt(whole: str, answers: Sequence[Span], words: Sequence[Span] = ()) -> 
 
 
 def _densest(words: Sequence[Span]) -> Span:
-    """Return the first word of the stretch with the most question words, or (0, 0) if the start of the text has as many."""
+    """Return the first word of the stretch with the most question words, or (0, 0) if the start of the text has as
+    many.
+    """
 
     def words_within(start: int, length: int) -> int:
         return sum(start <= low and high <= start + length for low, high in words)

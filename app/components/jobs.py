@@ -57,7 +57,9 @@ def _start(study: Study, request: JobRequest) -> None:
 
 
 def start(study: Study, request: JobRequest) -> bool:
-    """Start a job, unless the same job is unfinished. Return False if it was refused; the panel then gives the reason."""
+    """Start a job, unless the same job is unfinished. Return False if it was refused; the panel then gives the
+    reason.
+    """
     try:
         if not is_unfinished(study, request):
             jobs.submit_request(study, request, by=who.acting(study.labels_path))

@@ -24,8 +24,8 @@ _BOUNDS = "Lower bound: no unjudged passage is relevant. Upper bound: every unju
 def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, rule: str) -> Html:
     """The panel for runs A and B.
 
-    The figures use everybody's labels, including those of hidden questions. The panel is therefore empty while the person still
-    has to judge questions of these runs, and while the study has no labels.
+    The figures use everybody's labels, including those of hidden questions. The panel is therefore empty while the
+    person still has to judge questions of these runs, and while the study has no labels.
     """
     if any(blind.any_hidden(study, study.run(name).question_ids) for name in names):
         return Html("")

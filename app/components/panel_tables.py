@@ -92,7 +92,10 @@ def relations(
     )
     if table.macro:
         some = next(iter(table.macro.values()))[table.k]
-        message = f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight; bootstrap within relations"
+        message = (
+            f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight; "
+            "bootstrap within relations"
+        )
         sums.append(_sum("mean of relations", message, some.n, table.macro, runs, table, table.averaged))
     body = [tag("tbody", *sums, cls="sums"), tag("tbody", *lines)]
     return tag("table", tag("thead", tag("tr", *over), tag("tr", *heads)), *body, cls="figures groups panel-table")

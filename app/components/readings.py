@@ -20,7 +20,10 @@ from backend.reader.reading import Reading, readings_of
 from backend.reader.readings import CONVENTION, MeasuredReading, answered, both_answer
 from backend.text.counting import counted
 
-F1 = "Word overlap (F1) of the reader's answer with the best-matching known answer: mean over questions, bootstrap interval"
+F1 = (
+    "Word overlap (F1) of the reader's answer with the best-matching known answer: mean over questions, bootstrap "
+    "interval"
+)
 FOUND = "Success@k: share of questions with an answer in the first k passages, the upper limit for the reader"
 
 

@@ -17,9 +17,11 @@ def setting_field(place: DeltaGenerator, kind: type, name: str, value: Any = Non
     Args:
         place: the column or container that holds the field.
         kind: the settings class that declares the setting.
-        value: initial value (default: the declared default). An optional number without a value is an empty field, which returns
+        value: initial value (default: the declared default). An optional number without a value is an empty field,
+        which returns
             None.
-        more: passed to Streamlit, such as `step`, `format` or `disabled`. A `minimum` or `maximum` narrows the declared bounds.
+        more: passed to Streamlit, such as `step`, `format` or `disabled`. A `minimum` or `maximum` narrows the declared
+        bounds.
     """
     one = declared(kind)[name]
     value = one.default if value is None else value

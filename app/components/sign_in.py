@@ -89,7 +89,8 @@ def _by_oidc() -> None:
         email = st.user.email or "You"
         show(
             notice(
-                f"{email} is signed in, but is not a member of this study or the address is not verified. A lead can add it: ",
+                f"{email} is signed in, but is not a member of this study or the address is not verified. A lead can "
+                "add it: ",
                 "blindspot people add NAME --email ADDRESS",
                 kind="error",
             )

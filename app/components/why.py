@@ -14,7 +14,10 @@ from backend.text.counting import counted
 from db.records import Question
 
 MARGIN = "Score of the top passage minus score of the gold passage, in the run's own unit"
-NEAR = "Nearest neighbours of the gold passage among the stored vectors. If many are alike, the encoder cannot distinguish the gold passage"
+NEAR = (
+    "Nearest neighbours of the gold passage among the stored vectors. If many are alike, the encoder cannot "
+    "distinguish the gold passage"
+)
 
 
 def why_section(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr") -> Html:
@@ -53,7 +56,10 @@ def _summary(found: Why) -> str:
     for each in found.standings:
         if each.winner in found.namesake and each.rank != 1:
             title = found.passages[each.winner].title
-            return f"{each.run} ranks another entity with a similar name first: {title} instead of {found.question.subject}."
+            return (
+                f"{each.run} ranks another entity with a similar name first: {title} instead of "
+                f"{found.question.subject}."
+            )
     for each in found.standings:
         if each.winner is not None and each.rank is not None and each.rank > 1 and found.holds_answer.get(each.winner):
             return (
@@ -130,7 +136,10 @@ def _facts(found: Why) -> list[tuple[object, object]]:
         facts.append(("training", "the study has no training questions"))
     else:
         seen = found.trained
-        parts = f"{seen.relation:,} with this relation, {seen.template:,} with this wording, {seen.subject:,} about this subject"
+        parts = (
+            f"{seen.relation:,} with this relation, {seen.template:,} with this wording, {seen.subject:,} about "
+            "this subject"
+        )
         facts.append(("training", f"{counted(seen.total, 'training question')}: {parts}"))
     return facts
 

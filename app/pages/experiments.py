@@ -89,7 +89,10 @@ def _small_version(opened: Study, name: str) -> None:
     except BlindspotError as error:
         show(notice(f"{error}.", kind="warning"))
         return
-    words = f"The small version trains tiny models on few questions, to see that everything runs. To be made: {waiting}. There already: {made}."
+    words = (
+        "The small version trains tiny models on few questions, to see that everything runs. To be made: "
+        f"{waiting}. There already: {made}."
+    )
     show(tag("p", words, cls="convention"))
 
 

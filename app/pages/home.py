@@ -75,9 +75,9 @@ def _welcome(name: str) -> Html:
         tag("h1", f"{name} is a new study"),
         tag(
             "p",
-            "Blindspot compares two retrievers on your questions and passages and shows what each one finds and misses. "
-            "It needs a passage collection and questions. Run the command below in a terminal with your own file; "
-            "this page then shows the next step.",
+            "Blindspot compares two retrievers on your questions and passages and shows what each one finds and "
+            "misses. It needs a passage collection and questions. Run the command below in a terminal with your own "
+            "file; this page then shows the next step.",
         ),
         cls="welcome",
     )
@@ -133,7 +133,8 @@ def _next(opened: Study, held: dict[str, Any]) -> None:
         show(
             tag(
                 "p",
-                "The study is complete. Pick two runs above and compare them, or ask the retrievers your own question on ",
+                "The study is complete. Pick two runs above and compare them, or ask the retrievers your own "
+                "question on ",
                 link("Question", url.QUESTION),
                 ".",
             )

@@ -68,7 +68,8 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
     ]
     batches = stores.queue.batches()
     practice = {batch.name for batch in batches if batch.practice}
-    # The questions of the latest events are sent too, so that undo can show its question without waiting for the server.
+    # The questions of the latest events are sent too, so that undo can show its question without waiting for the
+    # server.
     recent = dict.fromkeys((event.batch, event.question) for event in history[:12] if event.batch is not None)
     leased = {(lease.batch, lease.question) for lease in leases}
     opened_answer = _opened_answer(stores, person, judging.asked(component, "open", None))

@@ -1,4 +1,6 @@
-"""Map: a 2-D projection of questions and passages, coloured by their properties; lasso selections become slices or batches."""
+"""Map: a 2-D projection of questions and passages, coloured by their properties; lasso selections become slices or
+batches.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +67,9 @@ def _make(study, taken: set[str]) -> None:
         show(
             empty(
                 "No maps yet",
-                "A map is a 2-D projection of an encoder's vectors. It shows which questions and passages the encoder considers "
-                "similar, which relations form clusters, and where the misses are. Creating a map takes a minute or two.",
+                "A map is a 2-D projection of an encoder's vectors. It shows which questions and passages the "
+                "encoder considers similar, which relations form clusters, and where the misses are. Creating a map "
+                "takes a minute or two.",
             )
         )
     elif url.value("new"):
@@ -147,7 +150,9 @@ def _chosen(
 def _marked(
     map: Map, shown: MapPoints, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None
 ) -> frozenset[str]:
-    """Return the points to mark with rings: the open cluster and the saved selection. The browser marks the open point itself."""
+    """Return the points to mark with rings: the open cluster and the saved selection. The browser marks the open point
+    itself.
+    """
     marked = set(saved or ())
     if cluster is not None:
         marked.update(shown.ids[map.drawn + place] for place in np.flatnonzero(state.labels == cluster).tolist())
@@ -180,7 +185,10 @@ def _plot(
         selection_mode=("points", "box", "lasso"),
         height=height(len(view)),
         config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
-        alt=f"Map {map.name}: {counted(len(map), 'point')}, coloured by {colour.title}. The clusters below list the same passages.",
+        alt=(
+            f"Map {map.name}: {counted(len(map), 'point')}, coloured by {colour.title}. The clusters below list the "
+            "same passages."
+        ),
     )
     map_link()
     if colour.note is not None and run:

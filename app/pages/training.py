@@ -33,7 +33,8 @@ def page() -> None:
             empty(
                 "No passages and questions yet",
                 join(
-                    "This page builds training sets and trains models on them. Import passages and questions first: see ",
+                    "This page builds training sets and trains models on them. Import passages and questions first: "
+                    "see ",
                     link("Home", url.HOME),
                     ".",
                 ),
@@ -45,7 +46,8 @@ def page() -> None:
     if not view and url.value("view") == VIEW:
         show(
             notice(
-                f"That view shows other people's labels. Only people who settle disputes can open it: {' and '.join(SETTLERS)}s."
+                "That view shows other people's labels. Only people who settle disputes can open it: "
+                f"{' and '.join(SETTLERS)}s."
             )
         )
     if len(views) > 1:
@@ -73,7 +75,8 @@ def _sets_and_models(opened: Study) -> None:
             empty(
                 "No training set yet",
                 "A training set lists the positives and hard negatives of each question, with their sources. "
-                "Annotators' labels take precedence over the cross-encoder, and the cross-encoder over answer matching.",
+                "Annotators' labels take precedence over the cross-encoder, and the cross-encoder over answer "
+                "matching.",
             )
         )
     show(judges_table(opened))

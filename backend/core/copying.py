@@ -103,7 +103,8 @@ def _copy_entry(source: Path, target: Path, study: Path, left_out: list[str]) ->
             return
         shutil.rmtree(target, ignore_errors=True)  # made again meanwhile: old and new files may be mixed
     raise BlindspotError(
-        f"{source.relative_to(study)} changed {ATTEMPTS} times during the copy; wait until the job that makes it is done"
+        f"{source.relative_to(study)} changed {ATTEMPTS} times during the copy; wait until the job that makes it is "
+        "done"
     )
 
 

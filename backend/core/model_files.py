@@ -86,8 +86,8 @@ def open_model(model: str | Path, weights: bool = True) -> ModelFolder:
         folder = _fetched(str(model))
         if weights and not any(path.suffix in (".safetensors", ".bin") for path in folder.rglob("*")):
             raise Refused(
-                f"{model} has no safetensors weights; pickled weights can run code of whoever made them. If you trust its maker, "
-                "give --trust"
+                f"{model} has no safetensors weights; pickled weights can run code of whoever made them. If you "
+                "trust its maker, give --trust"
             )
     if would_run := code_in(folder):
         if not _is_trusted(folder):
@@ -141,8 +141,8 @@ def readable_model(path: str | Path, what: str = "the model") -> Iterator[None]:
     except Exception as error:  # transformers, safetensors, tokenizers and torch share no class of errors
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise Missing(
-            f"cannot load {what} {str(path)!r}: {first[:200]} (give a whole folder with safetensors weights and a tokenizer, or a "
-            "name when the network can be reached)"
+            f"cannot load {what} {str(path)!r}: {first[:200]} (give a whole folder with safetensors weights and a "
+            "tokenizer, or a name when the network can be reached)"
         ) from error
 
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def questions_in_split(study: Study, split: str | None) -> list[Question]:
-    """The questions of a split (train, dev, test, unlabelled), of a named set, of a set's split ("similar/dev"), or all.
+    """The questions of a split (train, dev, test, unlabelled), of a named set, of a set's split ("similar/dev"), or
+    all.
 
     Raises Missing for none.
     """

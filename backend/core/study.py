@@ -181,8 +181,8 @@ class Study:
                 if not _is_full_disk(error):
                     raise
                 raise BlindspotError(
-                    f"{self.folder}: the disk does not take {part} ({error.strerror or 'it is full'}); make room and do the "
-                    "same again. Nothing half made is read"
+                    f"{self.folder}: the disk does not take {part} ({error.strerror or 'it is full'}); make room and "
+                    "do the same again. Nothing half made is read"
                 ) from error
 
 

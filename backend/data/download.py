@@ -1,8 +1,8 @@
 """Download public data sets and models. Downloads can be resumed, are checked, and archives are unpacked safely.
 
-The sources publish no checksums. Therefore the size that the server announces is checked, and the SHA-256 is recorded in
-`downloads.json`; a later download with another hash is reported. DPR's models are fetched with huggingface_hub, which checks the
-hashes that the hub publishes.
+The sources publish no checksums. Therefore the size that the server announces is checked, and the SHA-256 is recorded
+in `downloads.json`; a later download with another hash is reported. DPR's models are fetched with huggingface_hub,
+which checks the hashes that the hub publishes.
 """
 
 from __future__ import annotations
@@ -172,7 +172,9 @@ def _write(
 
 
 def unpack(archive: Path, folder: Path, progress: Progress | None = None) -> None:
-    """Unpack a zip archive into `folder`. Raises BadInput, before writing anything, if a member leaves the folder or it is too large."""
+    """Unpack a zip archive into `folder`. Raises BadInput, before writing anything, if a member leaves the folder or it
+    is too large.
+    """
     with zipfile.ZipFile(archive) as opened:
         members = opened.infolist()
         for member in members:

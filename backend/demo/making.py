@@ -1,8 +1,8 @@
 """Make the demo study.
 
-`begin` makes what the app needs to open: the passages, the questions, the BM25 index and a BM25 run. `finish` is a job that makes the
-rest, each part as a job of its own: labels by simulated annotators, two training sets, the dense index and its runs, a model trained on
-each set, a map, and an experiment. Both skip what exists, so they can be called again.
+`begin` makes what the app needs to open: the passages, the questions, the BM25 index and a BM25 run. `finish` is a job
+that makes the rest, each part as a job of its own: labels by simulated annotators, two training sets, the dense index
+and its runs, a model trained on each set, a map, and an experiment. Both skip what exists, so they can be called again.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class DemoPart:
 class DemoSize:
     """The size of a demo. Tests make a smaller one with an encoder of their own.
 
-    labelled: questions that the simulated annotators judge. encoder: of study.toml; the dense retriever, and the start of training.
+    labelled: questions that the simulated annotators judge. encoder: of study.toml; the dense retriever, and the start
+    of training.
     training: fields of `DualEncoderSettings` that differ from TRAINING.
     """
 
@@ -235,7 +236,9 @@ def _batch(study: Study, size: DemoSize, report: Progress | None) -> object:
 
 
 def _five(study: Study, report: Progress | None) -> object:
-    """Five questions with one passage each, as the priority arm chooses them, that the simulated annotators do not judge."""
+    """Five questions with one passage each, as the priority arm chooses them, that the simulated annotators do not
+    judge.
+    """
     theirs = {item.question for item in Queue(study.labels_path).items(JUDGED)}
     others = [question.id for question in study.questions.all(split="train") if question.id not in theirs]
     return jobs.run(
@@ -302,11 +305,14 @@ def _generate(source: Path, passages: int | None, seed: int | None, progress: Pr
 
 
 def shows(study: Study) -> list[str]:
-    """One line for each figure of this study's BM25 and dense runs, with n and a 95% interval; before the dense run, its size only."""
+    """One line for each figure of this study's BM25 and dense runs, with n and a 95% interval; before the dense run,
+    its size only.
+    """
     made = json.loads((study.path(SOURCE) / ABOUT).read_text())
     lines = [
         f"A generated encyclopedia: {made['passages']:,} passages about {made['entities']:,} entities, "
-        f"{made['questions']:,} questions, {made['planted']:,} of them with planted false negatives (seed {made['seed']})."
+        f"{made['questions']:,} questions, {made['planted']:,} of them with planted false negatives (seed "
+        f"{made['seed']})."
     ]
     if RUNS["dense"] not in study.runs():
         return lines

@@ -1,4 +1,6 @@
-"""The five steps through the demo: what each shows, in a sentence computed from the study, and whether it can be opened yet."""
+"""The five steps through the demo: what each shows, in a sentence computed from the study, and whether it can be opened
+yet.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,9 @@ def _reason(compared: Comparison, question: Question) -> str:
 
 
 def telling_question(compared: Comparison) -> Question | None:
-    """Return the question whose gold passage A ranks first and B ranks lowest, among those on the rarest subjects that only A finds."""
+    """Return the question whose gold passage A ranks first and B ranks lowest, among those on the rarest subjects that
+    only A finds.
+    """
     only_a = found_by(compared.first_a, 1) & ~found_by(compared.first_b, K)
     rows = [row for row in np.flatnonzero(only_a).tolist() if compared.questions[row].gold]
     ranked = [row for row in rows if _first_is_gold(compared, row)] or rows
@@ -177,7 +181,8 @@ def _retriever(compared: Compare, runs: set[str]) -> DemoStep:
         "retriever",
         title,
         "ready",
-        f"Success@{K}: {before:.1f}% before training, {noisy:.1f}% trained on the noisy set, {clean:.1f}% on the clean set.",
+        f"Success@{K}: {before:.1f}% before training, {noisy:.1f}% trained on the noisy set, {clean:.1f}% on the "
+        "clean set.",
     )
 
 

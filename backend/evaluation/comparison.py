@@ -400,10 +400,11 @@ def reservation(kind: str, rule: str) -> str:
 def method(seed: int = SEED) -> str:
     """Return the note on tests and intervals that is shown with the figures."""
     return (
-        "Difference: Success@k of A - B over the same questions, with a paired bootstrap interval (95%, 2,000 resamples, within each "
-        f"relation for the macro average; intervals are not adjusted). p: paired sign-flip test, {RESAMPLES:,} resamples, two-sided. "
-        "p (Holm): adjusted by Holm's method for all rows of the same table, so that the probability of any false finding in a table "
-        f"is at most 5%. The unadjusted p is at least {1 / (RESAMPLES + 1):.4f}. Seed {seed}."
+        "Difference: Success@k of A - B over the same questions, with a paired bootstrap interval (95%, 2,000 "
+        "resamples, within each relation for the macro average; intervals are not adjusted). p: paired sign-flip "
+        f"test, {RESAMPLES:,} resamples, two-sided. p (Holm): adjusted by Holm's method for all rows of the same "
+        "table, so that the probability of any false finding in a table is at most 5%. The unadjusted p is at least "
+        f"{1 / (RESAMPLES + 1):.4f}. Seed {seed}."
     )
 
 

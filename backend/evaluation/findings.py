@@ -1,4 +1,6 @@
-"""The findings of two runs in sentences, for Home: who finds more, how accuracy depends on frequency, and what only one run answers."""
+"""The findings of two runs in sentences, for Home: who finds more, how accuracy depends on frequency, and what only one
+run answers.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[Run
 
 
 def frequency_points(comparison: Comparison, k: int) -> list[FrequencyPoint]:
-    """Return the success of both runs by bucket or group of mentions, from frequent to rare; unknown frequencies are left out."""
+    """Return the success of both runs by bucket or group of mentions, from frequent to rare; unknown frequencies are
+    left out.
+    """
     found_a, found_b = found_by(comparison.first_a, k), found_by(comparison.first_b, k)
     groups = {label: rows for label, rows in comparison.groups("bucket").items() if label != UNKNOWN}
     official = [label for label in groups if label.startswith("bucket ")]
@@ -87,11 +91,16 @@ def _difference(figures: PairedFigures, names: tuple[str, str]) -> str:
             f"{value:+.1f} points ({low:+.1f} to {high:+.1f})."
         )
     low, high = sorted((abs(low), abs(high)))
-    return f"{names[0] if value > 0 else names[1]} finds {abs(value):.1f} points more at {figures.k} ({low:.1f} to {high:.1f})."
+    return (
+        f"{names[0] if value > 0 else names[1]} finds {abs(value):.1f} points more at {figures.k} ({low:.1f} to "
+        f"{high:.1f})."
+    )
 
 
 def _falls(points: list[FrequencyPoint], names: tuple[str, str]) -> list[str]:
-    """Return a sentence on each run whose accuracy differs between frequent and rare subjects; one sentence if no run's does."""
+    """Return a sentence on each run whose accuracy differs between frequent and rare subjects; one sentence if no run's
+    does.
+    """
     enough = [point for point in points if not point.few]
     if len(enough) < 2:
         return []

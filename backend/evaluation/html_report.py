@@ -99,7 +99,10 @@ def _by_question_set(study: Study, names: Sequence[str]) -> list[list[str]]:
 def _about(study: Study) -> str:
     stamp = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     source = study.questions.frequency_source or "none"
-    message = f"{len(study.corpus):,} passages, {len(study.questions):,} questions; frequencies: {source}. Made {stamp} by Blindspot."
+    message = (
+        f"{len(study.corpus):,} passages, {len(study.questions):,} questions; frequencies: {source}. Made "
+        f"{stamp} by Blindspot."
+    )
     return f'<p class="soft">{escape(message)}</p>'
 
 

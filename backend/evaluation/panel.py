@@ -143,7 +143,9 @@ def _shared_rows(panel: Panel, compared: Comparison) -> np.ndarray:
 
 
 Cut = Literal["official", "mentions", "mass"]
-"""How questions are cut by frequency: the question sets' buckets; groups by mentions, as in Compare's table; 8 buckets of equal mass."""
+"""How questions are cut by frequency: the question sets' buckets; groups by mentions, as in Compare's table; 8 buckets
+of equal mass.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""The app's plots for a paper: drawn by matplotlib in one column's width, black on white, with embedded fonts, as PDF, SVG or PNG."""
+"""The app's plots for a paper: drawn by matplotlib in one column's width, black on white, with embedded fonts, as PDF,
+SVG or PNG.
+"""
 
 from __future__ import annotations
 

@@ -155,7 +155,8 @@ def convention(kinds: Collection[str], rule: str, by: By | None, frequency_sourc
     said += [
         "Success@k: share of questions with a relevant passage in the top k, with 95% Wilson interval.",
         f"Macro: mean over relations; 95% interval by stratified bootstrap, seed {seed}.",
-        f"MRR@{MRR_DEPTH}: mean of 1 / rank of the first relevant passage within {MRR_DEPTH}, over {' or '.join(sorted(kinds))}.",
+        f"MRR@{MRR_DEPTH}: mean of 1 / rank of the first relevant passage within {MRR_DEPTH}, over "
+        f"{' or '.join(sorted(kinds))}.",
         "Recall@k: mean share of a question's gold passages in the top k, always over gold. The intervals of "
         f"Recall and MRR come from a bootstrap, seed {seed}.",
         "Equal scores are ordered by the passage's row in the collection, in an imported run by its file.",

@@ -143,7 +143,10 @@ def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, num
         legendgroup=name,
         customdata=hover,
         marker={"color": COLOURS[number % len(COLOURS)], "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 9},
-        hovertemplate=f"<b>%{{fullData.name}}</b><br>%{{{place}}}: %{{{value}:.1f}}%<br>%{{customdata}}<br>%{{text}}<extra></extra>",
+        hovertemplate=(
+            f"<b>%{{fullData.name}}</b><br>%{{{place}}}: "
+            f"%{{{value}:.1f}}%<br>%{{customdata}}<br>%{{text}}<extra></extra>"
+        ),
         text=[""] * len(hover),
     )
 

@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 
 COLUMNS = ("slice", "k", "n", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
 CORRECTION_NAMES = {
-    "westfall-young": "the step-down maximum of Westfall and Young over sign flips, which controls the probability of any false finding",
+    "westfall-young": (
+        "the step-down maximum of Westfall and Young over sign flips, which controls the probability "
+        "of any false finding"
+    ),
     "holm": "Holm's method, which controls the probability of any false finding",
-    "benjamini-yekutieli": "the method of Benjamini and Yekutieli, which controls the share of false findings among those listed",
+    "benjamini-yekutieli": (
+        "the method of Benjamini and Yekutieli, which controls the share of false findings among those listed"
+    ),
 }
 
 

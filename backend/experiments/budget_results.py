@@ -84,7 +84,8 @@ def convention(kind: str, asked: LabelBudgetSpec) -> str:
 def as_lines(result: Mapping[str, Any]) -> list[str]:
     """Format a result as lines for the terminal."""
     lines = [
-        f"Success@{result['k']}, %, by labels used ({len(result['seeds'])} seeds: {', '.join(map(str, result['seeds']))})"
+        f"Success@{result['k']}, %, by labels used ({len(result['seeds'])} seeds: "
+        f"{', '.join(map(str, result['seeds']))})"
     ]
     for budget in result["budgets"]:
         by_seed = ", ".join(f"{100 * value:.1f}" for value in budget["by_seed"])

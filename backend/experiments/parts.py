@@ -86,6 +86,10 @@ class Part(ABC):
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         """Make the complete part or nothing. A finished part is not made again."""
 
+    def left_out(self, bench: Workbench) -> bool:
+        """Whether the part has no reason to be made. Asked once the parts that it needs are made."""
+        return False
+
     def note(self, bench: Workbench) -> str | None:
         """Return a remark for the reader of the result, or None."""
         return None

@@ -1,8 +1,9 @@
 """From a cross-encoder's scores to probabilities that mean what they say, and how well thresholds on them do.
 
-Two ways, both of scikit-learn: Platt's (a logistic regression of the label on the score) and isotonic regression (a rising step
-function; it needs many pairs). What is reported is measured on pairs that the fit did not see: by folds that keep the pairs of a
-question together. A probability is right for pairs mixed like those it was fitted to; `positives` and `pairs` say how they were.
+Two ways, both of scikit-learn: Platt's (a logistic regression of the label on the score) and isotonic regression (a
+rising step function; it needs many pairs). What is reported is measured on pairs that the fit did not see: by folds
+that keep the pairs of a question together. A probability is right for pairs mixed like those it was fitted to;
+`positives` and `pairs` say how they were.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def at_thresholds(
 ) -> list[dict]:
     """What taking pairs at or above each threshold as positives, and those below it as negatives, would give.
 
-    precision: positives among those above. recall: positives that are above. missed: positives among those below, which would
-    train as false negatives. Each with n and a 95% Wilson interval; None where n is 0.
+    precision: positives among those above. recall: positives that are above. missed: positives among those below, which
+    would train as false negatives. Each with n and a 95% Wilson interval; None where n is 0.
     """
     return [
         {
@@ -111,7 +112,9 @@ def at_thresholds(
 
 
 def reliability(probabilities: np.ndarray, positive: np.ndarray, bins: int = BINS) -> list[dict]:
-    """For a plot: in each bin of equal width, the mean probability and the share of positives. Empty bins are left out."""
+    """For a plot: in each bin of equal width, the mean probability and the share of positives. Empty bins are left
+    out.
+    """
     places = np.minimum((probabilities * bins).astype(int), bins - 1)
     return [
         {

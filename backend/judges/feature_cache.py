@@ -37,7 +37,8 @@ def kept_features(
     encoder: str | None,
     progress: Progress | None = None,
 ) -> tuple[Lists, np.ndarray]:
-    """Return the lists of some questions of a run and their features (q, k, f) float32; compute and keep those that are new.
+    """Return the lists of some questions of a run and their features (q, k, f) float32; compute and keep those that are
+    new.
 
     Args:
         encoder: whose dense index gives the features of meaning; None goes without them.

@@ -150,17 +150,20 @@ def _retriever_of(run: Run) -> dict[str, Any]:
 def labelled_lists(
     study: Study, run: Run, settings: FeatureJudgeSettings, progress: Progress | None = None
 ) -> tuple[Lists, np.ndarray, np.ndarray]:
-    """Return the lists of the training questions of a run, the truth (q, k) int8 about their hits, and which contain an answer.
+    """Return the lists of the training questions of a run, the truth (q, k) int8 about their hits, and which contain an
+    answer.
 
-    A hit is POSITIVE or NEGATIVE as people say, else POSITIVE if gold names it, else UNKNOWN if it holds an answer or if nothing is
-    known of its question, else NEGATIVE. People's "related" does not answer: NEGATIVE. "Unsure" and disputes are UNKNOWN.
+    A hit is POSITIVE or NEGATIVE as people say, else POSITIVE if gold names it, else UNKNOWN if it holds an answer or
+    if nothing is known of its question, else NEGATIVE. People's "related" does not answer: NEGATIVE. "Unsure" and
+    disputes are UNKNOWN.
     """
     in_run = trainable_questions(study, run)
     by_people = settled_labels(Labels(study.labels_path).consensus(in_run))
     questions = [q for q in study.questions.some(in_run) if q.gold or q.id in by_people]
     if not questions:
         raise Refused(
-            f"run {run.name!r} holds no training question with gold passages or labels; retrieve over train, or label some"
+            f"run {run.name!r} holds no training question with gold passages or labels; retrieve over train, or "
+            "label some"
         )
     # Every question that a person judged, and a sample of those with gold alone.
     sampled = set(nested_sample([q.id for q in questions if q.id not in by_people], MAXIMUM_QUESTIONS, settings.seed))
@@ -184,7 +187,9 @@ def trainable_questions(study: Study, run: Run) -> list[str]:
 
 
 def settled_labels(pairs: Iterable[Consensus]) -> dict[str, dict[str, int]]:
-    """Return POSITIVE, NEGATIVE or UNKNOWN by question and passage. "Related" is NEGATIVE; "unsure" and disputes are UNKNOWN."""
+    """Return POSITIVE, NEGATIVE or UNKNOWN by question and passage. "Related" is NEGATIVE; "unsure" and disputes are
+    UNKNOWN.
+    """
     found: dict[str, dict[str, int]] = {}
     for pair in pairs:
         settled = {"positive": POSITIVE, "negative": NEGATIVE, "related": NEGATIVE}.get(pair.label or "", UNKNOWN)
@@ -195,7 +200,9 @@ def settled_labels(pairs: Iterable[Consensus]) -> dict[str, dict[str, int]]:
 def truth_of(
     study: Study, run: Run, lists: Lists, by_people: Mapping[str, Mapping[str, int]], progress: Progress | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the truth (q, k) int8 about the hits of some lists, and which hits contain an answer; see `labelled_lists`."""
+    """Return the truth (q, k) int8 about the hits of some lists, and which hits contain an answer; see
+    `labelled_lists`.
+    """
     gold, _ = gold_matrix(study.corpus, lists.rows, lists.questions)
     answers = _answers(study, run, lists, progress)
     known = np.array([bool(q.gold or q.answers) for q in lists.questions], dtype=bool)[:, None]
@@ -278,7 +285,8 @@ def _distinct(study: Study, rows: np.ndarray) -> tuple[list[int], list[Any]]:
 class JudgeThresholds:
     """The thresholds of a judge's report; None if no threshold reaches the judge's aim.
 
-    drop: a passage below it is a negative. add: a passage at or above it is a positive. drop_with_answer, add_with_answer:
+    drop: a passage below it is a negative. add: a passage at or above it is a positive. drop_with_answer,
+    add_with_answer:
     the same for a passage that contains an answer.
     """
 
@@ -416,7 +424,9 @@ class ExplainedHit:
 
 
 def explain_question(study: Study, name: str, run: str, question: str, count: int = 5) -> list[ExplainedHit]:
-    """Return the first hits of a question with what the judge says of them. Raises Missing for an unknown judge, run or question."""
+    """Return the first hits of a question with what the judge says of them. Raises Missing for an unknown judge, run or
+    question.
+    """
     judge, opened = FeatureJudge(study, name), study.run(run)
     if opened.row(question) is None:
         raise Missing(f"run {run!r} holds no question {question!r}")

@@ -1,7 +1,8 @@
 """The features of a (question, passage) pair that the feature judge learns from.
 
-None of them needs to know an answer, a gold passage, a relation or a subject: they are computed alike for labelled and unlabelled
-questions. Four come from the list that a retriever returned, three from a dense index, the rest from the words of question and passage.
+None of them needs to know an answer, a gold passage, a relation or a subject: they are computed alike for labelled and
+unlabelled questions. Four come from the list that a retriever returned, three from a dense index, the rest from the
+words of question and passage.
 """
 
 from __future__ import annotations
@@ -115,7 +116,8 @@ def feature_matrix(
         questions: texts of the q questions.
         rows: (q, k) int32 passage rows; -1 pads.
         scores: (q, k) float32 scores of the retriever, falling along a row.
-        dense_scores: (q, k) float32 similarity of each question and passage in a dense index; None leaves its three features NaN.
+        dense_scores: (q, k) float32 similarity of each question and passage in a dense index; None leaves its three
+        features NaN.
 
     Returns:
         (q, k, f) float32 in the order of FEATURES; NaN where padded and where a feature is not known.

@@ -120,11 +120,12 @@ class RerankKind(RetrieverKind):
         kind = kind_of(below)
         if kind is None or below not in kind.available(study):
             raise Refused(
-                f"judge {judge.name!r} reorders lists of {below!r}, which cannot search here now; make its index, or learn a judge "
-                "from a run of a retriever that this study can open"
+                f"judge {judge.name!r} reorders lists of {below!r}, which cannot search here now; make its index, or "
+                "learn a judge from a run of a retriever that this study can open"
             )
         chosen = judge.about.get("retriever_options") or kind.options_of(below)
-        # An open part is shared where it is the very retriever; one with options of its own is opened with shared parts.
+        # An open part is shared where it is the very retriever; one with options of its own is opened with shared
+        # parts.
         shared = part is not None and chosen == kind.options_of(below)
         base = part(below) if part is not None and shared else kind.open(study, options_for(kind, chosen), device, part)
         encoder = judge.about["encoder"]
@@ -172,7 +173,9 @@ class RerankKind(RetrieverKind):
 
 
 def _searched_by(study: Study, about: Mapping[str, Any]) -> str:
-    """The name of the retriever whose lists a judge learned from. Judges of older versions tell only what its runs call it."""
+    """The name of the retriever whose lists a judge learned from. Judges of older versions tell only what its runs call
+    it.
+    """
     if "retriever_name" in about:
         return str(about["retriever_name"])
     manifest = study.parts("runs").get(about["run"])

@@ -113,8 +113,8 @@ class ScoreStore(PerThread):
         for question, passage, probability in rows:
             if not (math.isfinite(probability) and 0 <= probability <= 1):
                 raise BadInput(
-                    f"the score of question {question!r} and passage {passage!r} is {probability}; a probability must be "
-                    "between 0 and 1"
+                    f"the score of question {question!r} and passage {passage!r} is {probability}; a probability "
+                    "must be between 0 and 1"
                 )
         with writing(self.connection) as connection:
             connection.executemany("INSERT OR REPLACE INTO score VALUES (?, ?, ?)", rows)

@@ -1,7 +1,7 @@
 """Cards: a question with its answers, known positives and candidates, as the annotator's browser shows it.
 
-Cards are plain values that go to the browser as JSON. Texts are cut into pieces, each with a kind for highlighting: "answer",
-"word" (of the question), or "" for the rest. The browser renders pieces only as text, never as HTML.
+Cards are plain values that go to the browser as JSON. Texts are cut into pieces, each with a kind for highlighting:
+"answer", "word" (of the question), or "" for the rest. The browser renders pieces only as text, never as HTML.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Cards:
     def leased(self, annotator: str, leases: Sequence[Lease]) -> list[Card]:
         """Return the cards of an annotator's leases, in their order.
 
-        A passage's run, rank, score and (in practice) settled label are withheld until the annotator has labelled it. The
-        browser never receives them earlier, so nobody can look them up there.
+        A passage's run, rank, score and (in practice) settled label are withheld until the annotator has labelled it.
+        The browser never receives them earlier, so nobody can look them up there.
         """
         by_batch: dict[str, list[str]] = {}
         practice = {(lease.batch, lease.question) for lease in leases if lease.practice}
@@ -65,7 +65,9 @@ class Cards:
         return [cards[name] for lease in leases if (name := key(lease.batch, lease.question)) in cards]
 
     def disputed(self, questions: Sequence[str]) -> list[Card]:
-        """Return cards for adjudication: the disputed passages and the number of annotators for each label, without names."""
+        """Return cards for adjudication: the disputed passages and the number of annotators for each label, without
+        names.
+        """
         judged: dict[str, dict[str, Counter[str]]] = {}
         for judgement in self._labels.judgements(questions):
             judged.setdefault(judgement.question, {}).setdefault(judgement.passage, Counter())[judgement.label] += 1
@@ -171,7 +173,9 @@ def _shown(passage: Passage, question: Question) -> dict[str, Any]:
 
 
 def _line(text: str, answers: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the span of a one-line excerpt: about LINE characters from the answer's sentence, or a word shortly before it."""
+    """Return the span of a one-line excerpt: about LINE characters from the answer's sentence, or a word shortly before
+    it.
+    """
     if not answers or answers[0][1] <= BEFORE:
         return 0, min(LINE, len(text))
     start = start_near(text, answers[0][0], BEFORE)

@@ -1,8 +1,8 @@
 """Label quality: disputes, agreement between annotators, drift, and annotators' speed.
 
-All figures are computed from labels.db on every call; nothing is cached. Practice labels are excluded everywhere. Agreement and
-drift use only labels given blind, because a label given in sight of others' labels is not a second opinion. The rate of false
-negatives is in `backend.judging.audits`.
+All figures are computed from labels.db on every call; nothing is cached. Practice labels are excluded everywhere.
+Agreement and drift use only labels given blind, because a label given in sight of others' labels is not a second
+opinion. The rate of false negatives is in `backend.judging.audits`.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ def standing_labels(events: Iterable[EventRow]) -> list[EventRow]:
 def disputes(study: Study, labels: Labels) -> tuple[Dispute, ...]:
     """Return the questions with unsettled passages, in the order in which to adjudicate them.
 
-    A passage is unsettled if annotators disagree or if all who judged it are unsure. Positive against negative comes first, then
-    positive against related, then other disagreements, then unsure.
+    A passage is unsettled if annotators disagree or if all who judged it are unsure. Positive against negative comes
+    first, then positive against related, then other disagreements, then unsure.
     """
     unsettled: dict[str, list[str]] = defaultdict(list)
     for pair in labels.consensus():
@@ -179,9 +179,11 @@ def disputes(study: Study, labels: Labels) -> tuple[Dispute, ...]:
 
 
 def repeats(standing: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
-    """Return (question, annotator, whether the label is the same) for each passage judged blind in two batches by one annotator.
+    """Return (question, annotator, whether the label is the same) for each passage judged blind in two batches by one
+    annotator.
 
-    Within a batch the last label counts, because correcting a label at once is not drift. Three batches make two repeats.
+    Within a batch the last label counts, because correcting a label at once is not drift. Three batches make two
+    repeats.
     """
     given: dict[tuple[str, str, str], dict[str | None, Label]] = defaultdict(dict)
     for event in standing:

@@ -142,7 +142,8 @@ def split(map: Map, id: int, parts: int = 2, seed: int = 0, seen: int | None = N
         members = now.members(id)
         if not 2 <= parts <= min(len(members), 50):
             raise Refused(
-                f"a cluster of {len(members):,} passages can be split into 2 to {min(len(members), 50)} parts, not {parts}"
+                f"a cluster of {len(members):,} passages can be split into 2 to {min(len(members), 50)} parts, not "
+                f"{parts}"
             )
         found = clusters.cluster(_components(map, members), "kmeans", count=parts, seed=seed)
         free = _next(now, _read(map)["edits"])

@@ -77,9 +77,9 @@ def categories(found: Iterable[str], most: int = 12) -> list[str]:
 class ClusterRow:
     """A cluster in numbers.
 
-    size: passages. positives: how many of them are a positive of a question of the map. unlabelled: the share that is nobody's
-    gold and that nobody judged, for the map's questions. questions: those with a positive in it; hits: the share of them that
-    each run finds within k, of the questions that the run can be measured on.
+    size: passages. positives: how many of them are a positive of a question of the map. unlabelled: the share that is
+    nobody's gold and that nobody judged, for the map's questions. questions: those with a positive in it; hits: the
+    share of them that each run finds within k, of the questions that the run can be measured on.
     """
 
     id: int

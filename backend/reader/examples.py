@@ -104,8 +104,8 @@ class RunExamples:
                 or "the run has no questions"
             )
             raise Refused(
-                f"no question of run {run.name!r} has a positive passage to train a reader on ({why}); give a run over training "
-                "questions, as 'blindspot retrieve --split train' makes it"
+                f"no question of run {run.name!r} has a positive passage to train a reader on ({why}); give a run "
+                "over training questions, as 'blindspot retrieve --split train' makes it"
             )
         self._questions = [questions[row] for row in kept]
         self._ordinals, self._roles = ordinals[kept], roles[kept]

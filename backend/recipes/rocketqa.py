@@ -120,8 +120,8 @@ def _unchanged(study: Study, state: State, stage: Stage) -> str:
     now, then = hash_of(study, stage.kind, stage.name), state.stage(stage.key)["sha256"]
     if now is None or now != then and stage.kind != "scores":
         raise Refused(
-            f"the {WORDS[stage.kind]} {stage.name!r}, which this recipe made, {'is gone' if now is None else 'was changed'}; "
-            "begin a recipe of another name"
+            f"the {WORDS[stage.kind]} {stage.name!r}, which this recipe made, "
+            f"{'is gone' if now is None else 'was changed'}; begin a recipe of another name"
         )
     return now
 

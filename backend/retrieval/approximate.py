@@ -259,7 +259,8 @@ class Approximate:
         manifest = read_json(path)
         if (manifest["vectors"], manifest["corpus"]) != (dense.manifest["made"], dense.manifest["corpus"]):
             raise Refused(
-                f"the {kind} index of {dense.name!r} was built over other vectors; build it again with 'blindspot index faiss'"
+                f"the {kind} index of {dense.name!r} was built over other vectors; build it again with 'blindspot "
+                "index faiss'"
             )
         return cls(folder / f"faiss-{kind}.index", manifest, dense)
 

@@ -134,8 +134,8 @@ class Milvus:
             for key, made in (("vectors", "made"), ("corpus", "corpus"), ("model_hash", "model_hash"))
         ):
             raise Refused(
-                f"the Milvus collection of {encoder!r} was filled with other vectors; run 'blindspot index milvus --encoder "
-                f"{encoder} --uri {self.record['uri']} --replace'"
+                f"the Milvus collection of {encoder!r} was filled with other vectors; run 'blindspot index milvus "
+                f"--encoder {encoder} --uri {self.record['uri']} --replace'"
             )
         self.name = f"{encoder}-milvus"
         self.settings = {

@@ -36,8 +36,8 @@ def question_vectors(
 ) -> np.ndarray:
     """Return the vectors (q, d) float32 of questions. Vectors that are not in the cache are encoded and added.
 
-    The cache is in the folder of the encoder's index; its key is the hash of the model's weights. A study that may only be
-    read gets no cache.
+    The cache is in the folder of the encoder's index; its key is the hash of the model's weights. A study that may only
+    be read gets no cache.
     """
     if not os.access(study.path("indexes", dense.name), os.W_OK):
         return dense.encode(questions, progress)

@@ -129,7 +129,8 @@ def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
     if missing:
         raise Missing(
             f"{len(missing)} of {cuts[0]} shards of {name!r} are missing or unfinished: {', '.join(missing[:20])}"
-            f"{' ...' if len(missing) > 20 else ''}; run 'blindspot index dense --encoder {name} --shard {missing[0]}/{cuts[0]}'"
+            f"{' ...' if len(missing) > 20 else ''}; run 'blindspot index dense --encoder {name} --shard "
+            f"{missing[0]}/{cuts[0]}'"
         )
     shards = sorted(made, key=lambda shard: shard.number)
     recipes = [read_json(found[shard] / "recipe.json") for shard in shards]

@@ -134,7 +134,9 @@ def make_api(
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
-        description="Retrieval over the passages of one study. Answers name passages by their row in the passage collection.",
+        description=(
+            "Retrieval over the passages of one study. Answers name passages by their row in the passage collection."
+        ),
     )
     _say_errors_in_one_line(api)
     hosts = hosts or Hosts("localhost")

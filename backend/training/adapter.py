@@ -1,7 +1,8 @@
 """An adapter: a map of question vectors over an existing index, learned in seconds on a CPU.
 
-The passages keep their vectors, so nothing is encoded or indexed again. The map is linear, q + W q, or a residual MLP, q + V gelu(U q);
-it begins as the identity. The result is an encoder like any other: a sentence-transformers folder whose question side ends in the map.
+The passages keep their vectors, so nothing is encoded or indexed again. The map is linear, q + W q, or a residual MLP,
+q + V gelu(U q); it begins as the identity. The result is an encoder like any other: a sentence-transformers folder
+whose question side ends in the map.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ REFRESHED_SHARE = 0.95  # of the best positive's similarity; a hit above it may 
 
 @dataclass(frozen=True)
 class TrainedAdapter:
-    """A trained adapter: its folder, what was chosen, and Success@20 of held-out training questions before and after."""
+    """A trained adapter: its folder, what was chosen, and Success@20 of held-out training questions before and
+    after.
+    """
 
     name: str
     folder: str
@@ -91,14 +94,16 @@ def train_adapter(
     replace: bool = False,
     progress: Progress | None = None,
 ) -> TrainedAdapter:
-    """Learn a map of an encoder's question vectors from a training set; it becomes an encoder of study.toml, with its index.
+    """Learn a map of an encoder's question vectors from a training set; it becomes an encoder of study.toml, with its
+    index.
 
     Args:
         encoder: an encoder with a dense index in the study, whose similarity is dot or cosine.
         settings: what differs from the defaults of `AdapterSettings`.
 
     Raises:
-        Refused: the name is taken, the similarity is l2, or the set has no question with a positive. Missing: no such index or set.
+        Refused: the name is taken, the similarity is l2, or the set has no question with a positive. Missing: no such
+        index or set.
     """
     started = time.monotonic()
     chosen = build(AdapterSettings, settings or {})
@@ -212,8 +217,8 @@ class Learned:
 class MapLearner:
     """What every fit of a map shares.
 
-    vectors: (n, d) float16, the passages; may be a memory map. unit_length: whether vectors have length 1, so that mapped
-    questions are normalised.
+    vectors: (n, d) float16, the passages; may be a memory map. unit_length: whether vectors have length 1, so that
+    mapped questions are normalised.
     """
 
     vectors: np.ndarray
@@ -404,10 +409,11 @@ def _loss(
     scale: float,
     generator: np.random.Generator,
 ) -> Tensor:
-    """Cross-entropy of one positive a question against the positives, hard negatives and random passages of the whole batch.
+    """Cross-entropy of one positive a question against the positives, hard negatives and random passages of the whole
+    batch.
 
-    A passage that is known to answer another question of the batch is masked for that question (DPR's negatives, without the known
-    false ones).
+    A passage that is known to answer another question of the batch is masked for that question (DPR's negatives,
+    without the known false ones).
     """
     import torch
 
@@ -466,8 +472,8 @@ def _save(dense: Dense, mapped: Module, folder: Path) -> None:
 def as_dense_modules(mapped: Any) -> list[Any]:
     """Return the map as Dense modules of the library, so that it loads wherever sentence-transformers does.
 
-    A Dense module has a residual connection of its own, but not around two layers. Since gelu(x) - gelu(-x) = x, the hidden layer
-    [U; I; -I] of the MLP carries q past the non-linearity.
+    A Dense module has a residual connection of its own, but not around two layers. Since gelu(x) - gelu(-x) = x, the
+    hidden layer [U; I; -I] of the MLP carries q past the non-linearity.
     """
     import torch
     from sentence_transformers.sentence_transformer.modules import Dense as DenseModule

@@ -18,6 +18,7 @@ from backend.core.manifest import read_object, versions, write_json
 from backend.core.processor import cpu_multiplies_bfloat16
 from backend.core.settings import check_name
 from backend.training.distributed import is_distributed, is_main_process, wait_for_all
+from backend.training.lora import UPDATES
 from backend.training.training_log import LOG, cut_log, read_lines
 from db.errors import BlindspotError, Missing, Refused
 
@@ -30,7 +31,7 @@ TRAINING = "training.json"
 REQUEST = "request.json"
 WHOLE = "whole.json"  # written last: a checkpoint without it is never read
 STATE_FILES = {".pt", ".pth", ".bin"}  # the files of a checkpoint that only resuming needs
-STATE_NAMES = {"trainer_state.json", "whole.json"}
+STATE_NAMES = {"trainer_state.json", "whole.json", UPDATES}
 
 
 def new_model_folder(study: Study, name: str, replace: bool) -> Path:

@@ -285,8 +285,8 @@ def _both_kinds(examples: Subset) -> Subset:
     found = [number for number in examples.numbers if examples.examples[number].hard_negatives()]
     if len(found) < world_size() or not found:
         raise Refused(
-            f"none of the {len(examples):,} questions has a hard negative: a cross-encoder learns from both kinds; build the "
-            "training set with a run to mine from"
+            f"none of the {len(examples):,} questions has a hard negative: a cross-encoder learns from both kinds; "
+            "build the training set with a run to mine from"
         )
     return Subset(examples.examples, found)
 

@@ -63,7 +63,8 @@ class Teacher:
         self.model_hash = about["model_hash"] if self._can_score else scored
         if self._store is not None and self._store.manifest.get("model_hash") != self.model_hash:
             raise Refused(
-                f"the scores stored as {model!r} are of another model than models/{model}; delete scores/{model} to score again"
+                f"the scores stored as {model!r} are of another model than models/{model}; delete scores/{model} to "
+                "score again"
             )
         self._judge: CrossEncoderScorer | None = None
 
@@ -148,8 +149,8 @@ class Teacher:
 
         if not self._can_score:
             raise Refused(
-                f"{len(missing):,} pairs or more of this training have no score of {self.name!r}, and that cross-encoder is not "
-                "in this study to score them"
+                f"{len(missing):,} pairs or more of this training have no score of {self.name!r}, and that "
+                "cross-encoder is not in this study to score them"
             )
         if self._judge is None:
             self._judge = CrossEncoderScorer(self.folder, self.device)

@@ -224,7 +224,8 @@ def with_positives(examples: NumberedExamples[E]) -> Subset[E]:
     found = [number for number in range(len(examples)) if examples[number].positives]
     if not found:
         raise Refused(
-            f"none of the {len(examples):,} questions of this training set has a positive passage; nothing can be learned"
+            f"none of the {len(examples):,} questions of this training set has a positive passage; nothing can be "
+            "learned"
         )
     return Subset(examples, found)
 

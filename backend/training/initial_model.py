@@ -78,7 +78,8 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
     if isinstance(loaded[0], Router):
         if shape.towers == "shared":
             raise Refused(
-                f"{start.model or start.question_model} has two towers already; train both, or start from a model with one"
+                f"{start.model or start.question_model} has two towers already; train both, or start from a model "
+                "with one"
             )
         after = list(loaded)[1:]
         towers: Any = loaded[0].sub_modules

@@ -1,7 +1,7 @@
 """The learning curve: the value of labels on dev, computed again in seconds after new labels.
 
-A point learns the feature judge and an adapter from the labels so far, reorders the dev lists of BM25 with the judge, and searches
-dev with the adapter. Everything is learned from training questions alone; dev questions only measure.
+A point learns the feature judge and an adapter from the labels so far, reorders the dev lists of BM25 with the judge,
+and searches dev with the adapter. Everything is learned from training questions alone; dev questions only measure.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def curve_inputs(
     pairs = [(a, b) for a in train_runs for b in dev_runs if runs[a]["retriever"] == runs[b]["retriever"]]
     if not pairs:
         raise Missing(
-            f"the runs {train_runs[0]} and {dev_runs[0]} are of different retrievers; retrieve train and dev with the same one"
+            f"the runs {train_runs[0]} and {dev_runs[0]} are of different retrievers; retrieve train and dev with "
+            "the same one"
         )
     if encoder is None:
         encoder = next((name for name in dense_indexes(study) if _can_be_adapted(study, name)), None)
@@ -306,8 +307,8 @@ def _learn_scope(
 
 
 class _Bench:
-    """The lists, features and vectors that all points of a curve share. `Nothing of dev trains` is kept here: `trainable` holds
-    ids of training questions alone, and only `training_lists` gives examples."""
+    """The lists, features and vectors that all points of a curve share. `Nothing of dev trains` is kept here:
+    `trainable` holds ids of training questions alone, and only `training_lists` gives examples."""
 
     def __init__(self, study: Study, inputs: CurveInputs, seed: int, progress: Progress | None):
         self.study, self.inputs, self.seed, self.progress = study, inputs, seed, progress
@@ -459,7 +460,8 @@ class _Bench:
         return question_vectors(self.study, self.dense, texts, self.progress)
 
     def adapted(self, lists: Lists, truth: np.ndarray, by_people: Mapping[str, Mapping[str, int]]) -> np.ndarray | None:
-        """(q',) bool: does an adapter, learned from the same questions, find an answer in the first 20? None without an index.
+        """(q',) bool: does an adapter, learned from the same questions, find an answer in the first 20? None without an
+        index.
 
         With fewer than ADAPTER_QUESTIONS it would do worse than the encoder alone, which then stays as it is.
         """
@@ -559,7 +561,9 @@ def _padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def _forget_runs(study: Study, points: Sequence[CurvePoint]) -> None:
-    """Delete the runs of older points; their figures stay. The last points' runs and those they are compared with stay too."""
+    """Delete the runs of older points; their figures stay. The last points' runs and those they are compared with stay
+    too.
+    """
     kept = {
         name for point in points[-RUNS_KEPT:] for each in point.scopes.values() for name in (each.run, each.run_before)
     }

@@ -175,6 +175,18 @@ class DualEncoderSettings(TrainingSettings):
     only: Literal["question", "passage"] | None = Field(
         default=None, title="Only", description="Train this tower alone (EntityQuestions, Table 2)"
     )
+    refresh: bool = Field(
+        default=False,
+        title="Refresh",
+        description="Train twice: the second time from the first model, with hard negatives that it ranks high among the "
+        "training set's passages (all positives, 20,000 passages in all)",
+    )
+    lora: int = Field(
+        default=0,
+        title="LoRA rank",
+        description="Train low-rank updates of this rank instead of all weights, with the package peft; 0: all weights",
+        ge=0,
+    )
     pool: int = Field(
         default=1000,
         title="Pool",
@@ -256,13 +268,21 @@ class CrossEncoderSettings(TrainingSettings):
 
 
 def check(settings: DualEncoderSettings) -> None:
-    """Raises Refused for settings that cannot learn, whatever the model and the questions are."""
+    """Raises Refused for settings that cannot learn, whatever the model and the questions are, and Missing without the
+    package that LoRA needs.
+    """
+    if settings.lora:
+        from backend.training.lora import check_peft
+
+        check_peft()
     if settings.only and settings.towers == "shared":
         raise Refused(f"one tower cannot be trained for {settings.only}s alone; take two towers")
     if not settings.in_batch and not settings.hard_negatives:
         raise Refused(
             "without its own negatives and without in-batch negatives, a question has no negatives at all; take some"
         )
+    if settings.refresh and not settings.hard_negatives:
+        raise Refused("refresh looks for new hard negatives, and this training takes none; take one or more")
     if settings.batch == 1 and not settings.hard_negatives and not is_distributed():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
     _ = settings.smaller_dimensions  # raises for what is no list of them

@@ -121,8 +121,9 @@ def _open_scores(study: Study, spec: TrainingSetSpec) -> ScoreStore | None:
 def _nothing_trains(spec: TrainingSetSpec, left_out: Mapping[str, str]) -> str:
     reasons = "; ".join(f"{count:,} left out: {reason}" for reason, count in tally(left_out.values()).items())
     return (
-        f"no question can train ({reasons}). Positives come from gold (with the questions, or qrels), from people (a policy with "
-        f"labels), from BM25 (positives distant), from a cross-encoder or a judge; this set takes: {', '.join(spec.positives) or 'none'}"
+        f"no question can train ({reasons}). Positives come from gold (with the questions, or qrels), from people (a "
+        "policy with labels), from BM25 (positives distant), from a cross-encoder or a judge; this set takes: "
+        f"{', '.join(spec.positives) or 'none'}"
     )
 
 

@@ -33,7 +33,8 @@ class TrainingSetSpec:
     questions: train, unlabelled, or SET/SPLIT of these, one or several. relations: only questions about these; empty
     for all.
     limit: maximum number of questions, drawn with `seed`.
-    positives: from `positive_names()`. A policy with labels also uses people's positives. gold: the question's own gold.
+    positives: from `positive_names()`. A policy with labels also uses people's positives. gold: the question's own
+    gold.
         distant: for a question without another positive, the highest BM25 passage that contains an answer.
         cross_encoder, judge: mined passages that the policy of that name proposes.
     model: the model whose scores (`scores/<model>/`) are used; None for none.
@@ -121,15 +122,15 @@ class TrainingSetSpec:
         thresholds = self.thresholds.filled(policy.own_thresholds(study, self.model))
         if policy.uses_model and thresholds.keep_below is None:
             raise Refused(
-                f"{self.model!r} has no threshold below which a passage is surely a negative; label more questions and learn "
-                f"it again ('blindspot judge learn {self.model} --run RUN --replace'), or give --keep-below"
+                f"{self.model!r} has no threshold below which a passage is surely a negative; label more questions "
+                f"and learn it again ('blindspot judge learn {self.model} --run RUN --replace'), or give --keep-below"
             )
         limits = (thresholds.propose_above, thresholds.propose_above_with_answer)
         if policy.proposes in self.positives and limits == (None, None):
             raise Refused(
-                f"{self.model!r} has no threshold above which a passage surely answers; label more questions and learn it "
-                f"again ('blindspot judge learn {self.model} --run RUN --replace'), give --propose-above, or leave the "
-                f"positives {policy.proposes!r} out"
+                f"{self.model!r} has no threshold above which a passage surely answers; label more questions and "
+                f"learn it again ('blindspot judge learn {self.model} --run RUN --replace'), give --propose-above, "
+                f"or leave the positives {policy.proposes!r} out"
             )
         return replace(self, thresholds=thresholds)
 

@@ -138,7 +138,9 @@ def opened_cluster(map: Map, points: MapPoints, state: Clusters, id: int, run: s
 
 
 def _change(map: Map, state: Clusters, id: int) -> None:
-    """Show the edit forms. A callback reads the typed text when its button is pressed, since the run that drew it had older text."""
+    """Show the edit forms. A callback reads the typed text when its button is pressed, since the run that drew it had
+    older text.
+    """
     if not who.may(map.study.labels_path, "edit maps"):
         return
     others: Mapping[int, str] = {other: state.name(other) for other in state.ids if other != id}

@@ -1,6 +1,7 @@
 """The plot of a map: WebGL points, with one trace for each category and kind, which the legend can show or hide.
 
-Each category has a colour and a shape; questions are always diamonds. If there are too many points, a density shows the rest.
+Each category has a colour and a shape; questions are always diamonds. If there are too many points, a density shows the
+rest.
 """
 
 from __future__ import annotations

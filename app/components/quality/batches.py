@@ -87,8 +87,9 @@ def _strata(batches: Sequence[BatchProgress]) -> Html:
         return Html("")
     head = heads("stratum", "questions", "passages", "positive, %", term("with related, %", "Positive or related"))
     note = (
-        "Share of positives among the judged passages of each stratum, unweighted. The share is an estimate for the whole stratum if "
-        "its pairs were drawn at random. RocketQA's authors checked their pseudo-labels in this way; more than 90% were correct."
+        "Share of positives among the judged passages of each stratum, unweighted. The share is an estimate for the "
+        "whole stratum if its pairs were drawn at random. RocketQA's authors checked their pseudo-labels in this "
+        "way; more than 90% were correct."
     )
     return div(
         tag("h3", "Strata of a training set"),

@@ -54,8 +54,8 @@ def disputes_panel(
     )
     note = tag(
         "p",
-        "Positive against negative comes first. A disputed passage is excluded from training and from all rates until it is "
-        "settled. Decide before you look at the names.",
+        "Positive against negative comes first. A disputed passage is excluded from training and from all rates "
+        "until it is settled. Decide before you look at the names.",
         cls="convention",
     )
     more = (

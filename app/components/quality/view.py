@@ -73,8 +73,8 @@ def _refusal(person: Person | None) -> Html:
 def _nothing() -> Html:
     return empty(
         "No labels yet",
-        "This page shows disagreements, agreement, the pace of annotators, and the share of unlabelled passages that answer their "
-        "question.",
+        "This page shows disagreements, agreement, the pace of annotators, and the share of unlabelled passages that "
+        "answer their question.",
         join(
             "To start, a lead creates a batch on ",
             link("Judge", JUDGE),

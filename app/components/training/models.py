@@ -15,6 +15,7 @@ from app.markup import Html, div, link, show, span, tag
 from backend.core import jobs as work
 from backend.core.jobs import request
 from backend.core.study import Study
+from backend.judges.judge import kind_title
 from backend.reader.reading import read
 from backend.reader.training import train_reader
 from backend.recipes.rocketqa import train_rocketqa
@@ -42,7 +43,7 @@ def models_table(opened: Study, models: dict[str, dict], chosen: str) -> Html:
     rows = []
     for name, about in reversed(models.items()):
         cells = (
-            about.get("kind", "dual encoder") + _taught(about),
+            kind_title(about.get("kind", "dual encoder")) + _taught(about),
             about.get("training_set") or about.get("run") or "–",
             start_name(opened, about) or "–",
             _number(about.get("last_step")),
@@ -196,7 +197,7 @@ def after_training(opened: Study, name: str) -> None:
     A dual encoder can be indexed, tried and compared with its initial model; a cross-encoder can score a run; a reader can
     read a run.
     """
-    runs, kind = study.runs(opened), models_of(opened)[name].get("kind")
+    runs, kind = study.shown_runs(opened), models_of(opened)[name].get("kind")
     if kind == "reader":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "dev"][-3:]:
             jobs.start_button(opened, request(read, run, reader=name), key=f"read-{name}-{run}", words=f"Read {run}")

@@ -89,7 +89,9 @@ def build_form(opened: Study, made: dict[str, Manifest]) -> None:
     if not who.may(opened.labels_path, "build training sets"):
         show(notice("Only leads can build training sets."))
         return
-    runs = [name for name, manifest in study.runs(opened).items() if "train" in (manifest.get("split") or "train")]
+    runs = [
+        name for name, manifest in study.shown_runs(opened).items() if "train" in (manifest.get("split") or "train")
+    ]
     if not runs:
         _run_over_train(opened)
         return

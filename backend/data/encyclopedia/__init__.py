@@ -72,22 +72,26 @@ class Encyclopedia:
     def questions(self) -> Iterator[Question]:
         """All questions, popular subjects first.
 
-        Every question has one gold passage, from its subject's article or its subject's notice. `frequency` is the planned number of passages
-        that name the subject: its article's, those that tell its facts and those that only mention it. Subjects are
-        train, dev or test. Dev and test hold every fact that is asked, in the template's words (dataset
-        "encyclopedia") and in a second wording ("encyclopedia-second-wording"); training questions (template only)
-        are drawn by frequency, so that they are mostly about popular subjects.
+        Every question has one gold passage, from its subject's article or its subject's notice. `frequency` is the
+        planned number of passages that name the subject: its article's, those that tell its facts and those that only
+        mention it. Subjects are train, dev or test. Dev and test hold every fact that is asked, in the template's words
+        (dataset "encyclopedia") and in a second wording ("encyclopedia-second-wording"); training questions (template
+        only) are drawn by frequency, so that they are mostly about popular subjects.
         """
         for question, _ in self.answered():
             yield question
 
     def truth(self) -> Iterator[dict]:
-        """For every question, in the order of `questions`: {question: id, passages: ids of all that answer it, gold: id}."""
+        """For every question, in the order of `questions`: {question: id, passages: ids of all that answer it, gold:
+        id}.
+        """
         for question, ordinals in self.answered():
             yield {"question": question.id, "passages": [str(o + 1) for o in ordinals], "gold": question.gold[0]}
 
     def unlabelled(self) -> Iterator[str]:
-        """Questions on training entities that nobody labelled, in both wordings: of the facts, mostly rare, that training leaves out."""
+        """Questions on training entities that nobody labelled, in both wordings: of the facts, mostly rare, that
+        training leaves out.
+        """
         for number, relation, split, _, drawn in self._facts():
             if split == "train" and not drawn:
                 for template in (TEMPLATES[relation], SECOND_WORDINGS[relation]):
@@ -100,7 +104,9 @@ class Encyclopedia:
                 yield from self._wordings(number, relation, split, int(self.world.plan.frequency[number]), gold)
 
     def _facts(self) -> Iterator[tuple[int, str, str, int, bool]]:
-        """(entity number, relation, split, gold passage's ordinal, drawn) of every fact that its subject's article tells."""
+        """(entity number, relation, split, gold passage's ordinal, drawn) of every fact that its subject's article
+        tells.
+        """
         for number in range(self.world.entities):
             random = Random(key(self.seed, 8, number)).random
             draw = random()
@@ -140,7 +146,8 @@ class Encyclopedia:
 def write(
     folder: str | Path, passages: int, seed: int = 0, progress: Progress | None = None, edition: Edition = PLAIN
 ) -> dict:
-    """Writes `passages.tsv` (DPR's psgs_w100 form), `questions.jsonl`, `truth.jsonl` and `unlabelled.txt` into a folder.
+    """Writes `passages.tsv` (DPR's psgs_w100 form), `questions.jsonl`, `truth.jsonl` and `unlabelled.txt` into a
+    folder.
 
     Each file is written beside its place and renamed when all are whole.
 
@@ -215,7 +222,8 @@ def describe(
         bm25, dense: (q, k) ordinals, k >= 5, -1 where a row is short; row i belongs to questions[i].
         matches: (q, k) bool of BM25 and dense: the passage holds an answer string.
 
-    Returns: figures by name, each {"share": 0..1, "n": of how many}. "Found" is Success@5, relevant being every passage of
+    Returns: figures by name, each {"share": 0..1, "n": of how many}. "Found" is Success@5, relevant being every passage
+    of
         the truth, so a planted false negative counts as found; the `_by_answer` figures take the answer match instead.
         false_negatives: of the passages in the dense top 5 that are not gold, those that do answer (n: such passages).
         only_bm25, only_dense, both, neither: questions found at 5, template wording.

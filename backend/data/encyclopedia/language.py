@@ -66,7 +66,8 @@ SECOND_WORDINGS = {
     "P800": "For what work do people still remember the name of [X]?",
 }
 
-# An opening sentence, by kind: the relations it states, and the form. {P19} is the object of P19; {aP106} has its article.
+# An opening sentence, by kind: the relations it states, and the form. {P19} is the object of P19; {aP106} has its
+# article.
 LEADS = {
     "country": (
         ((), "{N} is a country of {quality} coasts and broad inland plains."),

@@ -1,4 +1,6 @@
-"""The names of the generated encyclopedia: unique, pronounceable, and in groups that differ by little (near-namesakes)."""
+"""The names of the generated encyclopedia: unique, pronounceable, and in groups that differ by little
+(near-namesakes).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Names:
         self._titles = {kind: Titles(forms, counts[kind], random) for kind, forms in words.TITLES.items()}
 
     def person(self, index: int) -> tuple[str, str, str]:
-        """-> (name, family name, gender). Nine names share a group: Aldren, Aldwin, Alden with Halden, Haldern, Haldin."""
+        """-> (name, family name, gender). Nine names share a group: Aldren, Aldwin, Alden with Halden, Haldern,
+        Haldin.
+        """
         group, member = self._people(index)
         family_group, cluster = divmod(group, len(words.GIVEN_CLUSTERS))
         given, gender = words.GIVEN_CLUSTERS[cluster]

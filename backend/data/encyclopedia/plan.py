@@ -1,6 +1,8 @@
-"""The skeleton of the generated encyclopedia: how many entities of which kind, how long their articles are, who tells of whom.
+"""The skeleton of the generated encyclopedia: how many entities of which kind, how long their articles are, who tells
+of whom.
 
-Only integers, a few per entity; which passages an entity owns in other articles is a permutation that is read both ways.
+Only integers, a few per entity; which passages an entity owns in other articles is a permutation that is read both
+ways.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def countries(entities: int) -> int:
 
 
 def key(seed: int, purpose: int, number: int) -> int:
-    """One integer per (seed, purpose, number): seeds a `Random`, whose `random()` is the same stream in every Python."""
+    """One integer per (seed, purpose, number): seeds a `Random`, whose `random()` is the same stream in every
+    Python.
+    """
     return (seed * 64 + purpose << 32) + number
 
 

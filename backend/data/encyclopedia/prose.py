@@ -181,7 +181,9 @@ class _Writer:
         return sentence
 
     def _telling(self, number: int, relations: tuple[str, ...], dwell: bool) -> str:
-        """Facts of another entity, told in passing in one to three sentences, or in more where the passage dwells on it."""
+        """Facts of another entity, told in passing in one to three sentences, or in more where the passage dwells on
+        it.
+        """
         other = self.world.entity(number)
         hushed = relations[0] in other.quiet and number % 4 == 0  # by the way, in one sentence
         speaker = _Speaker(other, self.random)

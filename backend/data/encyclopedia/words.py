@@ -70,7 +70,8 @@ Street Summer Swan Theatre Thread Train Traveller Tree Vineyard Voyage Wall Watc
 Acrobat Balcony Circus Diary Embroidery Flute Gallery Hunter Inn Jewel Key Loom Monastery Necklace Oracle Parade
 Quilt Riddle Sermon Tapestry""".split()
 
-# {a} an adjective, {aa} with its article, {n} a noun, {number} its number in a series. No form can stand inside another.
+# {a} an adjective, {aa} with its article, {n} a noun, {number} its number in a series. No form can stand inside
+# another.
 TITLES = {
     "novel": ("The {a} {n}", "Letters from {aa} {n}", "Beyond My {a} {n}", "One {a} {n}", "Her {a} {n}"),
     "painting": ("Study of {aa} {n}, No. {number}", "{a} {n}, Panel {number}", "Woman with {aa} {n}, No. {number}"),

@@ -224,7 +224,9 @@ class World:
         return index * (2 if kind == "song" else 1) % self._makers(kind, index)[maker_kind]
 
     def _makers(self, kind: str, index: int) -> dict[str, int]:
-        """Entities by kind that may have made this one: things without an article are by makers with one, whom many passages name."""
+        """Entities by kind that may have made this one: things without an article are by makers with one, whom many
+        passages name.
+        """
         return self._drawn if index >= self._drawn[kind] else self._kinds.counts
 
     def _company(self, kind, index, number, random, facts, kin) -> None:

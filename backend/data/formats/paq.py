@@ -1,8 +1,9 @@
-"""PAQ with its metadata (Lewis et al. 2021), one JSON object a line: `{"question", "answer", "answers": [{"passage_id", ...}]}`.
+"""PAQ with its metadata (Lewis et al. 2021), one JSON object a line: `{"question", "answer", "answers": [{"passage_id",
+...}]}`.
 
-Only a sample of the 65 million questions is imported, as in appendix B of the EntityQuestions paper: 100,000 random passages
-among those with at least 3 questions, and one question for each. 70% are train, 15% dev and 15% test. The passage is the gold. The
-file is read twice. `seed` makes the sample reproducible and is stored with the import.
+Only a sample of the 65 million questions is imported, as in appendix B of the EntityQuestions paper: 100,000 random
+passages among those with at least 3 questions, and one question for each. 70% are train, 15% dev and 15% test. The
+passage is the gold. The file is read twice. `seed` makes the sample reproducible and is stored with the import.
 
 PAQ's other file, without passages, has NQ-open's format and is read as such.
 """

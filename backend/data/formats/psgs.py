@@ -1,5 +1,5 @@
-"""DPR's passage file, `psgs_w100.tsv`: tab separated with a header naming id, text and title in any order, fields quoted as
-in CSV (inner quotes doubled). Nothing is stripped. Other columns are ignored."""
+"""DPR's passage file, `psgs_w100.tsv`: tab separated with a header naming id, text and title in any order, fields
+quoted as in CSV (inner quotes doubled). Nothing is stripped. Other columns are ignored."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ class _Parser:
         self.kept_line = 0
 
     def parse(self, raw: list[str], line: int, last: bool = False) -> Iterator[PassageBatch]:
-        """Yield the rows of a block of whole lines. A record that is incomplete at its end is kept for the next block."""
+        """Yield the rows of a block of whole lines. A record that is incomplete at its end is kept for the next
+        block.
+        """
         if self.kept:
             raw, line, self.kept = self.kept + raw, self.kept_line, []
         lines = [text.removesuffix("\r") for text in raw] if self.crlf else raw

@@ -71,10 +71,12 @@ def study_from_results(
     Questions of several files are identified by their texts. A passage of several files is stored once.
 
     Args:
-        split: The split of all questions. Results are usually on a test set, and questions of the split test never train.
+        split: The split of all questions. Results are usually on a test set, and questions of the split test never
+        train.
 
     Raises:
-        BadInput: the first thing that is wrong, with file and line; also one id with two different texts, with both places.
+        BadInput: the first thing that is wrong, with file and line; also one id with two different texts, with both
+        places.
         Refused: the folder is in use, or a split that does not exist.
     """
     began, folder = time.monotonic(), Path(folder)
@@ -298,8 +300,8 @@ class _ResultsCollector:
         if known is not None:
             if known[1] != digest:
                 raise BadInput(
-                    f"the passage {context.id!r} has another text than in {self._files[known[2]]}:{known[3]}; do the files "
-                    "come from one collection?",
+                    f"the passage {context.id!r} has another text than in {self._files[known[2]]}:{known[3]}; do the "
+                    "files come from one collection?",
                     entry.path,
                     context.line,
                 )

@@ -28,7 +28,9 @@ def other_form(id: str) -> str:
 
 
 def find_ordinals(corpus: Corpus, ids: Iterable[str]) -> dict[str, int]:
-    """Return the row of each id, also if the collection has it with or without the prefix `wiki:`. Unknown ids are left out."""
+    """Return the row of each id, also if the collection has it with or without the prefix `wiki:`. Unknown ids are left
+    out.
+    """
     ids = list(ids)
     found = corpus.ordinals(ids)
     absent = {other_form(id): id for id in ids if id not in found}
@@ -48,8 +50,8 @@ def resolve(
 ) -> tuple[list[Question], list[GoldMatch]]:
     """Return the questions with their paragraphs resolved to gold passages, and how each paragraph was matched.
 
-    A paragraph with an id of the collection is that passage, unless the two texts have nothing in common. In that case the id
-    belongs to another collection, and the text decides.
+    A paragraph with an id of the collection is that passage, unless the two texts have nothing in common. In that case
+    the id belongs to another collection, and the text decides.
     """
     if not any(item.paragraphs for item in items):
         return [item.question for item in items], []

@@ -110,7 +110,8 @@ def import_questions(
 
     Args:
         split, dataset: Import only questions with these; they also apply to questions whose file does not name any.
-        gold: "one" keeps a single gold passage per question (see `backend/data/formats/question_jsonl.py`), so the others become
+        gold: "one" keeps a single gold passage per question (see `backend/data/formats/question_jsonl.py`), so the
+        others become
             unlabelled positives.
         settings: Settings of the format, as "name=value".
 
@@ -293,8 +294,8 @@ def _second_collection(study: Study, path: Path) -> ImportResult:
     if file_sha256(path) == source.sha256:
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     raise Refused(
-        f"{study.folder}: the study already has a passage collection ({source.name}, {counted(len(study.corpus), 'passage')}); "
-        "make a new study for another collection"
+        f"{study.folder}: the study already has a passage collection ({source.name}, "
+        f"{counted(len(study.corpus), 'passage')}); make a new study for another collection"
     )
 
 
@@ -374,7 +375,9 @@ def _counts(
 
 
 def _is_last_word(study: Study, sha256: str) -> bool:
-    """Return whether this frequency file was imported and neither questions nor other frequencies have been imported since."""
+    """Return whether this frequency file was imported and neither questions nor other frequencies have been imported
+    since.
+    """
     since = [record for record in _imports(study).all() if record.kind != "passages"]
     return bool(since) and since[-1].kind == "frequencies" and since[-1].sha256 == sha256
 

@@ -1,4 +1,6 @@
-"""Count the passages that mention each entity: its tokens, as in DPR and in lower case, are consecutive in the title or text."""
+"""Count the passages that mention each entity: its tokens, as in DPR and in lower case, are consecutive in the title or
+text.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ _BETWEEN = "\n"  # no token is a line end, so no match spans title and text
 class MentionCounter:
     """Counts passages by entity in one pass over the passages. Memory grows only with the number of entities.
 
-    An entity is found by its first two tokens and then compared completely, so the cost of a passage is one look-up per token for
-    any number of entities. Entities that differ only in case or Unicode form share a count; an entity without tokens has count 0.
+    An entity is found by its first two tokens and then compared completely, so the cost of a passage is one look-up per
+    token for any number of entities. Entities that differ only in case or Unicode form share a count; an entity without
+    tokens has count 0.
     """
 
     def __init__(self, entities: Iterable[str]):

@@ -159,7 +159,9 @@ def _rows(
 def _with_ordinals(
     corpus: Corpus, entries: Iterable[RunEntry | BadInput]
 ) -> Iterator[tuple[RunEntry | BadInput, Mapping[str, int]]]:
-    """Yield each entry with the rows of its passages. Many entries are looked up at once, because an entry may have one hit."""
+    """Yield each entry with the rows of its passages. Many entries are looked up at once, because an entry may have one
+    hit.
+    """
     waiting: list[RunEntry | BadInput] = []
     ids: set[str] = set()
     count = 0
