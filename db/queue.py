@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from db import leases
 from db.blindness import hidden_questions
@@ -101,6 +101,16 @@ class Lease:
     question: str
     expires: float
     practice: bool = False
+
+
+class Outcome(NamedTuple):
+    """A settled candidate. answer, rank: as the batch stored them. label: of the consensus."""
+
+    question: str
+    passage: str
+    answer: bool | None
+    rank: int | None
+    label: str
 
 
 class Queue(PerThread):
@@ -225,13 +235,16 @@ class Queue(PerThread):
             for row in self.connection.execute("SELECT DISTINCT question FROM batch_question WHERE arm = 'audit'")
         }
 
-    def outcomes(self) -> list[tuple[bool | None, int | None, str]]:
-        """Return (contains an answer, rank, consensus label) of the settled candidates, to calibrate probabilities."""
+    def outcomes(self) -> list[Outcome]:
+        """Return the settled candidates with their labels, to calibrate probabilities."""
         rows = self.connection.execute(
-            "SELECT c.answer, c.rank, k.label FROM candidate c JOIN consensus k ON k.question = c.question AND k.passage = c.passage "
+            "SELECT c.question, c.passage, c.answer, c.rank, k.label FROM candidate c JOIN consensus k ON k.question = c.question AND k.passage = c.passage "
             "WHERE k.label IS NOT NULL"
         )
-        return [(None if answer is None else bool(answer), rank, label) for answer, rank, label in rows]
+        return [
+            Outcome(question, passage, None if answer is None else bool(answer), rank, label)
+            for question, passage, answer, rank, label in rows
+        ]
 
     def claim(self, annotator: str, count: int = AT_ONCE) -> list[Lease]:
         """Renew the annotator's leases, fill them up with new questions to `count`, and return them all.

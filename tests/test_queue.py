@@ -259,7 +259,7 @@ def test_outcomes_are_those_of_settled_candidates(desk):
     )
     desk.label("ann", "q0", {"p1": "positive", "p2": "negative"}, batch="b1")
     desk.label("ben", "q0", {"p2": "positive"}, batch="b1")
-    assert desk.queue.outcomes() == [(True, 4, "positive")]
+    assert desk.queue.outcomes() == [("q0", "p1", True, 4, "positive")]
 
 
 def test_an_outbox_carries_finish_and_skip_in_order_with_the_labels(desk):

@@ -27,7 +27,7 @@ from db.records import SPLITS
 
 _REFUSED, _SENT = "batches-refused", "batches-sent"
 ANYBODY = "anybody"
-ANSWERS_AND_RANK = "answer match and rank"
+ANSWERS_AND_RANK = "answer match, subject and rank"
 _ABOUT_SPLITS = (
     "Splits to draw questions from; empty for all searched questions. "
     "Labels of dev and test questions correct the evaluation and never enter training."
@@ -221,7 +221,7 @@ def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:
     chosen = place.selectbox(
         "Priority by",
         [*reversed(scored), ANSWERS_AND_RANK],
-        help=f"A judge: its probability of a false negative, with the answer match{gain}. The audit stays random.",
+        help=f"A judge: its probability of a false negative, with the answer match and the subject{gain}. The audit stays random.",
     )
     return (None, None) if chosen == ANSWERS_AND_RANK else (chosen, sets[-1] if sets else None)
 
