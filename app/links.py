@@ -86,10 +86,10 @@ def _sign_in(labels_path: Path, secret: str) -> tuple[str | None, str]:
 def _redirect(request: Request, labels_path: Path, token: str | None, first_page: str) -> Response:
     from starlette.responses import RedirectResponse
 
-    left = [
+    remaining = [
         pair for pair in parse_qsl(request.scope["query_string"].decode("latin-1")) if pair[0] not in (INVITATION, LINK)
     ]
-    query = urlencode(left if token else [*left, (LINK, INVALID)])
+    query = urlencode(remaining if token else [*remaining, (LINK, INVALID)])
     # A relative address lets a proxy serve the app under a path, and prevents redirects to other sites.
     page = "./" + quote(request.scope["path"].rsplit("/", 1)[-1] or first_page)
     response = RedirectResponse(f"{page}?{query}" if query else page, 303)

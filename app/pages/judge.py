@@ -183,8 +183,8 @@ def _history(events: list[LabelEvent]) -> list[dict[str, Any]]:
 
 
 def _guidelines(opened: Study) -> dict[str, Any]:
-    found = guidelines(opened.folder)
-    return {"guideline": found.version, "guideline_text": found.blocks()}
+    text = guidelines(opened.folder)
+    return {"guideline": text.version, "guideline_text": text.blocks()}
 
 
 @judging.keeps_component("adjudicate")
@@ -195,13 +195,13 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
     """
     judging.at_work(opened, person)
     component = f"adjudicate-{person.name}"
-    asked = url.value("question")
+    question_id = url.value("question")
     history = [event for event in stores.labels.undoable(person.name, HISTORY) if event.kind == "adjudicate"]
     hidden = stores.queue.hidden(person.name)
     disputed = dict.fromkeys(
         pair.question for pair in stores.labels.consensus() if pair.state == "open" and pair.question not in hidden
     )
-    order = ([asked] if asked in disputed else []) + [id for id in disputed if id != asked]
+    order = ([question_id] if question_id in disputed else []) + [id for id in disputed if id != question_id]
     earlier = [
         id for id in dict.fromkeys(event.question for event in history[:12]) if id not in disputed and id not in hidden
     ]
