@@ -344,6 +344,20 @@ def m013_skipped_questions_return(db: Database) -> None:
             AND a.annotator = lease.annotator AND a.kind = 'skip')""")
 
 
+@MIGRATIONS()
+def m014_descriptions(db: Database) -> None:
+    db.conn.execute("""
+        CREATE TABLE description ( -- what people say about the parts of a study
+            kind TEXT NOT NULL CHECK (kind <> ''),
+            name TEXT NOT NULL CHECK (name <> ''),
+            text TEXT NOT NULL DEFAULT '',
+            tags TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(tags)),
+            changed_by TEXT REFERENCES annotator (name),
+            changed REAL NOT NULL,
+            PRIMARY KEY (kind, name)
+        ) STRICT, WITHOUT ROWID""")
+
+
 def migrate(path: str | Path, new: bool = False) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 
