@@ -207,7 +207,11 @@ BUTTONS = {
         "annotator": set(),
     },
     "experiments": {"lead": {"Run small version"}, "adjudicator": set(), "annotator": set()},
-    "judge": {"lead": {"Close", "Create batch", "Pause"}, "adjudicator": set(), "annotator": set()},
+    "team": {
+        "lead": {"Close", "Create batch", "Pause", "Create link", "Add and create link"},
+        "adjudicator": set(),
+        "annotator": set(),
+    },
 }
 
 

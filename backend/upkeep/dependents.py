@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from backend.core import jobs
 from backend.core.manifest import MANIFEST, read_json
+from backend.text.counting import counted
 from db.errors import BlindspotError
 from db.queue import Queue
 
@@ -35,7 +36,7 @@ _WORDS = {
     "models": "model",
     "maps": "map",
     "indexes": "index",
-    "scores": "scores of",
+    "scores": "score table",
     "readings": "reading",
     "learning_curve": "point of the learning curve",
     "experiments": "experiment",
@@ -70,11 +71,7 @@ def dependents(study: Study, kind: str, name: str) -> list[Dependent]:
     """Return everything that depends on a part; what needs it comes first."""
     if kind == "batch":
         count = Queue(study.labels_path).events_of(name)
-        return (
-            [Dependent("batch", f"{name} has {count:,} events of annotators; a label of it", "", "needs")]
-            if count
-            else []
-        )
+        return [Dependent("annotators' work", f"({counted(count, 'event')})", "", "needs")] if count else []
     found = [
         *_unfinished_jobs(study, name),
         *(_belongings(study, name) if kind == "model" else ()),
@@ -98,7 +95,7 @@ def _belongings(study: Study, name: str) -> Iterator[Dependent]:
         if study.path("indexes", name).is_dir():
             yield Dependent("index", name, "indexes", "belongs")
     if study.path("scores", name).is_dir():
-        yield Dependent("scores of", name, "scores", "belongs")
+        yield Dependent("score table", name, "scores", "belongs")
 
 
 def _encoder_models(encoder: Any) -> set[str]:

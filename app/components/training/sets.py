@@ -3,6 +3,7 @@ sets."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -11,6 +12,7 @@ import streamlit as st
 from app import study, url, who
 from app.components import jobs
 from app.components.marks import command, empty, notice
+from app.components.parts import described
 from app.components.plots import plot
 from app.components.training.models import fewer
 from app.components.training.pairs import pair_rows
@@ -27,6 +29,7 @@ from backend.training_sets.denoising import DENOISING, policy_help, policy_named
 from backend.training_sets.differences import Change, change_summary, diff, new_labels
 from backend.training_sets.stratified_sample import queue_stratified_sample
 from backend.training_sets.training_set import TrainingSet, training_sets
+from db.descriptions import Description
 from db.errors import BlindspotError
 
 SHOWN = 40
@@ -41,7 +44,7 @@ FATES = {
 }
 
 
-def sets_table(made: dict[str, Manifest], chosen: str) -> Html:
+def sets_table(made: dict[str, Manifest], chosen: str, about: Mapping[str, Description]) -> Html:
     """Every set with its size, newest first, linked to its panel."""
     head = tag(
         "tr",
@@ -76,7 +79,7 @@ def sets_table(made: dict[str, Manifest], chosen: str) -> Html:
         rows.append(
             tag(
                 "tr",
-                tag("th", link(name, url.href(url.TRAINING, {"set": name})), scope="row"),
+                tag("th", described(link(name, url.href(url.TRAINING, {"set": name})), about.get(name)), scope="row"),
                 *(tag("td", cell, cls="left" if place < 2 else None) for place, cell in enumerate(cells)),
                 cls="chosen" if name == chosen else None,
             )
