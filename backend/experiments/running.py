@@ -72,7 +72,7 @@ def run_experiment(
         waiting = [part for part in parts if not part.finished(bench)]
         for number, part in enumerate(waiting, 1):
             bench.make(part, _said(progress, f"part {number} of {len(waiting)}: {part.title()}"))
-        measured = _measured(chosen, setting, plan, bench)
+        measured = measure_plan(chosen, setting, plan, bench)
         measured["notes"] += dict.fromkeys(note for part in parts if (note := part.note(bench)))
         result = {"key": key, **measured, "seconds": round(time.monotonic() - began, 1)}
         with whole_folder(folder) as building:
@@ -144,7 +144,8 @@ def with_needs(part: Part) -> Iterator[Part]:
     yield part
 
 
-def _measured(chosen: Experiment, setting: Setting, plan: ExperimentPlan, bench: Workbench) -> dict[str, Any]:
+def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, bench: Workbench) -> dict[str, Any]:
+    """Return the content of result.json: the cells of a plan whose parts exist, its claims and the verdict."""
     found: dict[Measure, np.ndarray] = {}
 
     def values(cell: Cell) -> np.ndarray:
