@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -60,8 +61,32 @@ def test_labels_given_since_are_listed_and_change_the_next_set(study):
     assert "New labels would change 1 pair" in page.text and "positive negative → positive" in page.text
     again = build(study, "labels", name="clean")
     page = Page(study.folder, "training", "lea", set="clean", before="raw")
-    assert "changed pair" in page.text and "negative by run → positive by label" in page.text
+    assert "From raw to clean: 1 changed pair" in page.text and "negative by run → positive by label" in page.text
     assert first.name in page.text and again.name in page.text
+
+
+def test_the_differences_of_two_sets_begin_with_what_matters_and_are_paged(study, monkeypatch):
+    """Negatives that became positives come first, with their texts; other kinds and reasons are a link away."""
+    from app.components.training import changes
+
+    monkeypatch.setattr(changes, "PER_PAGE", 2)
+    build(study, name="raw")
+    say(study, "ann", "q0", {"p1": "positive", "p0": "negative", "p3": "negative"})
+    build(study, "answer_match+labels", name="clean", last=3)
+    page = Page(study.folder, "training", "lea", set="clean", before="raw")
+    kinds = re.findall(r'<tr class="kind"><td>(\d+)</td>.*?<a [^>]*>([^<]*)</a>', page.html)
+    assert [title for _, title in kinds][:3] == ["negative → positive", "positive → negative", "negative → dropped"]
+    assert kinds[0][0] == "1" and study.corpus.passage(1).text in page.text and "p1" in page.text
+    removed = next(count for count, title in kinds if title == "negative, no longer in the set")
+    gone = {"set": "clean", "before": "raw", "change": "negative-absent"}
+    first, second = (Page(study.folder, "training", "lea", **gone, page=number) for number in ("1", "2"))
+    listed = [re.findall(r'<span class="roles">([^<]*)</span>', each.html) for each in (first, second)]
+    assert [len(each) for each in listed] == [2, min(2, int(removed) - 2)] and set(listed[0]) == {
+        "negative by run → absent"
+    }
+    assert f"1–2 of {removed} pairs" in first.text and "not at ranks 1 to 3 of r" in first.text
+    one = Page(study.folder, "training", "lea", **gone, reason="not at ranks 1 to 3 of r", page="99")
+    assert f"negative, no longer in the set, not at ranks 1 to 3 of r: {removed} pairs" in one.text
 
 
 def test_hostile_names_stay_text(study):

@@ -3,7 +3,6 @@ sets."""
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any
 
 import streamlit as st
@@ -12,6 +11,7 @@ from app import study, url, who
 from app.components import jobs
 from app.components.marks import command, empty, notice
 from app.components.plots import plot
+from app.components.training.changes import PARAMETERS, changes_panel
 from app.components.training.models import fewer
 from app.components.training.pairs import pair_rows
 from app.desk import desk
@@ -24,12 +24,11 @@ from backend.retrieval.retriever import RETRIEVERS
 from backend.text.counting import counted
 from backend.training_sets.builder import build
 from backend.training_sets.denoising import DENOISING, policy_help, policy_named, policy_names
-from backend.training_sets.differences import Change, change_summary, diff, new_labels
+from backend.training_sets.differences import new_labels
 from backend.training_sets.stratified_sample import queue_stratified_sample
 from backend.training_sets.training_set import TrainingSet, training_sets
 from db.errors import BlindspotError
 
-SHOWN = 40
 NEW_SHOWN = 12
 NO_MODEL = "none"
 _SAID = "training-said"
@@ -196,10 +195,15 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> 
     if others and sees_labels:
         with st.columns([1, 2])[0]:
             before = url.select(
-                "Compare with", "before", ["", *others], "", format_func=lambda name: name or "choose a set"
+                "Compare with",
+                "before",
+                ["", *others],
+                "",
+                forget=PARAMETERS,
+                format_func=lambda name: name or "choose a set",
             )
         if before:
-            _changes(opened, TrainingSet.open(opened, before), chosen)
+            changes_panel(opened, TrainingSet.open(opened, before), chosen)
     show(
         div(
             span("Export: ", cls="soft"),
@@ -331,45 +335,3 @@ def _new(opened: Study, chosen: TrainingSet) -> None:
     )
     arguments = {key: value for key, value in made_from.items() if key != "until"} | {"name": name, "policy": wanted}
     jobs.start_button(opened, request(build, **arguments), key="build-again", words=f"Build {name} with these labels")
-
-
-def _changes(opened: Study, before: TrainingSet, after: TrainingSet) -> None:
-    found = change_summary(before, after)
-    if not found.changed:
-        show(notice(f"{before.name} and {after.name} have the same pairs in the same roles."))
-        return
-    kinds = [
-        tag(
-            "tr",
-            tag("td", f"{number:,}"),
-            tag("td", f"{was or 'absent'} → {now or 'absent'}", cls="left"),
-            tag("td", why, cls="left"),
-        )
-        for (was, now, why), number in found.changes.most_common()
-    ]
-    rows = pair_rows(opened, [_change(each) for each in islice(diff(before, after), SHOWN)])
-    more = (
-        tag(
-            "p",
-            f"The first {SHOWN} of {found.changed:,}. To list all, run: ",
-            command(f"blindspot training-set diff {before.name} {after.name} --limit 0"),
-            cls="convention",
-        )
-        if found.changed > SHOWN
-        else ""
-    )
-    show(
-        div(
-            tag("h2", f"{counted(found.changed, 'changed pair')}, {found.same:,} unchanged"),
-            tag("table", tag("tbody", *kinds), cls="small"),
-            tag("table", tag("tbody", *rows), cls="figures"),
-            more,
-            cls="panel",
-            id="changes",
-        )
-    )
-
-
-def _change(change: Change) -> tuple[str, str, str, str]:
-    was, now = (" by ".join(side) if side else "absent" for side in (change.before, change.after))
-    return change.question, change.passage, change.why, f"{was} → {now}"
