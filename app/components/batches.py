@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from app.components import jobs
 from app.components.marks import notice
 from app.desk import desk
 from app.markup import link, show, tag
+from app.runs import over_training_questions
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.judges.judge import judges_of
@@ -154,7 +155,7 @@ def _make(opened: Study, taken: set[str]) -> None:
             )
         )
         return
-    training = _over_training_questions(opened, runs)
+    training = over_training_questions(opened, runs)
     if not training:
         show(
             notice(
@@ -202,13 +203,6 @@ def _make(opened: Study, taken: set[str]) -> None:
             seed=seed,
         )
         st.rerun()
-
-
-def _over_training_questions(opened: Study, runs: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Return the runs that searched training questions. A run without a split searched all questions."""
-    if not any(count["split"] == "train" for count in opened.questions.counts()):
-        return []
-    return [name for name, manifest in runs.items() if manifest.get("split") in ("train", None)]
 
 
 def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:

@@ -26,7 +26,7 @@ from backend.training_sets.differences import (
 from backend.training_sets.training_set import TrainingSet
 from db.records import Passage, Question
 
-PER_PAGE = 20
+PER_PAGE = 10
 KIND, REASON, PAGE = "change", "reason", "page"  # parameters of the address
 PARAMETERS = (KIND, REASON, PAGE)
 

@@ -19,6 +19,7 @@ from app.markup import Html, div, join, link, show, span, tag, term
 from backend.core.jobs import request
 from backend.core.manifest import Manifest
 from backend.core.study import Study
+from backend.demo import is_demo
 from backend.retrieval.retrieve import retrieve
 from backend.retrieval.retriever import RETRIEVERS
 from backend.text.counting import counted
@@ -28,6 +29,7 @@ from backend.training_sets.differences import new_labels
 from backend.training_sets.stratified_sample import queue_stratified_sample
 from backend.training_sets.training_set import TrainingSet, training_sets
 from db.errors import BlindspotError
+from db.rights import SETTLERS
 
 NEW_SHOWN = 12
 NO_MODEL = "none"
@@ -183,15 +185,17 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> 
             cls="panel",
         )
     )
-    ranks = counts["by_rank"]
-    if ranks:
-        show(div(tag("h2", "Mined passages by rank"), cls="list-head"))
-        plot(_fates(ranks), f"fates-{chosen.name}")
-    sees_labels = who.may(opened.labels_path, "see others' labels")
-    if sees_labels:
-        _new(opened, chosen)
-    _judge_strata(opened, chosen)
+    sees_labels = _sees_labels(opened)
     others = [name for name in made if name != chosen.name]
+    if others and not sees_labels and url.value("before"):
+        show(
+            notice(
+                "The differences of two sets show annotators' labels. Only people who settle disputes can see them: ",
+                f"{' and '.join(SETTLERS)}s. ",
+                link("Sign in on Judge", url.JUDGE),
+                ".",
+            )
+        )
     if others and sees_labels:
         with st.columns([1, 2])[0]:
             before = url.select(
@@ -204,6 +208,13 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> 
             )
         if before:
             changes_panel(opened, TrainingSet.open(opened, before), chosen)
+    if sees_labels:
+        _new(opened, chosen)
+    ranks = counts["by_rank"]
+    if ranks:
+        show(div(tag("h2", "Mined passages by rank"), cls="list-head"))
+        plot(_fates(ranks), f"fates-{chosen.name}")
+    _judge_strata(opened, chosen)
     show(
         div(
             span("Export: ", cls="soft"),
@@ -212,6 +223,13 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> 
             cls="foot",
         )
     )
+
+
+def _sees_labels(opened: Study) -> bool:
+    """Whether the viewer may see labels: by their role, or because all labels of a demo nobody has joined are simulated."""
+    if who.may(opened.labels_path, "see others' labels"):
+        return True
+    return is_demo(opened) and who.mode() == "local" and not who.real_people(opened.labels_path)
 
 
 def _judge_strata(opened: Study, chosen: TrainingSet) -> None:
