@@ -139,7 +139,7 @@ def _as_given(connection: sqlite3.Connection, annotating: Person, event: LabelEv
         raise Refused(
             f"question {event.question!r} of batch {event.batch!r} was not given to {name}; nothing was stored of this event"
         )
-    return replace(event, blind=not judged_before(connection, name, batch, event.question))
+    return replace(event, blind=not judged_before(connection, annotating, batch, event.question))
 
 
 def _was_given(connection: sqlite3.Connection, batch: int, question: str, name: str) -> bool:

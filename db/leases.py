@@ -11,6 +11,8 @@ from db.errors import Missing, Refused
 from db.people import person
 
 LEASE_SECONDS = 15 * 60.0
+SKIPS_FOR_GOOD = 2
+"""After this many skips of a question by one person, the queue leaves it to others."""
 ACTIVE = "((l.state = 'finished' AND l.surplus = 0) OR (l.state = 'held' AND l.expires > :now))"
 OTHERS = f"""(SELECT count(*) FROM lease l WHERE l.batch = i.batch AND l.question = i.question AND l.annotator <> :me AND {ACTIVE})"""
 """SQL: how many other annotators have a place at question `i` of a batch."""
@@ -73,7 +75,7 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
 
 
 def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: str) -> bool:
-    """Skip a question: leave it to another annotator for good. Return whether this is new.
+    """Skip a question for now. After SKIPS_FOR_GOOD skips it is left to others. Return whether this is new.
 
     Raises:
         Missing: The annotator does not hold the question.
@@ -86,7 +88,8 @@ def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: s
     if lease[0] == "finished":
         raise Refused(f"{annotator} has finished question {question!r}; it cannot be skipped any more")
     connection.execute(
-        "UPDATE lease SET state = 'skipped' WHERE batch = ? AND question = ? AND annotator = ?",
+        "UPDATE lease SET state = 'skipped', skips = skips + (state = 'held') "
+        "WHERE batch = ? AND question = ? AND annotator = ?",
         (number, question, annotator),
     )
     return lease[0] == "held"

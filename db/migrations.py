@@ -334,6 +334,16 @@ def m012_jobs_of_functions(db: Database) -> None:
     db.conn.execute("ALTER TABLE job ADD COLUMN process TEXT")
 
 
+@MIGRATIONS()
+def m013_skipped_questions_return(db: Database) -> None:
+    """How often a person skipped a question: it comes back to them once. Older skips were for good."""
+    db.conn.execute("ALTER TABLE lease ADD COLUMN skips INTEGER NOT NULL DEFAULT 0 CHECK (skips >= 0)")
+    db.conn.execute("""
+        UPDATE lease SET skips = 2 WHERE state = 'skipped' OR EXISTS (
+            SELECT 1 FROM queue_act a WHERE a.batch = lease.batch AND a.question = lease.question
+            AND a.annotator = lease.annotator AND a.kind = 'skip')""")
+
+
 def migrate(path: str | Path, new: bool = False) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 

@@ -265,13 +265,13 @@ def _print_counts(counts: dict[str, Any]) -> None:
         rows = counts[f"by_{kind}"]
         table = Table(kind, "mined", "removed", "relabelled", "removed by people", "together")
         for name, row in _first_ranks(rows) if kind == "rank" else rows.items():
-            gone = sum(row[fate] for fate in fates)
-            mined = gone + row["kept"]
+            removed = sum(row[fate] for fate in fates)
+            mined = removed + row["kept"]
             table.add_row(
                 escape(name),
                 f"{mined:,}",
                 *(f"{row[fate]:,}" for fate in fates),
-                f"{100 * gone / mined:.1f}%" if mined else "",
+                f"{100 * removed / mined:.1f}%" if mined else "",
             )
         if rows:
             console.print(table)

@@ -90,14 +90,14 @@ def changes_of_kind(
 
 def change_summary(before: TrainingSet, after: TrainingSet) -> ChangeSummary:
     """Count the changes of each kind."""
-    made = ChangeSummary()
+    summary = ChangeSummary()
     for change in _changes(before, after):
         if isinstance(change, Change):
-            made.changes[*change.kind, change.why] += 1
+            summary.changes[*change.kind, change.why] += 1
         else:
-            made.same += 1
-            made.other_source += change
-    return made
+            summary.same += 1
+            summary.other_source += change
+    return summary
 
 
 def _changes(before: TrainingSet, after: TrainingSet) -> Iterator[Change | bool]:
@@ -105,10 +105,10 @@ def _changes(before: TrainingSet, after: TrainingSet) -> Iterator[Change | bool]
     left_before, left_after = before.left_out(), after.left_out()
     for question, old, new in _merged_groups(before, after):
         olds, news = ({pair.passage: pair for pair in pairs or ()} for pairs in (old, new))
-        gone = None if new is not None else left_after.get(question, NOT_ASKED)
+        reason = None if new is not None else left_after.get(question, NOT_ASKED)
         come = None if old is not None else left_before.get(question, NOT_ASKED)
         for passage in sorted(olds.keys() | news.keys()):
-            yield _change(question, passage, olds.get(passage), news.get(passage), gone, come, after)
+            yield _change(question, passage, olds.get(passage), news.get(passage), reason, come, after)
 
 
 def _merged_groups(
@@ -203,8 +203,8 @@ def new_labels(study: Study, training_set: TrainingSet) -> list[NewLabel]:
     used = training_set.manifest["inputs"]["labels"]
     labels = Labels(study.labels_path, read_only=True)
     then, now = (
-        {(pair.question, pair.passage): pair.label or "open" for pair in found}
-        for found in (labels.consensus_as_of(used["last_event"] if used["used"] else 0), labels.consensus())
+        {(pair.question, pair.passage): pair.label or "open" for pair in consensus}
+        for consensus in (labels.consensus_as_of(used["last_event"] if used["used"] else 0), labels.consensus())
     )
     changed = sorted(pair for pair in then.keys() | now.keys() if then.get(pair) != now.get(pair))
     roles = {
@@ -212,12 +212,12 @@ def new_labels(study: Study, training_set: TrainingSet) -> list[NewLabel]:
         for _, pairs in training_set.groups(sorted({question for question, _ in changed}))
         for pair in pairs
     }
-    held = {question for question, _ in roles}
-    held |= {question for question, reason in training_set.left_out().items() if reason in (NO_POSITIVE, DENIED)}
+    questions = {question for question, _ in roles}
+    questions |= {question for question, reason in training_set.left_out().items() if reason in (NO_POSITIVE, DENIED)}
     related = training_set.manifest["request"]["thresholds"]["related"]
     becomes = {pair: label_role(now[pair], related, mined=True)[0] if pair in now else None for pair in changed}
     return [
         NewLabel(*pair, then.get(pair), now.get(pair), roles.get(pair), becomes[pair])
         for pair in changed
-        if pair[0] in held
+        if pair[0] in questions
     ]

@@ -155,15 +155,15 @@ def write(
         passage answers, unlabelled, seed, edition}.
     Raises: Refused, as `Encyclopedia`.
     """
-    made = Encyclopedia(passages, seed, edition)
+    world = Encyclopedia(passages, seed, edition)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     names = ("passages.tsv", "questions.jsonl", "truth.jsonl", "unlabelled.txt")
     partial = {name: folder / f"{name}.partial" for name in names}
     try:
-        _write_passages(made, partial["passages.tsv"], progress)
-        summary = _write_questions(made, partial["questions.jsonl"], partial["truth.jsonl"], progress)
-        unlabelled = [f"{question}\n" for question in made.unlabelled()]
+        _write_passages(world, partial["passages.tsv"], progress)
+        summary = _write_questions(world, partial["questions.jsonl"], partial["truth.jsonl"], progress)
+        unlabelled = [f"{question}\n" for question in world.unlabelled()]
         partial["unlabelled.txt"].write_text("".join(unlabelled), encoding="utf-8")
         for name in names:
             os.replace(partial[name], folder / name)
@@ -172,7 +172,7 @@ def write(
             path.unlink(missing_ok=True)
     return {
         "passages": passages,
-        "entities": made.world.entities,
+        "entities": world.world.entities,
         **summary,
         "unlabelled": len(unlabelled),
         "seed": seed,
@@ -192,10 +192,10 @@ def _write_passages(made: Encyclopedia, path: Path, progress: Progress | None) -
 
 def _write_questions(made: Encyclopedia, questions: Path, truth: Path, progress: Progress | None) -> dict:
     counts = dict.fromkeys(("questions", "train", "dev", "test", "second_wording", "planted"), 0)
-    with open(questions, "w", encoding="utf-8") as asked, open(truth, "w", encoding="utf-8") as known:
+    with open(questions, "w", encoding="utf-8") as question_file, open(truth, "w", encoding="utf-8") as known:
         for question, ordinals in made.answered():
             fields = asdict(question) | {"question": question.text}
-            asked.write(json.dumps({name: fields[name] for name in QUESTION_FIELDS}, ensure_ascii=False) + "\n")
+            question_file.write(json.dumps({name: fields[name] for name in QUESTION_FIELDS}, ensure_ascii=False) + "\n")
             row = {"question": question.id, "passages": [str(o + 1) for o in ordinals], "gold": question.gold[0]}
             known.write(json.dumps(row) + "\n")
             counts["questions"] += 1
@@ -241,9 +241,9 @@ def describe(
     facts = [(q.relation, q.subject) for q in questions]
     twice = {fact for fact, one in zip(facts, first) if one} & {fact for fact, one in zip(facts, first) if not one}
     paired = np.array([fact in twice for fact in facts], bool)
-    found = _any(relevant[0][:, :5])
-    figures["bm25_first_wording"] = _share(found[paired & first])
-    figures["bm25_second_wording"] = _share(found[paired & ~first])
+    success = _any(relevant[0][:, :5])
+    figures["bm25_first_wording"] = _share(success[paired & first])
+    figures["bm25_second_wording"] = _share(success[paired & ~first])
     return figures
 
 

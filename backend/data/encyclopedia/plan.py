@@ -107,12 +107,14 @@ class Plan:
         ranks = np.arange(1, entities + 1)
         noise = np.random.Generator(np.random.PCG64(seed))
         self.lengths = self._article_lengths(passages, noise)
-        asked = noise.uniform(size=entities) < ASKED
+        is_asked = noise.uniform(size=entities) < ASKED
         self.assured = countries(entities) + len(WHEEL) * ASSURED
-        asked[: self.assured] = True
+        is_asked[: self.assured] = True
         noticed_asked, noticed_tells = self._noticed_tells(noise)
         self.tells = np.zeros(entities, np.int64)
-        self.tells[asked] = _apportion(passages - int(noticed_tells.sum()), ranks[asked] ** -edition.telling_slope)
+        self.tells[is_asked] = _apportion(
+            passages - int(noticed_tells.sum()), ranks[is_asked] ** -edition.telling_slope
+        )
         wanted = self.lengths + self.tells
         self.mentions = _fill_to_zipf(edition.mentions * passages, wanted)
         self.frequency = np.concatenate([wanted + self.mentions, 1 + noticed_tells])
@@ -124,7 +126,7 @@ class Plan:
         self.starts = array("q", starts.tobytes())  # by place: ordinal of the first passage
         self.lengths = np.concatenate([self.lengths, np.zeros(self.noticed, np.int64)])
         self.tells = np.concatenate([self.tells, noticed_tells])
-        self.asked = np.concatenate([asked, noticed_asked])
+        self.asked = np.concatenate([is_asked, noticed_asked])
         self.tell_starts = array("q", np.concatenate([[0], np.cumsum(self.tells)]).tobytes())
         self.mention_starts = array("q", np.concatenate([[0], np.cumsum(self.mentions)]).tobytes())
         self.tell_places = Shuffle(passages, random)
@@ -135,9 +137,9 @@ class Plan:
         """Of the entities with a notice: whether questions ask about them, and how many other passages tell of them."""
         if not self.noticed:
             return np.zeros(0, bool), np.zeros(0, np.int64)
-        asked = noise.uniform(size=self.noticed) < NOTICED_ASKED
+        is_asked = noise.uniform(size=self.noticed) < NOTICED_ASKED
         tells = np.searchsorted(NOTICED_TOLD, noise.uniform(size=self.noticed), side="right")
-        return asked, np.where(asked, tells, 0)
+        return is_asked, np.where(is_asked, tells, 0)
 
     def _article_lengths(self, passages: int, noise: np.random.Generator) -> np.ndarray:
         entities = self.entities
@@ -173,8 +175,8 @@ def _apportion(total: int, weights: np.ndarray) -> np.ndarray:
     """Whole numbers that sum to `total`, in proportion to `weights`, none below 1 (largest remainders)."""
     exact = weights / weights.sum() * (total - len(weights))
     whole = np.floor(exact).astype(np.int64)
-    left = total - len(weights) - int(whole.sum())
-    whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
+    remainder = total - len(weights) - int(whole.sum())
+    whole[np.argsort(whole - exact, kind="stable")[:remainder]] += 1
     return whole + 1
 
 
@@ -187,8 +189,8 @@ def _fill_to_zipf(total: int, have: np.ndarray) -> np.ndarray:
         low, high = (scale, high) if np.maximum(scale * curve - have, 0).sum() < total else (low, scale)
     exact = np.maximum(low * curve - have, 0)
     whole = np.floor(exact).astype(np.int64)
-    left = total - int(whole.sum())
-    whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
+    remainder = total - int(whole.sum())
+    whole[np.argsort(whole - exact, kind="stable")[:remainder]] += 1
     return whole
 
 

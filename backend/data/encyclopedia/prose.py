@@ -132,9 +132,9 @@ class _Writer:
 
     def passage(self, index: int, items: tuple[str, ...]) -> str:
         blocks: list[Callable[[], str]] = [partial(self._own, item) for item in items]
-        told = self.world.told(self.ordinal, self.entity.number)
-        if told:
-            blocks.append(lambda: self._telling(*told, dwells(index)))
+        other_facts = self.world.told(self.ordinal, self.entity.number)
+        if other_facts:
+            blocks.append(lambda: self._telling(*other_facts, dwells(index)))
         fillers = self._fillers()
         while len(blocks) < (2 if dwells(index) else 3):
             blocks.append(fillers.pop())
@@ -143,7 +143,7 @@ class _Writer:
         sentences += [block() for block in blocks]
         words = sum(sentence.count(" ") + 1 for sentence in sentences)
         if words < ROOM_WORDS:
-            sentences.append(self._mentioning(told[0] if told else None))
+            sentences.append(self._mentioning(other_facts[0] if other_facts else None))
             words += sentences[-1].count(" ") + 1
         while words < ENOUGH_WORDS and fillers:
             sentences.append(fillers.pop()())
@@ -206,8 +206,8 @@ class _Writer:
             reference = self._reference_to(other, (relation,))
         following = list(FOLLOWING[other.group])
         self._shuffle(following)
-        wanted = 0 if hushed else 2 if dwell else len(sentences) == 1 or self.random() < FOLLOWED
-        sentences += [speaker.say(form, reference) for form in following[:wanted]]
+        n_asides = 0 if hushed else 2 if dwell else len(sentences) == 1 or self.random() < FOLLOWED
+        sentences += [speaker.say(form, reference) for form in following[:n_asides]]
         self._named(
             other.name,
             bool(other.gender) or not PERSON_OBJECTS.isdisjoint(relations),

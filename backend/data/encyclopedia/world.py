@@ -365,27 +365,27 @@ class World:
 
     def statements(self, number: int, relation: str) -> list[int]:
         """Ordinals of all passages that state a fact, rising: its own article, its partner's, and all that tell it."""
-        found = {*self.own_statements(number, relation), *self._tellings(number, relation)}
+        ordinals = {*self.own_statements(number, relation), *self._tellings(number, relation)}
         partner, item = self._partner(number, relation)
         if partner is not None:
-            found.update(self.own_statements(partner, item))
+            ordinals.update(self.own_statements(partner, item))
             if relation == "P26":  # who tells of one wedding tells of both spouses
-                found.update(self._tellings(partner, relation))
-        return sorted(found)
+                ordinals.update(self._tellings(partner, relation))
+        return sorted(ordinals)
 
     def _tellings(self, number: int, relation: str) -> list[int]:
         """Ordinals of the passages of other articles that tell a fact."""
         plan = self.plan
-        found: list[int] = []
+        ordinals: list[int] = []
         if relation not in self.entity(number).asked:
-            return found
+            return ordinals
         for telling in range(int(plan.tells[number])):
             if relation in self._told_by(number, telling):
                 ordinal = plan.tell_places(plan.tell_starts[number] + telling)
                 host, _ = plan.article_of(ordinal)
                 if host != number and number not in self.entity(host).kin:
-                    found.append(ordinal)
-        return found
+                    ordinals.append(ordinal)
+        return ordinals
 
     def _partner(self, number: int, relation: str) -> tuple[int | None, str]:
         """The entity whose article also states this fact, and as which item."""

@@ -173,13 +173,13 @@ def _keep(
         progress=progress,
     )
     compared = compare_flags(run, flags, DEFAULT_RULE)
-    said = {
+    figures = {
         "run": run.name,
         "flags": compared.compared,
         "only_file": compared.only_file,
         "only_here": compared.only_here,
     }
-    record = ImportRecord(KIND, path.name, sha256, path.stat().st_size, len(ids), rejected.count, json.dumps(said))
+    record = ImportRecord(KIND, path.name, sha256, path.stat().st_size, len(ids), rejected.count, json.dumps(figures))
     Imports(study.labels_path).add(record)
     return FileResult(run.name, path.name, len(ids), hits.k, compared, reading.changed, rejected.count, rejected.file)
 
