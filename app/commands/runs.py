@@ -114,7 +114,8 @@ def report(
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write one HTML file: conclusions, examples, tables and plots.")
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write one HTML file: conclusions, examples, tables and plots."),
     ] = None,
     study: StudyOption = None,
 ) -> None:
