@@ -1,1 +1,3 @@
-"""Measures and statistics. Functions take arrays and return arrays or small tables; they read no files and import no other room."""
+"""Measures and statistics. Functions take arrays and return arrays or small tables; they read no files and import no
+other room.
+"""

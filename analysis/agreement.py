@@ -1,9 +1,9 @@
 """Agreement of annotators: Krippendorff's alpha for any number of them, Cohen's kappa for two.
 
-Both measure agreement beyond chance: 1 is perfect agreement, 0 is agreement by chance, and a negative value is worse than chance.
-Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability"; Cohen (1960), "A coefficient of agreement for nominal scales".
-The intervals resample questions (see `analysis.by_question`). They estimate the figure over other questions judged by the same
-annotators, not the agreement of other annotators.
+Both measure agreement beyond chance: 1 is perfect agreement, 0 is agreement by chance, and a negative value is worse
+than chance. Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability"; Cohen (1960), "A coefficient of
+agreement for nominal scales". The intervals resample questions (see `analysis.by_question`). They estimate the figure
+over other questions judged by the same annotators, not the agreement of other annotators.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ class Agreement:
     """Alpha or kappa with its interval.
 
     value: None if it is undefined: no pair was judged twice, or all labels are the same.
-    low, high: percentile bootstrap interval; None if value is None. It is too narrow with fewer than about 20 questions. Without any
+    low, high: percentile bootstrap interval; None if value is None. It is too narrow with fewer than about 20
+    questions. Without any
         disagreement it is the point 1, because every resample agrees as well.
-    passages: number of (question, passage) pairs judged by two or more annotators. questions: number of their questions.
+    passages: number of (question, passage) pairs judged by two or more annotators. questions: number of their
+    questions.
     agreed: share of these pairs on which all annotators gave the same label; None if there are no such pairs.
     """
 
@@ -41,7 +43,8 @@ def alpha(
     """Return Krippendorff's alpha for nominal labels. An annotator need not judge every passage.
 
     Args:
-        counts: (n, v) int, how many annotators gave passage n the label v. Passages with fewer than two judgements do not count.
+        counts: (n, v) int, how many annotators gave passage n the label v. Passages with fewer than two judgements do
+        not count.
         questions: (n,) the question of each passage, any sortable labels.
     """
     counts, questions = np.asarray(counts), np.asarray(questions)
@@ -85,7 +88,9 @@ def kappa(
 
 
 def _coincidences(counts: np.ndarray) -> np.ndarray:
-    """Return (n, 1 + v): the contribution of a passage to the coincidence matrix's diagonal and to each of its margins."""
+    """Return (n, 1 + v): the contribution of a passage to the coincidence matrix's diagonal and to each of its
+    margins.
+    """
     annotators = counts.sum(axis=1)
     alike = (counts * (counts - 1)).sum(axis=1) / (annotators - 1)
     return np.column_stack([alike, counts])

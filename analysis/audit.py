@@ -1,8 +1,9 @@
 """The rate of false negatives among unlabelled passages, from a random sample of questions.
 
-Only a sample with known inclusion probabilities can estimate the rate of false negatives. Passages that were judged because they
-looked like false negatives say nothing about the other passages. Each passage has the weight 1 / its inclusion probability, and the
-rate is a ratio of weighted sums (Hajek 1971), so the weights need no particular sum. The sampling unit is the question.
+Only a sample with known inclusion probabilities can estimate the rate of false negatives. Passages that were judged
+because they looked like false negatives say nothing about the other passages. Each passage has the weight 1 / its
+inclusion probability, and the rate is a ratio of weighted sums (Hajek 1971), so the weights need no particular sum. The
+sampling unit is the question.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ class Rate:
     """A weighted share of passages with its interval, and whether enough passages have been judged.
 
     value, low, high: None without settled passages. low and high are also None with fewer than 2 questions.
-    questions, passages: numbers of settled questions and passages, the base of the rate. unsettled: number of sampled passages on
+    questions, passages: numbers of settled questions and passages, the base of the rate. unsettled: number of sampled
+    passages on
         which annotators are unsure or disagree; they do not enter the rate.
     lower_bound, upper_bound: the rate if every unsettled passage were a miss, or a hit.
     target: width of the interval at which a slice is finished.
-    more: estimated number of further questions until then; 0 if the slice is finished, None if it cannot be estimated (fewer than
+    more: estimated number of further questions until then; 0 if the slice is finished, None if it cannot be estimated
+    (fewer than
         `FEW` questions).
     """
 
@@ -81,7 +84,10 @@ def rate(
     if not ((probabilities > 0) & (probabilities <= 1)).all():
         raise ValueError("an inclusion probability must be above 0 and at most 1")
     weights = 1 / probabilities
-    method = f"weights 1 / inclusion probability; error from questions drawn again {resamples} times, seed {seed}; t on log odds"
+    method = (
+        f"weights 1 / inclusion probability; error from questions drawn again {resamples} times, seed {seed}; t "
+        "on log odds"
+    )
     lower, upper = _share(hits & settled, weights), _share(hits | ~settled, weights)
     unsettled = int((~settled).sum())
     hits, weights, questions = hits[settled], weights[settled], questions[settled]
@@ -123,7 +129,9 @@ def _share(hits: np.ndarray, weights: np.ndarray) -> float | None:
 
 
 def _more(value: float, error: float, questions: int, target: float, level: float) -> int | None:
-    """Return how many questions to add until the interval is narrow enough. The error falls with the root of their number."""
+    """Return how many questions to add until the interval is narrow enough. The error falls with the root of their
+    number.
+    """
     if questions < FEW:
         return None
 

@@ -1,7 +1,8 @@
 """Intervals for measures whose sampling unit is the question.
 
-The labels of one question resemble each other: its passages share a topic, and one person judges them in one sitting. The bootstrap
-therefore resamples whole questions (a cluster bootstrap). Resampling single labels would give intervals that are far too narrow.
+The labels of one question resemble each other: its passages share a topic, and one person judges them in one sitting.
+The bootstrap therefore resamples whole questions (a cluster bootstrap). Resampling single labels would give intervals
+that are far too narrow.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def ratio_error(top: np.ndarray, bottom: np.ndarray, resamples: int = RESAMPLES,
     """
     top, bottom = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
     drawn = resampled(np.stack([top, bottom], axis=1), resamples, seed)
-    # Every question has items, so no resample has a denominator of 0, even if few questions with small weights are drawn.
+    # Every question has items, so no resample has a denominator of 0, even if few questions with small weights are
+    # drawn.
     return float(np.std(drawn[:, 0] / drawn[:, 1]) * math.sqrt(len(top) / (len(top) - 1)))
 
 
@@ -67,10 +69,10 @@ def share_interval(
 ) -> tuple[float | None, float | None]:
     """Return the interval of a share: Student's t with questions - 1 degrees of freedom on the log-odds scale.
 
-    In simulations with 10 to 80 questions and true shares from 0.02 to 0.7, this interval covered the true share in 94 to 98% of
-    cases. With few questions or small shares, the percentile bootstrap covered as little as 88% and the studentised bootstrap 69%.
-    If every question has the same share, 0 for instance, the bootstrap has no variance. The interval is then Wilson's, with each
-    question as one observation.
+    In simulations with 10 to 80 questions and true shares from 0.02 to 0.7, this interval covered the true share in 94
+    to 98% of cases. With few questions or small shares, the percentile bootstrap covered as little as 88% and the
+    studentised bootstrap 69%. If every question has the same share, 0 for instance, the bootstrap has no variance. The
+    interval is then Wilson's, with each question as one observation.
 
     Args:
         error: standard error of the share, see `ratio_error`.

@@ -1,7 +1,7 @@
 """How much of a run has been judged, and its accuracy before and after labels correct the relevance.
 
-Arrays are (q, k): row i is a question, column j is rank j + 1. `labels` holds codes of settled labels. A label is settled by
-adjudication or because all annotators agree. Unsure and disputed pairs are not settled.
+Arrays are (q, k): row i is a question, column j is rank j + 1. `labels` holds codes of settled labels. A label is
+settled by adjudication or because all annotators agree. Unsure and disputed pairs are not settled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class JudgedFigures:
 
     judged: Judged@k, the mean over questions with a bootstrap interval; questions without hits do not count in its n.
     original: Success@k by the relevance before labels. corrected: Success@k with labels.
-    lower_bound, upper_bound: the corrected figure if every unjudged passage were not relevant, or relevant. Further labels cannot
+    lower_bound, upper_bound: the corrected figure if every unjudged passage were not relevant, or relevant. Further
+    labels cannot
         move the figure beyond them. They are not a confidence interval.
     """
 
@@ -55,16 +56,18 @@ def judged_at(judged: np.ndarray, present: np.ndarray, k: int) -> np.ndarray:
         raise ValueError(f"k is {k}; ranks start at 1")
     present = np.asarray(present, bool)[:, :k]
     counts = present.sum(axis=1)
-    found = (np.asarray(judged, bool)[:, :k] & present).sum(axis=1)
-    shares: np.ndarray = np.divide(found, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    n_judged = (np.asarray(judged, bool)[:, :k] & present).sum(axis=1)
+    shares: np.ndarray = np.divide(n_judged, counts, out=np.full(len(counts), np.nan), where=counts > 0)
     return shares
 
 
 def corrected(relevant: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the relevance corrected by labels: the settled label if there is one, else the original relevance. (q, k) bool.
+    """Return the relevance corrected by labels: the settled label if there is one, else the original relevance. (q, k)
+    bool.
 
     Args:
-        relevant: (q, k) bool, by gold or by answers. A label can remove a passage that contains an answer only by chance.
+        relevant: (q, k) bool, by gold or by answers. A label can remove a passage that contains an answer only by
+        chance.
     """
     labels = np.asarray(labels)
     result: np.ndarray = (np.asarray(relevant, bool) & (labels != OTHER)) | (labels == POSITIVE)
@@ -74,10 +77,11 @@ def corrected(relevant: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def bounds(
     relevant: np.ndarray, gold: np.ndarray, labels: np.ndarray, present: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corrected relevance if every unjudged passage were not relevant, and if it were relevant. Two (q, k) bool.
+    """Return the corrected relevance if every unjudged passage were not relevant, and if it were relevant. Two (q, k)
+    bool.
 
-    A passage that contains an answer but is neither gold nor labelled counts as unjudged. A gold passage without an answer counts as
-    judged, and is relevant only if relevance is by gold.
+    A passage that contains an answer but is neither gold nor labelled counts as unjudged. A gold passage without an
+    answer counts as judged, and is relevant only if relevance is by gold.
     """
     known, right = is_judged(gold, labels), corrected(relevant, labels)
     return right & known, right | (~known & np.asarray(present, bool))

@@ -1,10 +1,10 @@
 """Measures of how widely the positives of a group are spread in the original vector space.
 
-Figure 2 of the EntityQuestions paper shows the positives of place-of-birth close together under DPR and spread out after training.
-These measures make the same comparison without a projection, whose distances have no meaning.
+Figure 2 of the EntityQuestions paper shows the positives of place-of-birth close together under DPR and spread out
+after training. These measures make the same comparison without a projection, whose distances have no meaning.
 
-The intervals describe other positives and questions of the same kind. They are not tests, and nothing adjusts them for the number of
-groups.
+The intervals describe other positives and questions of the same kind. They are not tests, and nothing adjusts them for
+the number of groups.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ _BLOCK = 512
 class Spread:
     """One group under one encoder.
 
-    similarity: mean cosine of two different positives; high if they are close together. Jackknife interval with Student's t.
-    nearest: mean over positives of the cosine with the nearest other positive. Bootstrap interval. Two positives that are
+    similarity: mean cosine of two different positives; high if they are close together. Jackknife interval with
+    Student's t.
+    nearest: mean over positives of the cosine with the nearest other positive. Bootstrap interval. Two positives that
+    are
         each other's nearest have the same value, so the values are not independent and the interval may be too narrow.
-    margin: mean over questions of the cosine with the question's own best positive minus the cosine with the best positive of
-        other questions in the group. Below 0, another question's positive ranks above its own. Bootstrap interval. None without
-        question vectors or without other positives.
+    margin: mean over questions of the cosine with the question's own best positive minus the cosine with the best
+    positive of
+        other questions in the group. Below 0, another question's positive ranks above its own. Bootstrap interval. None
+        without question vectors or without other positives.
     """
 
     positives: int
@@ -56,7 +59,8 @@ class SpreadGroup:
     """A group's positives and questions.
 
     positives: (p,) distinct rows of the passage vectors.
-    questions: (q,) rows of the question vectors. own: for each question, the positions of its own positives in `positives`.
+    questions: (q,) rows of the question vectors. own: for each question, the positions of its own positives in
+    `positives`.
     """
 
     positives: np.ndarray
@@ -65,7 +69,9 @@ class SpreadGroup:
 
 
 def spread(passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup, seed: int = 0) -> Spread:
-    """Return the spread of one group. passages (n, d), questions (m, d): vectors of one encoder, not necessarily normalised."""
+    """Return the spread of one group. passages (n, d), questions (m, d): vectors of one encoder, not necessarily
+    normalised.
+    """
     pseudo, near, margins = measured(passages, questions, group)
     return _spread(group, pseudo, near, margins, seed)
 
@@ -76,7 +82,9 @@ def change(
     group: SpreadGroup,
     seed: int = 0,
 ) -> SpreadChange:
-    """Return the spread of a group under two encoders. before, after: (passages, questions) as in `spread`; dimensions may differ."""
+    """Return the spread of a group under two encoders. before, after: (passages, questions) as in `spread`; dimensions
+    may differ.
+    """
     first, second = measured(*before, group), measured(*after, group)
     margins = None if first[2] is None or second[2] is None else mean(second[2] - first[2], seed=seed)
     return SpreadChange(
@@ -101,17 +109,19 @@ def _spread(group: SpreadGroup, pseudo: np.ndarray, near: np.ndarray, margins: n
 def measured(
     passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return (pseudo-values of the mean cosine, cosines with the nearest other positive, margins). Raises ValueError below two positives."""
+    """Return (pseudo-values of the mean cosine, cosines with the nearest other positive, margins). Raises ValueError
+    below two positives.
+    """
     if len(group.positives) < 2:
         raise ValueError("a group needs at least two positives")
     vectors = unit(passages[group.positives]).astype(np.float64)
-    asked = (
+    question_vectors = (
         None if questions is None or not len(group.questions) else unit(questions[group.questions]).astype(np.float64)
     )
     return (
         pairwise_pseudo_values(vectors),
         _nearest_other(vectors),
-        None if asked is None else _margins(asked, vectors, group.own),
+        None if question_vectors is None else _margins(question_vectors, vectors, group.own),
     )
 
 
@@ -150,7 +160,7 @@ def _nearest_other(vectors: np.ndarray) -> np.ndarray:
 
 def _margins(questions: np.ndarray, positives: np.ndarray, own: Sequence[Sequence[int]]) -> np.ndarray | None:
     """Return (q,) float64 margins; None if all questions share all positives, so that there are no others."""
-    found = []
+    margins = []
     for start in range(0, len(questions), _BLOCK):
         for row, places in zip(questions[start : start + _BLOCK] @ positives.T, own[start : start + _BLOCK]):
             mine = list(places)
@@ -158,5 +168,5 @@ def _margins(questions: np.ndarray, positives: np.ndarray, own: Sequence[Sequenc
                 continue
             best = row[mine].max()
             row[mine] = -np.inf
-            found.append(best - row.max())
-    return np.array(found) if found else None
+            margins.append(best - row.max())
+    return np.array(margins) if margins else None

@@ -42,15 +42,16 @@ def digest(questions: Iterable[str]) -> str:
 def refuse_live(study: Study, question: str) -> None:
     """Raise Refused for a typed question that would show the ranks of a hidden question.
 
-    A person without the right to see others' labels cannot ask anything while questions are hidden from them, because a reworded
-    question would show the same ranks. For everybody else, only the hidden questions themselves are refused.
+    A person without the right to see others' labels cannot ask anything while questions are hidden from them, because a
+    reworded question would show the same ranks. For everybody else, only the hidden questions themselves are refused.
     """
     waiting = hidden(study)
     if not waiting:
         return
     if not who.may(study.labels_path, "see others' labels"):
         raise Refused(
-            f"you can ask your own questions once you have judged those assigned to you: {counted(len(waiting), 'question')} remaining"
+            "you can ask your own questions once you have judged those assigned to you: "
+            f"{counted(len(waiting), 'question')} remaining"
         )
     if _plain(question) in {_plain(each.text) for each in study.questions.some(sorted(waiting))}:
         raise Refused("you are judging this question; its ranks are hidden until you finish it")
@@ -61,8 +62,8 @@ def notice_of_hidden(questions: int) -> Html:
     return empty(
         "Judge first",
         join(
-            f"This page shows ranks, scores or labels of {counted(questions, 'question')} that you still have to judge. "
-            "To open the page, finish them on ",
+            f"This page shows ranks, scores or labels of {counted(questions, 'question')} that you still have to "
+            "judge. To open the page, finish them on ",
             link("Judge", url.JUDGE),
             ".",
         ),

@@ -23,8 +23,9 @@ SECONDS_TO_RETRY = 5.0
 def enter(page: Callable[[], None]) -> None:
     """Run a page. Every page file ends with this call.
 
-    `main.py` calls `st.navigation`. Because of the folder `pages` next to `main.py`, Streamlit runs a page's file directly when
-    the first visitor of a server requests that page. A page that was not started by `main.py` therefore starts `main.py`.
+    `main.py` calls `st.navigation`. Because of the folder `pages` next to `main.py`, Streamlit runs a page's file
+    directly when the first visitor of a server requests that page. A page that was not started by `main.py` therefore
+    starts `main.py`.
     """
     if not st.session_state.pop(THROUGH_MAIN, False):
         from app.main import main
@@ -47,7 +48,8 @@ def one_line() -> Iterator[None]:
 def report(error: Exception) -> bool:
     """Show one line about an error, record the traceback in the log, and try again later if the error may pass.
 
-    Streamlit calls this function for errors of fragments and callbacks, and shows nothing itself because the result is True.
+    Streamlit calls this function for errors of fragments and callbacks, and shows nothing itself because the result is
+    True.
     """
     log = logging.getLogger(__name__)
     if not isinstance(error, BlindspotError):
@@ -66,7 +68,10 @@ def describe(error: Exception) -> str:
     if isinstance(error, BlindspotError):
         return f"{reason} (This page tries again every few seconds.)" if isinstance(error, PASSING) else reason
     if isinstance(error, PASSING):
-        return f"The study cannot be read or written now: {reason}. This page tries again every few seconds. {where_details_are()}"
+        return (
+            f"The study cannot be read or written now: {reason}. This page tries again every few seconds. "
+            f"{where_details_are()}"
+        )
     return f"This page failed: {type(error).__name__}: {reason}. {where_details_are()}"
 
 

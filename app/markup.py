@@ -33,8 +33,8 @@ def join(*parts: object) -> Html:
 def tag(name: str, *children: object, **attributes: Any) -> Html:
     """Return an element: `tag("a", "words", href=..., cls="x", data_go=True)`.
 
-    `cls` is the class attribute, and `_` in a name becomes `-`. An attribute that is None or False is omitted; True gives an
-    attribute without a value.
+    `cls` is the class attribute, and `_` in a name becomes `-`. An attribute that is None or False is omitted; True
+    gives an attribute without a value.
     """
     opening = [name]
     for key, value in attributes.items():

@@ -27,7 +27,9 @@ FALLS_FIRST = frozenset({"contrast", "frequency"})  # sorted from the highest do
 
 @dataclass(frozen=True)
 class Selection:
-    """The selection in the address. `rule` follows from the runs; `sort` is a key of SORTS, with a leading "-" to reverse it."""
+    """The selection in the address. `rule` follows from the runs; `sort` is a key of SORTS, with a leading "-" to
+    reverse it.
+    """
 
     a: str
     b: str
@@ -94,22 +96,24 @@ def read(a: str, b: str, depth: int, rule: str = "dpr") -> Selection:
 
 
 def filtered(comparison: Comparison, selection: Selection) -> np.ndarray:
-    """Return the rows that match all filters except the cell, (q,) bool. Raises BadInput or Missing for an invalid slice."""
-    kept = np.ones(len(comparison), dtype=bool)
+    """Return the rows that match all filters except the cell, (q,) bool. Raises BadInput or Missing for an invalid
+    slice.
+    """
+    mask = np.ones(len(comparison), dtype=bool)
     if selection.relation:
-        kept &= comparison.relations == selection.relation
+        mask &= comparison.relations == selection.relation
     if selection.set:
-        kept &= comparison.sets == selection.set
+        mask &= comparison.sets == selection.set
     if selection.bucket:
-        kept &= comparison.buckets == selection.bucket
+        mask &= comparison.buckets == selection.bucket
     if selection.slice:
-        kept &= Facts(comparison, selection.k).mask(selection.slice)
+        mask &= Facts(comparison, selection.k).mask(selection.slice)
     if selection.text.strip():
         wanted = selection.text.casefold().split()
-        kept &= np.fromiter(
+        mask &= np.fromiter(
             (all(word in words for word in wanted) for words in comparison.words), bool, len(comparison)
         )
-    return kept
+    return mask
 
 
 def rows(comparison: Comparison, selection: Selection, kept: np.ndarray | None = None) -> np.ndarray:

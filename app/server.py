@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 ADDRESS = "localhost"
 SIGN_IN = "BLINDSPOT_SIGN_IN"
-"""Environment variable: "none" lets everybody sign in by name, "links" requires personal links. Otherwise the address decides."""
+"""Environment variable: "none" lets everybody sign in by name, "links" requires personal links. Otherwise the address
+decides.
+"""
 SECONDS_TO_START = 60
 
 
@@ -32,7 +34,9 @@ def command(port: int, address: str = ADDRESS, hosts: Sequence[str] = ()) -> lis
 
 
 def environment(study: Study, without_sign_in: bool = False, hosts: Sequence[str] = ()) -> dict[str, str]:
-    """Return the environment of the server's process. Further host names imply a proxy with remote users, who must sign in."""
+    """Return the environment of the server's process. Further host names imply a proxy with remote users, who must sign
+    in.
+    """
     from backend.core.study import ENVIRONMENT_VARIABLE
 
     inherited = {name: value for name, value in os.environ.items() if name != SIGN_IN}
@@ -80,12 +84,12 @@ def serve(
 def _refuse_open_door(study: Study, address: str) -> None:
     from db.people import People
 
-    here = Path(__file__).parent
-    oidc = any((folder / ".streamlit" / "secrets.toml").is_file() for folder in (Path.home(), Path.cwd(), here))
+    app_folder = Path(__file__).parent
+    oidc = any((folder / ".streamlit" / "secrets.toml").is_file() for folder in (Path.home(), Path.cwd(), app_folder))
     if not oidc and not any(person.invited for person in People(study.labels_path).all()):
         raise Refused(
-            f"others can reach {address}, and nobody could sign in there: give people links ('blindspot people invite NAME'), "
-            "set up a sign-in (docs/judge.md), or trust everybody who comes with --without-sign-in"
+            f"others can reach {address}, and nobody could sign in there: give people links ('blindspot people "
+            "invite NAME'), set up a sign-in (docs/judge.md), or trust everybody who comes with --without-sign-in"
         )
 
 

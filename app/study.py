@@ -1,7 +1,7 @@
 """The open study and the results that pages derive from its runs, cached between runs of the script.
 
-Each cache key contains the inputs of the result (such as a run's name and creation time), so replaced runs and new imports show
-at the next rerun. Sessions can share a `Study`, because its stores open one connection per thread.
+Each cache key contains the inputs of the result (such as a run's name and creation time), so replaced runs and new
+imports show at the next rerun. Sessions can share a `Study`, because its stores open one connection per thread.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def _runs(_study: Study, folder: str, digest: str, changed: Key) -> dict[str, di
 def _changed(folder: Path) -> Key:
     """Return a key that changes when an entry of the folder is added, replaced or deleted (each is a rename).
 
-    Soon after a change, every call returns a new key, because time stamps are coarse and a second change could get the same stamp.
+    Soon after a change, every call returns a new key, because time stamps are coarse and a second change could get the
+    same stamp.
     """
     try:
         stamp = folder.stat().st_mtime_ns
@@ -129,7 +130,9 @@ def rule(study: Study, a: str, b: str) -> str:
 
 
 def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "dpr") -> Measured:
-    """Return a measured run without the questions hidden from the signed-in person. Raises Missing for an unknown run."""
+    """Return a measured run without the questions hidden from the signed-in person. Raises Missing for an unknown
+    run.
+    """
     manifest = runs(study).get(name)
     if manifest is None:
         known = ", ".join(runs(study)) or "none yet"

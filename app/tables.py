@@ -70,16 +70,19 @@ def print_results_import(made: ResultsImport, folder: str) -> None:
     print(f"Created the study {made.study.folder} in {made.seconds:.1f} s: {counted(made.passages, 'passage')}.")
     for file in made.files:
         print(
-            f"Run {file.run}: {counted(file.questions, 'question')}, k={file.depth}, from {file.file}. {file.flags.summary(file.file, 'dpr')}"
+            f"Run {file.run}: {counted(file.questions, 'question')}, k={file.depth}, from {file.file}. "
+            f"{file.flags.summary(file.file, 'dpr')}"
         )
         if file.changed:
             print(
-                f"{counted(file.changed, 'question')} {noun(file.changed, 'has')} other answers in {file.file} than in an earlier file, whose answers count."
+                f"{counted(file.changed, 'question')} {noun(file.changed, 'has')} other answers in {file.file} than "
+                "in an earlier file, whose answers count."
             )
         if file.left_out:
             print(f"Left out {counted(file.left_out, 'bad row')}: see {file.left_out_file}")
     print(
-        f"Next: blindspot report --study {folder}, blindspot open --study {folder}; 'blindspot status' says what such a study cannot do."
+        f"Next: blindspot report --study {folder}, blindspot open --study {folder}; 'blindspot status' says what "
+        "such a study cannot do."
     )
 
 
@@ -115,7 +118,8 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
     console.print(table)
     for line in (
         *(f"{scope}: {words}" for scope, words in SCOPES.items()),
-        f"Success on {counted(last.base_reranker.n, 'dev question')} by {last.relevance}, 95% intervals. Dev questions measure and never train.",
+        f"Success on {counted(last.base_reranker.n, 'dev question')} by {last.relevance}, 95% intervals. Dev "
+        "questions measure and never train.",
         *worked(last),
     ):
         print(line)

@@ -1,9 +1,9 @@
 """Terminal output without foreign escape sequences.
 
-Relations, titles, names and messages come from other people's files. A control character in them could move the cursor, hide text
-or change the terminal's settings. `clean` replaces each control character with a visible sign. `clean_streams` applies `clean` to
-standard output and error, and so to `print`, tracebacks, log lines and typer's messages. `app.console.Terminal` does the
-same for rich. `app.cli.main` calls `clean_streams` once.
+Relations, titles, names and messages come from other people's files. A control character in them could move the cursor,
+hide text or change the terminal's settings. `clean` replaces each control character with a visible sign.
+`clean_streams` applies `clean` to standard output and error, and so to `print`, tracebacks, log lines and typer's
+messages. `app.console.Terminal` does the same for rich. `app.cli.main` calls `clean_streams` once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def clean_json(text: str) -> str:
 
 
 class CleanStream:
-    """A text stream that cleans everything written to it. `raw` is the underlying stream, for callers that clean text themselves."""
+    """A text stream that cleans everything written to it. `raw` is the underlying stream, for callers that clean text
+    themselves.
+    """
 
     def __init__(self, raw: IO[str]):
         self.raw = raw

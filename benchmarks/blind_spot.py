@@ -1,9 +1,10 @@
-"""The blind spot of the generated encyclopedia that `blindspot demo` makes: Success@5 of BM25 and of dense retrieval by frequency.
+"""The blind spot of the generated encyclopedia that `blindspot demo` makes: Success@5 of BM25 and of dense retrieval by
+frequency.
 
 python -m benchmarks.blind_spot --seeds 0,1,2 --folder FOLDER
 
-A passage is relevant if its text contains an answer (rule: dpr), as on the Compare page. Intervals and p values treat the questions
-about one subject as one observation: the two wordings of a question are not independent.
+A passage is relevant if its text contains an answer (rule: dpr), as on the Compare page. Intervals and p values treat
+the questions about one subject as one observation: the two wordings of a question are not independent.
 """
 
 from __future__ import annotations
@@ -107,7 +108,9 @@ def fall_by_frequency(hits: np.ndarray, found: Found) -> tuple[float, float, flo
 
 
 def bm25_ahead(found: Found) -> tuple[float, float, float, float]:
-    """BM25's Success less the dense one, in points, with a bootstrap interval over subjects and the p value of the sign-flip test."""
+    """BM25's Success less the dense one, in points, with a bootstrap interval over subjects and the p value of the
+    sign-flip test.
+    """
     difference = found.bm25.astype(float) - found.dense
     sums = _by_subject(difference, found, np.ones(len(difference), bool))
     estimate = _points(difference.mean(), _resampled(sums, np.random.default_rng(0)))

@@ -29,7 +29,8 @@ def main(sizes: list[int]) -> None:
         with get_context("spawn").Pool(1) as pool:  # a separate process, so that the peak memory is not shared
             seconds, worked, peak = pool.apply(made, (passages,))
         print(
-            f"{passages:>10,} {seconds:>9.1f} {passages / seconds:>11,.0f} {passages / worked:>16,.0f} {peak / 1024:>9.0f}"
+            f"{passages:>10,} {seconds:>9.1f} {passages / seconds:>11,.0f} {passages / worked:>16,.0f} "
+            f"{peak / 1024:>9.0f}"
         )
 
 

@@ -136,7 +136,8 @@ def main() -> None:
                 found = measure(way, files[ending], folder)
                 speed = found["rows"] / found["seconds"]
                 print(
-                    f"{ending:6} {way:14} {found['rows']:>10,} {found['seconds']:>8.1f} {speed:>9,.0f} {found['peak_mb']:>8.0f}"
+                    f"{ending:6} {way:14} {found['rows']:>10,} {found['seconds']:>8.1f} {speed:>9,.0f} "
+                    f"{found['peak_mb']:>8.0f}"
                 )
     finally:
         shutil.rmtree(folder)

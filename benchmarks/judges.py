@@ -3,9 +3,9 @@
     python -m benchmarks.judges --study DIR [--parts judge rerank few adapter relabel sources namesakes]
 
 DIR is a study with the runs bm25-train and bm25-dev and a dense index of minilm (`python -m benchmarks.study`, then
-`blindspot retrieve --with bm25 --split train`); question vectors are kept in it. Nothing about dev is learned or chosen: settings and
-thresholds come from training questions. Success is on answers (rule dpr), gold is the question set's. Intervals are 95% percentile
-bootstraps over questions, and over draws too where something is drawn.
+`blindspot retrieve --with bm25 --split train`); question vectors are kept in it. Nothing about dev is learned or
+chosen: settings and thresholds come from training questions. Success is on answers (rule dpr), gold is the question
+set's. Intervals are 95% percentile bootstraps over questions, and over draws too where something is drawn.
 """
 
 from __future__ import annotations
@@ -163,8 +163,9 @@ def judge(bench: Bench) -> None:
         row(name, *cells)
     threshold = about["drop"]["value"]
     print(
-        f"\nLearned from {about['labelled_questions']:,} training questions ({about['model']}). Threshold from training questions out of "
-        f"fold: {threshold:.4f}, below which {about['drop']['share']:.1%} are gold ({about['drop']['low']:.1%} to {about['drop']['high']:.1%})."
+        f"\nLearned from {about['labelled_questions']:,} training questions ({about['model']}). Threshold from "
+        f"training questions out of fold: {threshold:.4f}, below which {about['drop']['share']:.1%} are gold "
+        f"({about['drop']['low']:.1%} to {about['drop']['high']:.1%})."
     )
     head("At that threshold, on dev", "share", "%, 95% interval", "n")
     others = ~gold & ~answers
@@ -227,11 +228,14 @@ def few(bench: Bench) -> None:
 
 
 def relabel(bench: Bench) -> None:
-    """One gold positive a question and the rest negative; dropping what holds an answer; an annotator's labels for it."""
+    """One gold positive a question and the rest negative; dropping what holds an answer; an annotator's labels for
+    it.
+    """
     lists, features, gold, answers = bench.labelled
     first = gold & (np.cumsum(gold, axis=1) == 1)
     head(
-        f"False negatives relabelled ({DRAWS} draws, an annotator who is right {ACCURACY:.0%} of the time, n = {len(bench.questions):,})",
+        f"False negatives relabelled ({DRAWS} draws, an annotator who is right {ACCURACY:.0%} of the time, n = "
+        f"{len(bench.questions):,})",
         "questions",
         "training",
         "Success@1",
@@ -389,7 +393,9 @@ def gain(before: np.ndarray, after: np.ndarray, inside: np.ndarray) -> tuple[str
 
 
 def namesakes(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
-    """Questions whose list holds articles that share the subject's name: "Springfield, Ohio" where "Springfield" is asked for."""
+    """Questions whose list holds articles that share the subject's name: "Springfield, Ohio" where "Springfield" is
+    asked for.
+    """
     counts = []
     for question, rows in zip(bench.questions, bench.dev_rows(), strict=True):
         titles = {p.title.lower() for p in bench.study.corpus.passages([row for row in rows.tolist() if row >= 0])}
@@ -409,7 +415,9 @@ def namesakes(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
 
 
 def paraphrases(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
-    """Every dev question in a wording that no training question has; the judge is the one that learned from the usual wordings."""
+    """Every dev question in a wording that no training question has; the judge is the one that learned from the usual
+    wordings.
+    """
     from backend.retrieval.bm25 import BM25
 
     asked = [Question(q.id, PARAPHRASES[q.relation or ""].format(q.subject), q.answers) for q in bench.questions]

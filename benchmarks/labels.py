@@ -104,8 +104,8 @@ def crowded(path: Path, clock: Callable[[], float] = time.time) -> list[str]:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM lease").fetchone()  # from here on, reads use one snapshot
         rows = connection.execute(
-            "SELECT question, count(*) FROM lease WHERE (state = 'finished' AND surplus = 0) OR (state = 'held' AND expires > ?) "
-            "GROUP BY question HAVING count(*) > ?",
+            "SELECT question, count(*) FROM lease WHERE (state = 'finished' AND surplus = 0) OR (state = 'held' AND "
+            "expires > ?) GROUP BY question HAVING count(*) > ?",
             (clock(), NEEDED),
         ).fetchall()
         return [f"question {question} has {count} people; it needs {NEEDED}" for question, count in rows]

@@ -146,7 +146,8 @@ def make_passages(folder: Path, rows: int) -> Iterator[Line]:
             drawn = rng.integers(0, len(sentences), (min(BLOCK, rows - start), 5)).tolist()
             file.write(
                 "".join(
-                    f"{start + i}\tName{start + i} is here. {' '.join(sentences[s] for s in row)}\tArticle {(start + i) // 5}\n"
+                    f"{start + i}\tName{start + i} is here. {' '.join(sentences[s] for s in row)}\tArticle "
+                    f"{(start + i) // 5}\n"
                     for i, row in enumerate(drawn)
                 )
             )

@@ -85,8 +85,8 @@ def measure(folder: Path, arguments: argparse.Namespace) -> None:
     for count in COUNTS:
         a, b, ratio = in_turn(partial(read, count), partial(theirs, count), arguments.rounds)
         print(
-            f"{count} passages, {arguments.layers} layers, {ours.device}: ours {1000 * a / len(asked):,.1f} ms a question, transformers' "
-            f"DPRReader {1000 * b / len(asked):,.1f} ms, {ratio:.2f} times as fast"
+            f"{count} passages, {arguments.layers} layers, {ours.device}: ours {1000 * a / len(asked):,.1f} ms a "
+            f"question, transformers' DPRReader {1000 * b / len(asked):,.1f} ms, {ratio:.2f} times as fast"
         )
 
 

@@ -84,10 +84,12 @@ def compare_bm25(folder: Path, rounds: int, threads: int) -> None:
     faster, less = np.median(pairs[:, 2:] / pairs[:, :2], 0)
     print(f"BM25, {n} questions, k={K}, threads: {threads}")
     print(
-        f"  ours {n / wall:,.0f} questions/s, LuceneSearcher.batch_search {n / peer_wall:,.0f}: {faster:.1f} times as fast"
+        f"  ours {n / wall:,.0f} questions/s, LuceneSearcher.batch_search {n / peer_wall:,.0f}: {faster:.1f} times "
+        "as fast"
     )
     print(
-        f"  processor time a question: {1000 * processor / n:.2f} ms and {1000 * peer_processor / n:.2f} ms, a ratio of {less:.1f}"
+        f"  processor time a question: {1000 * processor / n:.2f} ms and {1000 * peer_processor / n:.2f} ms, a ratio "
+        f"of {less:.1f}"
     )
     _, seconds = timed(lambda: ours.search(texts, 1_000))
     print(f"  k=1,000: ours {n / seconds:,.0f} questions/s; peak memory with the peer's {peak_memory():,.0f} MiB")

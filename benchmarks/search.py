@@ -77,8 +77,8 @@ def on_cpu(folder: Path, arguments: argparse.Namespace) -> None:
     vectors, questions = load(folder)
     k = arguments.k
     print(
-        f"{len(vectors):,} x {vectors.shape[1]} ({vectors.nbytes / 1e6:,.0f} MB in float16), {len(questions):,} questions, k = {k}; "
-        f"each side in a process of its own, in turn, {arguments.rounds} rounds"
+        f"{len(vectors):,} x {vectors.shape[1]} ({vectors.nbytes / 1e6:,.0f} MB in float16), {len(questions):,} "
+        f"questions, k = {k}; each side in a process of its own, in turn, {arguments.rounds} rounds"
     )
     rounds = [{side: run_child(side, folder, k, arguments.threads) for side in SIDES} for _ in range(arguments.rounds)]
     for clock in ("passed", "processor"):
@@ -185,7 +185,8 @@ def on_gpu(folder: Path, kind: str, arguments: argparse.Namespace) -> None:
         search.proposer = Shards(vectors, "dot", ["cpu"])
     first, seconds = _timed(lambda: search.search(questions[:1], k))
     print(
-        f"  first question, loading included: {seconds:.1f} s, {vectors.nbytes / 1e9 / seconds:.1f} GB/s (a file just written: cached)"
+        f"  first question, loading included: {seconds:.1f} s, {vectors.nbytes / 1e9 / seconds:.1f} GB/s (a file "
+        "just written: cached)"
     )
     measure("ours", lambda asked: search.search(asked, k), questions, arguments)
     print(f"  best score {first.scores[0, 0]:.3f}, {k}th {first.scores[0, -1]:.3f}")

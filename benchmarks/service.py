@@ -67,8 +67,8 @@ def measure(study: Study, count: int, people: int) -> None:
         began = time.perf_counter()
         wait_until_ready(url)
         print(
-            f"{' and '.join(pair)}, {len(study.corpus):,} passages, k={K}; everything was loaded {time.perf_counter() - began:.1f} s "
-            "after the service first answered"
+            f"{' and '.join(pair)}, {len(study.corpus):,} passages, k={K}; everything was loaded "
+            f"{time.perf_counter() - began:.1f} s after the service first answered"
         )
         ways = {
             "one person": (asked_by, 1),
@@ -128,7 +128,8 @@ def say(who: str, seconds: np.ndarray, target: float | None = None) -> None:
     p50, p95 = np.quantile(seconds, [0.5, 0.95])
     judged = "" if target is None else f"; target p95 {1000 * target:.0f} ms: {'kept' if p95 <= target else 'missed'}"
     print(
-        f"  {who}: p50 {1000 * p50:.0f} ms, p95 {1000 * p95:.0f} ms, longest {1000 * seconds.max():.0f} ms (n={len(seconds)}){judged}"
+        f"  {who}: p50 {1000 * p50:.0f} ms, p95 {1000 * p95:.0f} ms, longest {1000 * seconds.max():.0f} ms "
+        f"(n={len(seconds)}){judged}"
     )
 
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.slice_finder [--studies 1000] [--seed 2024]
 
-A study is 1,348 questions (2,400 with tiny slices) with relations, templates, question words, frequencies and lengths, and the
-difference in success of two runs on each question. Without a true difference, a listed slice is a false finding. For the power, a
-difference is planted in one relation or one frequency group. Every ten studies share their questions; the differences are new
-in each study.
+A study is 1,348 questions (2,400 with tiny slices) with relations, templates, question words, frequencies and lengths,
+and the difference in success of two runs on each question. Without a true difference, a listed slice is a false
+finding. For the power, a difference is planted in one relation or one frequency group. Every ten studies share their
+questions; the differences are new in each study.
 
 The tests, all at a family-wise level of 5%:
 - permutation: the test before this one. It draws the questions of a slice at random. Holm's method.
@@ -195,7 +195,9 @@ def false_findings(
 def power(
     family: str, effect: float, studies: int, seed: int, tests: tuple[str, ...] = TESTS
 ) -> tuple[dict[str, int], float]:
-    """Return in how many studies each test lists a slice of this family in which an effect was planted, and the mean size of the slice."""
+    """Return in how many studies each test lists a slice of this family in which an effect was planted, and the mean
+    size of the slice.
+    """
     listed, sizes = dict.fromkeys(tests, 0), []
     for questions, rng in _studies(simulated_questions, studies, seed):
         target = rng.choice([i for i, each in enumerate(questions.families) if each == family])
@@ -242,7 +244,8 @@ def welch(n, plus, minus, n_all: int, plus_all: int, minus_all: int) -> np.ndarr
 
 
 def permutation(n: np.ndarray, sums: np.ndarray, plus: int, minus: int, n_all: int, level: float) -> np.ndarray:
-    """Return the p value of the test before this one: could n questions drawn at random have a sum as far from the expected one?
+    """Return the p value of the test before this one: could n questions drawn at random have a sum as far from the
+    expected one?
 
     The normal approximation with the exact variance of a draw without replacement; at or below `level`, the exact tail.
     """
@@ -260,10 +263,11 @@ def permutation(n: np.ndarray, sums: np.ndarray, plus: int, minus: int, n_all: i
 def exact_tail(
     n: int, away: float, plus: int, minus: int, n_all: int, otherwise: float = np.nan, cells: int = MAX_CELLS
 ) -> float:
-    """Return P(|S - E S| >= away) for the sum S of n draws without replacement from `plus` ones, `minus` minus ones and zeros.
+    """Return P(|S - E S| >= away) for the sum S of n draws without replacement from `plus` ones, `minus` minus ones and
+    zeros.
 
-    The numbers of ones and minus ones follow the multivariate hypergeometric distribution. Its cells within 8 standard deviations
-    are summed. `otherwise` is returned if there are more than `cells` of them.
+    The numbers of ones and minus ones follow the multivariate hypergeometric distribution. Its cells within 8 standard
+    deviations are summed. `otherwise` is returned if there are more than `cells` of them.
     """
     from scipy.special import gammaln
 

@@ -109,7 +109,8 @@ def speed(arguments: argparse.Namespace) -> None:
     a, b = (batch * steps / median(seconds) for seconds in zip(*pairs, strict=True))
     print(
         f"Questions/s, {arguments.layers} layers, batch {batch}, {steps} steps, {len(pairs)} rounds: ours {a:.1f}, "
-        f"sentence-transformers {b:.1f}, {median(ratios):.2f} times as fast (rounds {ratios[0]:.2f} to {ratios[-1]:.2f})"
+        f"sentence-transformers {b:.1f}, {median(ratios):.2f} times as fast (rounds {ratios[0]:.2f} to "
+        f"{ratios[-1]:.2f})"
     )
 
 
@@ -145,7 +146,7 @@ def rounds_of(
     ours = DualEncoderTrainer(
         model=ours_model,
         args=settings,
-        order=BatchSampler(len(examples), batch, steps),
+        sampler=BatchSampler(len(examples), batch, steps),
         dataset=NegativeSampler(examples, 1, 0),
         loss=InBatchLoss(ours_model, scale=SCALE, mini_batch=mini),
         data_collator=Collator(ours_model, TEMPLATE, 1, 32, 128, True),

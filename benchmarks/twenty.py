@@ -122,11 +122,11 @@ class Person:
     def _send(self, component: Component, gestures: Sequence[dict]) -> Shown:
         self.attempt += 1
         entries = [
-            {"id": f"{self.chance.getrandbits(96):024x}", "client_time": time.time(), **each} for each in gestures
+            {"id": f"{self.chance.getrandbits(96):024x}", "client_time": time.time(), **gesture} for gesture in gestures
         ]
         shown = self.tab.send(component, {"outbox": {"attempt": self.attempt, "entries": entries, "want": 4}})
         states = {receipt["id"]: receipt["state"] for receipt in shown.components["judge"].data["receipts"]}
-        if any(states.get(each["id"]) != "stored" for each in entries):
+        if any(states.get(entry["id"]) != "stored" for entry in entries):
             raise RuntimeError(f"{self.name}: a label was not stored: {shown.components['judge'].data['receipts']}")
         self.judged = shown
         return shown
@@ -172,8 +172,8 @@ def together(study: Study, people: int, think: float, seconds: float) -> None:
     make_batch(study, BATCH, runs, size=min(QUESTIONS, len(to_judge)), slice=to_judge, people_needed=2)
     print(f"{machine()}; load before {os.getloadavg()[0]:.1f} processes")
     print(
-        f"{len(study.corpus):,} passages, runs {runs[0]} and {runs[1]} of {len(questions):,} questions, {people} people, "
-        f"{think:g} s of thought before an act, {seconds:g} s a part"
+        f"{len(study.corpus):,} passages, runs {runs[0]} and {runs[1]} of {len(questions):,} questions, {people} "
+        f"people, {think:g} s of thought before an act, {seconds:g} s a part"
     )
     with server_of(study) as (address, process):
         at_work = []
@@ -236,7 +236,8 @@ def _part(
     count = sum(map(len, waited.values()))
     used = _used(process) - used
     _say(
-        f"{what}: {count / seconds:.1f} acts a second, processor time of the server {1000 * used / count:.0f} ms an act",
+        f"{what}: {count / seconds:.1f} acts a second, processor time of the server {1000 * used / count:.0f} ms an "
+        "act",
         waited,
     )
 

@@ -1,4 +1,4 @@
-"""Records of jobs in labels.db: what was asked, which process does it, how far it is, how it ended."""
+"""Records of jobs in labels.db: the request, the process, the progress and the outcome of each job."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ class Jobs(PerThread):
         """Record that a waiting job runs now."""
         with writing(self.connection) as connection:
             connection.execute(
-                "UPDATE job SET state = 'running', doing = '', started = ?, heartbeat = ? WHERE id = ? AND state = 'waiting'",
+                "UPDATE job SET state = 'running', doing = '', started = ?, heartbeat = ? WHERE id = ? AND state = "
+                "'waiting'",
                 (_now(), _now(), id),
             )
 
@@ -119,7 +120,8 @@ class Jobs(PerThread):
         """Record the outcome. The first outcome of a job counts; a later one changes nothing."""
         with writing(self.connection) as connection:
             connection.execute(
-                "UPDATE job SET state = ?, ended = ?, error = ?, result = ? WHERE id = ? AND state IN ('waiting', 'running')",
+                "UPDATE job SET state = ?, ended = ?, error = ?, result = ? WHERE id = ? AND state IN ('waiting', "
+                "'running')",
                 (state, _now(), error, json.dumps(result), id),
             )
 
@@ -137,8 +139,8 @@ class Jobs(PerThread):
     def ahead(self, id: str) -> list[Job]:
         """Unfinished heavy jobs that were recorded before this one, oldest first."""
         rows = self.connection.execute(
-            f"{_SELECT} WHERE heavy AND state IN ('waiting', 'running') AND rowid < (SELECT rowid FROM job WHERE id = ?) "
-            "ORDER BY rowid",
+            f"{_SELECT} WHERE heavy AND state IN ('waiting', 'running') AND rowid < (SELECT rowid FROM job WHERE id "
+            "= ?) ORDER BY rowid",
             (id,),
         )
         return [_job(row) for row in rows]

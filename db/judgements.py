@@ -1,4 +1,6 @@
-"""What the label events amount to: judgements, consensus and corrected relevance, read from views (see `db.migrations`)."""
+"""What the label events amount to: judgements, consensus and corrected relevance, read from views (see
+`db.migrations`).
+"""
 
 from __future__ import annotations
 

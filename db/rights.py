@@ -30,9 +30,11 @@ class Action:
 
 # fmt: off
 ACTIONS: dict[str, Action] = {
-    "see results":          Action("see runs, comparisons, relations, slices, maps, training sets, models and experiments", EVERYBODY, True),
+    "see results":          Action(("see runs, comparisons, relations, slices, maps, training sets, models and "
+        "experiments"), EVERYBODY, True),
     "ask live":             Action("ask a question of one's own", EVERYBODY, True),
-    "judge":                Action("judge the questions of the queue, label on the Question page, undo one's own labels", EVERYBODY),
+    "judge":                Action(("judge the questions of the queue, label on the Question page, undo one's own "
+        "labels"), EVERYBODY),
     "see others' labels":   Action("see the labels of other people, agreement, and what follows from them", SETTLERS),
     "adjudicate":           Action("adjudicate disputed passages", SETTLERS),
     "save slices":          Action("save and delete slices, save selections of a map", SETTLERS, True),

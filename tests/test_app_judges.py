@@ -120,6 +120,26 @@ def test_the_runs_of_the_curve_are_neither_on_home_nor_compared_by_default(whole
     assert "bm25-dev" in table and "curve-judged" not in table
 
 
+@pytest.mark.parametrize("page", ["compare", "relations", "slices", "question", "training"])
+def test_no_page_offers_the_runs_of_the_curve(whole, page):
+    shown = Page(whole.folder, page, "lea")
+    boxes = [*shown.app.selectbox, *shown.app.multiselect]
+    assert not [option for box in boxes for option in box.options if "curve-" in str(option)]
+
+
+def test_the_map_form_offers_no_run_of_the_curve(whole):
+    from app.runs import offered_runs
+    from app.study import runs, shown_runs
+
+    assert any(name.startswith("curve-") for name in runs(whole))
+    assert not any(name.startswith("curve-") for name in [*shown_runs(whole), *offered_runs(whole)])
+
+
+def test_kinds_of_judges_have_plain_titles(whole):
+    shown = Page(whole.folder, "training", "lea")
+    assert "feature judge" in shown.text and "feature-judge" not in shown.text
+
+
 def test_labels_that_correct_the_evaluation_are_named(study):
     say(study, "P19.dev.30", {"p1": "negative"})
     add_point(study)
@@ -208,7 +228,7 @@ def test_a_judge_is_learned_from_the_form_and_listed(study, monkeypatch):
         jobs, "submit_request", lambda study, asked, by: started.append((asked.kind.kind, asked.arguments))
     )
     shown = Page(study.folder, "training", "lea")
-    assert "mine feature-judge bm25-train" in shown.text
+    assert "mine feature judge bm25-train" in shown.text
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
     next(button for button in shown.app.button if button.label == "Learn judge").click().run()

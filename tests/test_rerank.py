@@ -88,6 +88,45 @@ def test_it_reranks_what_hybrid_retrieval_found(study):
     assert judge.about["retriever_name"] == "hybrid:tiny"
 
 
+def test_a_hybrid_fuses_a_reranked_list_like_any_other(study):
+    from backend.retrieval.hybrid import reciprocal_rank_fusion
+    from backend.retrieval.retriever import kind_of_run
+
+    run = retrieve(study, "hybrid", encoder="tiny", first=NAME, split="dev", k=K)
+    assert run.manifest["sparse"]["retriever"] == NAME and run.manifest["method"] == "rrf"
+    assert run.manifest["name"] == "hybrid-rerank-meaning-tiny-dev"
+    texts = [question.text for question in study.questions.some(run.question_ids)]
+    depth = run.manifest["depth"]
+    both = expected(study, texts, depth), Dense(study, "tiny", "cpu").search(texts, depth)
+    assert run.hits.ordinals.tolist() == reciprocal_rank_fusion(both, K).ordinals.tolist()
+    kind = kind_of_run(run.manifest)
+    assert "reranked by meaning" in kind.describe(run.manifest)
+    name = kind.retriever_of(run.manifest)
+    assert name == "hybrid:rerank:meaning+tiny" and kind.name_of(kind.options(**kind.options_of(name))) == name
+    held = Indexes(study, "cpu")
+    assert held.search(name, texts[:2], K)[0].ordinals.tolist() == run.hits.ordinals[:2].tolist()
+    assert held.open(name).retriever.sparse is held.open(NAME).retriever
+
+
+def test_a_hybrid_over_a_reranker_has_no_exact_scores_to_weigh(study):
+    with pytest.raises(Refused, match="gives no score to passages outside its list; use --fusion rrf"):
+        retrieve(study, "hybrid", encoder="tiny", first=NAME, method="weighted", split="dev", k=K, name="weighed")
+    run = retrieve(
+        study,
+        "hybrid",
+        encoder="tiny",
+        first=NAME,
+        method="weighted",
+        missing="minimum",
+        split="dev",
+        k=K,
+        name="least",
+    )
+    assert run.manifest["missing"] == "minimum"
+    with pytest.raises(Refused, match="--first must be bm25 or a reranker such as rerank:JUDGE, not 'tiny'"):
+        retrieve(study, "hybrid", encoder="tiny", first="tiny", split="dev", k=K, name="twice")
+
+
 def test_the_service_offers_it_with_the_indexes_that_it_searches(study):
     with TestClient(make_api(Service(study, "cpu")), "http://localhost") as client:
         deadline = time.monotonic() + 60

@@ -67,7 +67,10 @@ Hosts = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Additional host name of the server, such as that of a reverse proxy. Others must then sign in or send a token.",
+        help=(
+            "Additional host name of the server, such as that of a reverse proxy. Others must then sign in or send "
+            "a token."
+        ),
     ),
 ]
 RelevanceOption = Annotated[

@@ -155,7 +155,7 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
     import json
 
     from backend.judges.feature_judge import KIND, feature_judges
-    from backend.judges.judge import judges_of
+    from backend.judges.judge import judges_of, kind_title
 
     opened = open_study(study)
     found = feature_judges(opened)
@@ -175,7 +175,7 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
         if card.kind != KIND:
             says = "calibrated" if card.calibrated else "not calibrated"
             scores = "" if card.scored else f"; no scores yet, run: blindspot judge run {card.name} --run RUN"
-            print(f"{card.name}: {card.kind}, from {card.learned_from or 'elsewhere'}, {says}{scores}")
+            print(f"{card.name}: {kind_title(card.kind)}, from {card.learned_from or 'elsewhere'}, {says}{scores}")
 
 
 @judge_app.command("explain")

@@ -94,8 +94,9 @@ def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     for name, manifest in result.items():
         encoders = " and ".join(encoder["name"] for encoder in manifest["encoders"])
         print(
-            f"{name}: {encoders}, {manifest['request']['method']}, seed {manifest['seed']}, {counted(manifest['question_points'], 'question')}, "
-            f"{counted(manifest['passages'], 'passage')}, made {manifest['made']}"
+            f"{name}: {encoders}, {manifest['request']['method']}, seed {manifest['seed']}, "
+            f"{counted(manifest['question_points'], 'question')}, {counted(manifest['passages'], 'passage')}, made "
+            f"{manifest['made']}"
         )
 
 
@@ -130,7 +131,8 @@ def map_show(
     _print_spread(map)
     for row in rows:
         print(
-            f"Cluster {row.name}: {counted(row.size, 'passage')}, {row.unlabelled.percent[0]:.0f}% unlabelled, {counted(row.questions, 'question')}"
+            f"Cluster {row.name}: {counted(row.size, 'passage')}, {row.unlabelled.percent[0]:.0f}% unlabelled, "
+            f"{counted(row.questions, 'question')}"
         )
 
 
@@ -138,16 +140,17 @@ def _print_map(map: Map) -> None:
     manifest = map.manifest
     sources = ", ".join(f"{count:,} {source}" for source, count in manifest["sources"].items())
     print(
-        f"Map {map.name}: {counted(map.drawn, 'question')} and {counted(len(map.ordinals), 'passage')} ({sources}), {manifest['request']['method']}, "
-        f"seed {manifest['seed']}, {manifest['seconds']:.0f} s."
+        f"Map {map.name}: {counted(map.drawn, 'question')} and {counted(len(map.ordinals), 'passage')} ({sources}), "
+        f"{manifest['request']['method']}, seed {manifest['seed']}, {manifest['seconds']:.0f} s."
     )
     for encoder in manifest["encoders"]:
         quality = encoder["quality"]
         trust, overlap = quality["trustworthiness"], quality["overlap"]
         print(
-            f"{encoder['name']}: trustworthiness {trust['value']:.3f} ({trust['low']:.3f} to {trust['high']:.3f}), neighbour overlap "
-            f"{overlap['value']:.3f} ({overlap['low']:.3f} to {overlap['high']:.3f}; {quality['by_chance']:.4f} by chance), "
-            f"k = {quality['k']}, n = {quality['rows']:,} of {quality['points']:,} points"
+            f"{encoder['name']}: trustworthiness {trust['value']:.3f} ({trust['low']:.3f} to {trust['high']:.3f}), "
+            f"neighbour overlap {overlap['value']:.3f} ({overlap['low']:.3f} to {overlap['high']:.3f}; "
+            f"{quality['by_chance']:.4f} by chance), k = {quality['k']}, n = {quality['rows']:,} of "
+            f"{quality['points']:,} points"
         )
     if len(manifest["encoders"]) > 1:
         print(map.together)

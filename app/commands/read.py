@@ -191,7 +191,8 @@ def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict)
     if tuned is not None:
         chosen = "" if tuned.k not in made.exact else f": exact match here {_cell(whole.exact[tuned.k])}"
         print(
-            f"k = {tuned.k} is best on the dev questions of {tuned.run} ({_cell(tuned.exact)}, n = {tuned.exact.n:,}){chosen}."
+            f"k = {tuned.k} is best on the dev questions of {tuned.run} ({_cell(tuned.exact)}, n = "
+            f"{tuned.exact.n:,}){chosen}."
         )
     each = manifest["seconds_per_question"]
     if each is not None:

@@ -94,7 +94,8 @@ class RetrieveCommand(LateCommand):
 def _print_run(run: Run) -> None:
     seconds, count = run.manifest["search_seconds"], run.manifest["questions"]
     print(
-        f"Run {run.name}: {counted(count, 'question')}, k={run.hits.k}, {seconds} s ({count / max(seconds, 0.01):,.0f} questions/s)."
+        f"Run {run.name}: {counted(count, 'question')}, k={run.hits.k}, {seconds} s "
+        f"({count / max(seconds, 0.01):,.0f} questions/s)."
     )
     if tuned := run.manifest.get("tuned"):
         print(f"Weight {run.manifest['weight']} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")
@@ -113,7 +114,8 @@ def report(
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write one HTML file with every table and plot.")
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write one HTML file: conclusions, examples, tables and plots."),
     ] = None,
     study: StudyOption = None,
 ) -> None:
@@ -123,7 +125,7 @@ def report(
     if json + csv + latex + (html is not None) > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex, --html")
     if html is not None:
-        from backend.evaluation.html_report import write_html_report
+        from backend.reports.html_report import write_html_report
 
         size = write_html_report(open_study(study), html, run or None, relevance, rule)
         print(f"Wrote {html}: {size / 1e6:.1f} MB.")

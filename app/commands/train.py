@@ -87,8 +87,9 @@ def adapter(
     print(f"Trained {name} from {counted(result.questions, 'question')} in {result.seconds:,.0f} s.")
     if result.before is not None and result.after is not None:
         print(
-            f"Success@20 on {counted(result.held_out, 'held-out training question')}: {result.before:.1%} before, {result.after:.1%} "
-            f"after (the same questions chose scale {result.scale:g}, weight decay {result.weight_decay:g} and {result.steps:,} steps)."
+            f"Success@20 on {counted(result.held_out, 'held-out training question')}: {result.before:.1%} before, "
+            f"{result.after:.1%} after (the same questions chose scale {result.scale:g}, weight decay "
+            f"{result.weight_decay:g} and {result.steps:,} steps)."
         )
     print(f"Next: blindspot retrieve --with dense --encoder {name} --split dev")
 
@@ -126,7 +127,8 @@ def cross_encoder(
     )
     if result is not None:
         print(
-            f"Trained {name}: {counted(result.steps, 'step')} in {result.seconds:,.0f} s, kept step {result.best_step:,}."
+            f"Trained {name}: {counted(result.steps, 'step')} in {result.seconds:,.0f} s, kept step "
+            f"{result.best_step:,}."
         )
         _print_calibration(result.folder)
         print(f"Next: blindspot train score {name} --run RUN")
@@ -260,12 +262,14 @@ def _print_calibration(folder: str) -> None:
         return
     report = read_json(path)
     print(
-        f"Calibrated ({report['method']}) on {counted(report['pairs'], 'pair')}, {report['positives']:,} of them positive: {report['of']}."
+        f"Calibrated ({report['method']}) on {counted(report['pairs'], 'pair')}, {report['positives']:,} of them "
+        f"positive: {report['of']}."
     )
     for row in report["thresholds"]:
         if row["threshold"] in (KEEP_BELOW, PROPOSE_ABOVE):
             parts = (
-                f"{key} {100 * share['value']:.0f}% ({100 * share['low']:.0f} to {100 * share['high']:.0f}, n = {share['n']:,})"
+                f"{key} {100 * share['value']:.0f}% ({100 * share['low']:.0f} to {100 * share['high']:.0f}, n = "
+                f"{share['n']:,})"
                 for key, share in row.items()
                 if key != "threshold" and share["n"]
             )

@@ -106,8 +106,9 @@ def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
         counts = manifest["counts"]
         roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
         print(
-            f"{name}: {manifest['policy']}, {counted(counts['questions'], 'question')}, {counted(roles['positive'], 'positive')}, "
-            f"{counted(roles['negative'], 'negative')}, label event {manifest['inputs']['labels']['last_event']}, made {manifest['made']}"
+            f"{name}: {manifest['policy']}, {counted(counts['questions'], 'question')}, "
+            f"{counted(roles['positive'], 'positive')}, {counted(roles['negative'], 'negative')}, label event "
+            f"{manifest['inputs']['labels']['last_event']}, made {manifest['made']}"
         )
 
 
@@ -162,9 +163,11 @@ def diff(
             print(dumps(asdict(change), ensure_ascii=False))
         return
     summary = change_summary(old, new)
-    print(f"{counted(summary.changed, 'pair')} changed, {summary.same:,} are the same.")
-    for (was, now, why), count in summary.changes.most_common():
-        print(f"{count:>8,}  {was or 'absent'} -> {now or 'absent'}: {why}")
+    print(f"{counted(summary.changed, 'pair')} changed, {summary.same:,} have the same role in both sets.")
+    for kind, reasons in summary.by_kind().items():
+        was, now = (role or "absent" for role in kind)
+        for why, count in reasons.items():
+            print(f"{count:>8,}  {was} -> {now}: {why}")
     for change in islice(changes(old, new), limit or None):
         was, now = (" by ".join(end) if end else "absent" for end in (change.before, change.after))
         print(f"{change.question} {change.passage}: {was} -> {now} ({change.why})")
@@ -236,8 +239,9 @@ def _list(rows: list[tuple[str, str]], as_json: bool) -> None:
 def _say(made: TrainingSet) -> None:
     counts, labels = made.manifest["counts"], made.manifest["inputs"]["labels"]
     print(
-        f"Training set {made.name}: policy {made.manifest['policy']}, {counted(counts['questions'], 'question')}, {counted(counts['pairs'], 'pair')}, "
-        f"{made.manifest['seconds']:.0f} s; labels {'up to' if labels['used'] else 'not used, last'} event {labels['last_event']}."
+        f"Training set {made.name}: policy {made.manifest['policy']}, {counted(counts['questions'], 'question')}, "
+        f"{counted(counts['pairs'], 'pair')}, {made.manifest['seconds']:.0f} s; labels "
+        f"{'up to' if labels['used'] else 'not used, last'} event {labels['last_event']}."
     )
     for role, sources in counts["sources"].items():
         print(f"  {role}: " + (", ".join(f"{count:,} {source}" for source, count in sources.items()) or "none"))
@@ -261,13 +265,13 @@ def _print_counts(counts: dict[str, Any]) -> None:
         rows = counts[f"by_{kind}"]
         table = Table(kind, "mined", "removed", "relabelled", "removed by people", "together")
         for name, row in _first_ranks(rows) if kind == "rank" else rows.items():
-            gone = sum(row[fate] for fate in fates)
-            mined = gone + row["kept"]
+            removed = sum(row[fate] for fate in fates)
+            mined = removed + row["kept"]
             table.add_row(
                 escape(name),
                 f"{mined:,}",
                 *(f"{row[fate]:,}" for fate in fates),
-                f"{100 * gone / mined:.1f}%" if mined else "",
+                f"{100 * removed / mined:.1f}%" if mined else "",
             )
         if rows:
             console.print(table)

@@ -19,9 +19,9 @@ def demo_panel(opened: Study) -> Html:
         tag("h1", "Where does dense retrieval fail, and what do labels change?"),
         tag(
             "p",
-            "This study is a generated encyclopedia: its people, places and works do not exist, so every passage that answers a "
-            "question is known. BM25 and a dense retriever search it, annotators whose names end in “(simulated)” are programs, "
-            "and this computer computed every figure.",
+            "This study is a generated encyclopedia: its people, places and works do not exist, so every passage "
+            "that answers a question is known. BM25 and a dense retriever search it, annotators whose names end in "
+            "“(simulated)” are programs, and this computer computed every figure.",
         ),
         tag("ol", *(_step(number, step, is_made) for number, step in enumerate(steps, 1)), cls="steps"),
         cls="panel demo",

@@ -1,4 +1,6 @@
-"""What a judge says of the hits on Question: a probability and the features that spoke. Hidden from whoever still has to judge."""
+"""What a judge says of the hits on Question: a probability and the features that spoke. Hidden from whoever still has
+to judge.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,11 @@ class JudgeMark:
     spoke: list[tuple[str, float]]
 
     def badge(self) -> Html:
-        said = f"Judge {self.judge}: {self.probability:.0%} probable that this passage answers the question. It never saw the answers."
-        return span(f"judge {self.probability:.0%}", cls="badge judge", title=said)
+        tooltip = (
+            f"Judge {self.judge}: {self.probability:.0%} probable that this passage answers the question. It "
+            "never saw the answers."
+        )
+        return span(f"judge {self.probability:.0%}", cls="badge judge", title=tooltip)
 
     def reasons(self) -> Html:
         """The features, loudest first; + speaks for an answer, - against."""
@@ -44,8 +49,8 @@ class JudgeMark:
 def judge_marks(opened: Study, question: Question, runs: Sequence[str]) -> dict[int, JudgeMark]:
     """Return what the newest judge of these runs' retriever says of their hits, by row; empty where it judged nothing.
 
-    People who judge blind must not know a machine's opinion. An annotator with an open question therefore sees none of any
-    question; everybody else sees none of the questions that they hold.
+    People who judge blind must not know a machine's opinion. An annotator with an open question therefore sees none of
+    any question; everybody else sees none of the questions that they hold.
     """
     if not may_see(opened, question):
         return {}
@@ -80,12 +85,12 @@ def _marks(
         return {}
     lists: Lists = lists_of(found, [question], judge.depth)
     rows = lists.rows[0]
-    given = np.flatnonzero(rows >= 0)
-    contributions = judge.model.contributions(judge.features(lists)[0][given])
-    passages = opened.corpus.passages(rows[given].tolist())
+    present = np.flatnonzero(rows >= 0)
+    contributions = judge.model.contributions(judge.features(lists)[0][present])
+    passages = opened.corpus.passages(rows[present].tolist())
     return {
-        int(row): JudgeMark(judge.name, known[passage.id], spoke_for(each))
-        for row, passage, each in zip(rows[given], passages, contributions, strict=True)
+        int(row): JudgeMark(judge.name, known[passage.id], spoke_for(contribution))
+        for row, passage, contribution in zip(rows[present], passages, contributions, strict=True)
         if passage.id in known
     }
 

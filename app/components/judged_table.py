@@ -24,8 +24,8 @@ _BOUNDS = "Lower bound: no unjudged passage is relevant. Upper bound: every unju
 def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, rule: str) -> Html:
     """The panel for runs A and B.
 
-    The figures use everybody's labels, including those of hidden questions. The panel is therefore empty while the person still
-    has to judge questions of these runs, and while the study has no labels.
+    The figures use everybody's labels, including those of hidden questions. The panel is therefore empty while the
+    person still has to judge questions of these runs, and while the study has no labels.
     """
     if any(blind.any_hidden(study, study.run(name).question_ids) for name in names):
         return Html("")
@@ -34,9 +34,9 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
         return Html("")
     rows = []
     for side, name in zip("ab", dict.fromkeys(names), strict=False):
-        found = _figures(study, name, study.run(name).manifest.get("made"), k, relevance, rule, last)
-        if found is not None:
-            rows.append(_row(side, name, found))
+        figures = _figures(study, name, study.run(name).manifest.get("made"), k, relevance, rule, last)
+        if figures is not None:
+            rows.append(_row(side, name, figures))
     head = tag(
         "tr",
         tag("th", "run", scope="col", cls="left"),

@@ -50,7 +50,7 @@ def _panel(opened: Study, place: str) -> None:
     with st.container(key=f"curve-{place}"):
         usual: Scope = "judged" if points and points[-1].judged else "all"
         scope = url.one_of("learned", list(SCOPES), usual)
-        show(style_sheet("learning_curve.css"), div(*_curve(opened, points, scope, place), cls="panel"))
+        show(style_sheet("learning_curve.css"), div(*_curve(opened, points, scope, place)))
         _button(opened, lacking, place)
 
 

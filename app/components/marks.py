@@ -7,7 +7,10 @@ from analysis.relations import RELATIONS
 from app.markup import Html, div, span, tag, term
 
 WILSON = "95% Wilson interval of the share over questions like these"
-SUCCESS = "Success@k: the share of questions with at least one relevant passage among the first k. DPR calls it top-k accuracy."
+SUCCESS = (
+    "Success@k: the share of questions with at least one relevant passage among the first k. DPR calls it "
+    "top-k accuracy."
+)
 CONTRAST = (
     "Contrast: 1/rank of the first relevant passage in A minus the same in B. "
     "+1: rank 1 in A and not found in B; 0: no difference."

@@ -21,7 +21,8 @@ def queue_card(study: Study, person: Person | None, runs: int) -> Html:
             tag("h2", "Judging"),
             tag(
                 "p",
-                "Top-ranked passages that nobody has labelled may still answer the question. Those are false negatives. ",
+                "Top-ranked passages that nobody has labelled may still answer the question. Those are false "
+                "negatives. ",
                 link("Create a batch to judge", url.JUDGE),
             ),
             cls="panel",

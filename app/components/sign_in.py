@@ -73,8 +73,8 @@ def _by_name(labels_path: Path) -> None:
             args=(labels_path, person.name),
         )
     with st.form("sign-in-form", border=False):
-        left, right = st.columns([3, 1], vertical_alignment="bottom")
-        with left:
+        name_column, right = st.columns([3, 1], vertical_alignment="bottom")
+        with name_column:
             st.text_input("New name" if people else "Your name", key=_NEW, max_chars=64)
         with right:
             st.form_submit_button("Start", on_click=_say_new, args=(labels_path,))
@@ -89,7 +89,8 @@ def _by_oidc() -> None:
         email = st.user.email or "You"
         show(
             notice(
-                f"{email} is signed in, but is not a member of this study or the address is not verified. A lead can add it: ",
+                f"{email} is signed in, but is not a member of this study or the address is not verified. A lead can "
+                "add it: ",
                 "blindspot people add NAME --email ADDRESS",
                 kind="error",
             )

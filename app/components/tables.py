@@ -189,11 +189,14 @@ FLIP_HEADS = {
     "neither": ("none", "neither finds"),
 }
 GAIN = (
-    "Difference in percentage points, and the run that is ahead. Small print: paired 95% bootstrap interval of the difference. "
-    "Faint: not significant (p > 0.05, paired sign-flip test). "
+    "Difference in percentage points, and the run that is ahead. Small print: paired 95% bootstrap interval of the "
+    "difference. Faint: not significant (p > 0.05, paired sign-flip test). "
     "p values are Holm-adjusted for all differences of the table unless marked as not adjusted."
 )
-MACRO = "Difference of the macro averages (each relation has the same weight); the bootstrap resamples questions within each relation."
+MACRO = (
+    "Difference of the macro averages (each relation has the same weight); the bootstrap resamples questions "
+    "within each relation."
+)
 HOLM = "p value of the paired sign-flip test, Holm-adjusted for the number of rows"
 
 

@@ -18,7 +18,7 @@ from app.components.stylesheets import style_sheet
 from app.components.tables import Grouping, accuracy_table, concluded, flip_table, group_table, scrolling
 from app.entry import enter
 from app.markup import Html, div, join, link, show, span, tag
-from app.runs import convention, left_out, missing_runs, pair_of_address, retrieve_command
+from app.runs import convention, left_out, missing_runs, offered_runs, pair_of_address, retrieve_command
 from app.selection import Selection
 from app.study import Comparison
 from backend.core.study import Study
@@ -41,12 +41,13 @@ CELL_NAMES = {
 
 def page() -> None:
     opened = study.current()
-    names = list(study.runs(opened))
+    runs = offered_runs(opened)
+    names = list(runs)
     if len(names) < 2:
         show(_needs("two runs" if not names else "a second run"))
         return
-    show(missing_runs(study.runs(opened)))
-    pair = pair_of_address(study.runs(opened))
+    show(missing_runs(runs))
+    pair = pair_of_address(runs)
     with st.container(key="pickers"):
         columns = st.columns([4, 4, 2.6, 3.4], vertical_alignment="bottom")
         with columns[0]:

@@ -13,18 +13,19 @@ from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judge_marks import JudgeMark, judge_marks
 from app.components.judging.on_question import judged, on_question
 from app.components.marks import empty, letter, notice, relation_label
-from app.components.question_head import gold_table, mentions_subject, question_head
+from app.components.question_head import gold_table, question_head
 from app.components.read_answer import read_answer, read_lines
 from app.components.readings import chosen_reader
 from app.components.why import why_section
 from app.entry import enter
 from app.markup import Html, div, join, link, show, span, tag
-from app.runs import convention, missing_runs, pair_of_address, retriever_label
+from app.runs import convention, missing_runs, offered_runs, pair_of_address, retriever_label
 from app.selection import Selection
 from app.study import Comparison
 from backend.core.study import Study
 from backend.retrieval import live
 from backend.retrieval.retriever import kind_of
+from backend.text.answers import mentions_subject
 from db.errors import BlindspotError, Missing
 from db.records import Question
 
@@ -63,7 +64,7 @@ def page() -> None:
 
 def _listed(opened: Study) -> None:
     """Show a question of the study within the list that the address selects."""
-    runs = study.runs(opened)
+    runs = offered_runs(opened)
     if not runs:
         _ask_box(opened)
         about = "This page compares the hits of two runs for one question. "

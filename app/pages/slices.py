@@ -19,7 +19,7 @@ from app.components.stylesheets import style_sheet
 from app.components.tables import accuracy_table, concluded, flip_table, scrolling
 from app.entry import enter
 from app.markup import Html, div, join, link, show, tag
-from app.runs import convention, missing_runs, pair_of_address
+from app.runs import convention, missing_runs, offered_runs, pair_of_address
 from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation import saved_slices
@@ -37,7 +37,7 @@ CORRECTIONS = {"westfall-young": "Westfall–Young", "holm": "Holm", "benjamini-
 
 def page() -> None:
     opened = study.current()
-    runs = study.runs(opened)
+    runs = offered_runs(opened)
     show(style_sheet("analysis.css"))
     if len(runs) < 2:
         show(_needs("two runs" if not runs else "a second run"))
@@ -166,7 +166,7 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
 def _runs_on(opened, compared: Comparison, chosen: Selection, kept: np.ndarray):
     """Yield (name, ranks of the first relevant passages, k) for every run with questions of the slice."""
     asked = [compared.questions[row].id for row in np.flatnonzero(kept).tolist()]
-    for name in study.runs(opened):
+    for name in offered_runs(opened):
         measured = study.measured(opened, name, compared.a.kind, chosen.rule)
         rows = [row for id in asked if (row := measured.row_of.get(id)) is not None]
         if rows and measured.kind == compared.a.kind and chosen.k <= measured.k:

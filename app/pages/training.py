@@ -12,6 +12,7 @@ from app.components.marks import empty, notice
 from app.components.panel_tables import choices
 from app.components.training.form import BEGUN, train_form
 from app.components.training.judges import VIEW, judges_panel
+from app.components.training.labels import label_counts
 from app.components.training.learned_judges import judges_table, learn_form
 from app.components.training.models import after_training, models_table, unfinished, watch
 from app.components.training.sets import build_form, set_panel, sets_table
@@ -33,7 +34,8 @@ def page() -> None:
             empty(
                 "No passages and questions yet",
                 join(
-                    "This page builds training sets and trains models on them. Import passages and questions first: see ",
+                    "This page builds training sets and trains models on them. Import passages and questions first: "
+                    "see ",
                     link("Home", url.HOME),
                     ".",
                 ),
@@ -45,7 +47,8 @@ def page() -> None:
     if not view and url.value("view") == VIEW:
         show(
             notice(
-                f"That view shows other people's labels. Only people who settle disputes can open it: {' and '.join(SETTLERS)}s."
+                "That view shows other people's labels. Only people who settle disputes can open it: "
+                f"{' and '.join(SETTLERS)}s."
             )
         )
     if len(views) > 1:
@@ -66,6 +69,7 @@ def _sets_and_models(opened: Study) -> None:
     made, models = training_sets(opened), models_of(opened)
     chosen = url.one_of("set", list(made), next(reversed(made), ""))
     model = url.value("model") or next(reversed(models), "")
+    label_counts(opened)
     if made:
         show(div(tag("h2", "Training sets"), div(sets_table(made, chosen), cls="scrolling"), cls="panel"))
     else:
@@ -73,7 +77,8 @@ def _sets_and_models(opened: Study) -> None:
             empty(
                 "No training set yet",
                 "A training set lists the positives and hard negatives of each question, with their sources. "
-                "Annotators' labels take precedence over the cross-encoder, and the cross-encoder over answer matching.",
+                "Annotators' labels take precedence over the cross-encoder, and the cross-encoder over answer "
+                "matching.",
             )
         )
     show(judges_table(opened))

@@ -33,7 +33,8 @@ def gold_matrix(corpus: PassageRows, rows: np.ndarray, questions: Sequence[Quest
     counts = np.array([len(row) for row in gold], dtype=np.int64)
     rows = np.asarray(rows)
     is_gold = np.zeros(rows.shape, dtype=bool)
-    # One pass for the first gold passage of every question, one for the second, ...: few passes, since most questions have few.
+    # One pass for the first gold passage of every question, one for the second, ...: few passes, since most questions
+    # have few.
     for place in range(int(counts.max(initial=0))):
         with_place = np.flatnonzero(counts > place)
         passages = np.array([gold[question][place] for question in with_place.tolist()], dtype=np.int64)

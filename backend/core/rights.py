@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def require(study: Study, by: str | None, action: str) -> None:
     """Raise Refused where a person's role, as the store has it now, does not allow an action of `db.rights.ACTIONS`.
 
-    `by` is the person's name. None is whoever keeps the study's files: the command line, and the local app until a person says
-    who they are.
+    `by` is the person's name. None is whoever keeps the study's files: the command line, and the local app until a
+    person says who they are.
     """
     if by is not None:
         People(study.labels_path).require(by, action)

@@ -1,4 +1,6 @@
-"""Samples that a seed decides and that grow without changing: a larger sample contains every smaller one of the same seed."""
+"""Samples that a seed decides and that grow without changing: a larger sample contains every smaller one of the same
+seed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from collections.abc import Sequence
 def nested_sample(ids: Sequence[str], limit: int | None, seed: int) -> list[str]:
     """Return at most `limit` of the ids in their given order; None returns all.
 
-    Each id is ranked by a hash of seed and id, so the sample depends neither on the order nor on the number of the other ids.
+    Each id is ranked by a hash of seed and id, so the sample depends neither on the order nor on the number of the
+    other ids.
     """
     if limit is None or limit >= len(ids):
         return list(ids)

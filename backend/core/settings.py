@@ -45,7 +45,8 @@ class HybridSettings:
     method: Literal["auto", "weighted", "rrf"] = Field(
         default="auto",
         title="Fusion",
-        description="weighted: BM25 + weight x dense; rrf: reciprocal rank fusion; auto: rrf for encoders with unit vectors, "
+        description="weighted: BM25 + weight x dense; rrf: reciprocal rank fusion; auto: rrf for encoders with unit "
+        "vectors, "
         "whose scores would vanish beside BM25's, else weighted",
     )
     weight: float = Field(
@@ -63,8 +64,8 @@ class HybridSettings:
 class EncoderSettings:
     """How questions and passages become vectors.
 
-    Either `model`, or both `question_model` and `passage_model`. A model is a folder or a Hugging Face name; "minilm" is the packaged
-    model. A sentence-transformers folder may hold two towers.
+    Either `model`, or both `question_model` and `passage_model`. A model is a folder or a Hugging Face name; "minilm"
+    is the packaged model. A sentence-transformers folder may hold two towers.
     """
 
     model: str | None = Field(
@@ -121,7 +122,8 @@ def check_name(name: str, what: str) -> str:
     """Return the name of a run, an encoder and the like, which becomes a folder and part of a URL. Raises Refused."""
     if not NAME.fullmatch(name):
         raise Refused(
-            f"{what} name {name!r}: use letters, digits, '.', '_' and '-' (at most 64, none but a letter or digit first)"
+            f"{what} name {name!r}: use letters, digits, '.', '_' and '-' (at most 64, none but a letter or digit "
+            "first)"
         )
     return name
 
@@ -183,7 +185,7 @@ def _in_study(model: str | None, folder: Path) -> str | None:
 
 
 def add_encoder(path: Path, name: str, values: dict[str, Any]) -> None:
-    """Add `[encoders.NAME]` to a study.toml, everything else in it left as it is."""
+    """Add `[encoders.NAME]` to a study.toml and change nothing else in the file."""
     import tomlkit
 
     from backend.core.manifest import write_text

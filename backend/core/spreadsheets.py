@@ -1,7 +1,7 @@
 """CSV for people, who open it in a spreadsheet: a cell that begins with = + - @ would be run there as a formula.
 
-Such a text gets an apostrophe before it, which spreadsheets do not show. Files in the formats of other tools (`backend.data.formats`)
-are not for spreadsheets: a changed text would be another text there.
+Such a text gets an apostrophe before it, which spreadsheets do not show. Files in the formats of other tools
+(`backend.data.formats`) are not for spreadsheets: a changed text would be another text there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def plain_cell(cell: str) -> str:
 
 
 def write_csv(file: TextIO, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a header and rows. Absent columns are empty, others are left out; numbers stay numbers, also those given as text."""
+    """Write a header and rows. Absent columns are empty, others are left out; numbers stay numbers, also those given as
+    text.
+    """
     writer = csv.DictWriter(file, columns, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in rows:

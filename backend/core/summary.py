@@ -69,8 +69,8 @@ def _from_results(study: Study) -> dict[str, Any] | None:
     return {
         "files": [{"file": record.file, "questions": record.rows, **json.loads(record.options)} for record in records],
         "cannot": [
-            "The study has only the passages that these files name, so a search says nothing about the whole collection: "
-            "ask no live questions and make no runs here.",
+            "The study has only the passages that these files name, so a search says nothing about the whole "
+            "collection: ask no live questions and make no runs here.",
             f"Negatives can be mined no deeper than the files go ({deepest} hits).",
             "Gold is unknown, unless qrels are imported: relevance is by answers.",
         ],

@@ -1,4 +1,6 @@
-"""The five steps through the demo: what each shows, in a sentence computed from the study, and whether it can be opened yet."""
+"""The five steps through the demo: what each shows, in a sentence computed from the study, and whether it can be opened
+yet.
+"""
 
 from __future__ import annotations
 
@@ -70,9 +72,9 @@ def _blind_spot(compared: Compare, runs: set[str]) -> DemoStep:
         return DemoStep(
             "blind-spot", title, "waiting", "BM25 is ready. Dense retrieval follows when its index is built."
         )
-    found = findings(compared(RUNS["bm25"], BEFORE), K, NAMES)
-    falls = [each.sentence for each in found if each.topic == "frequency"]
-    sentence = falls[0] if falls else found[0].sentence
+    all_findings = findings(compared(RUNS["bm25"], BEFORE), K, NAMES)
+    falls = [finding.sentence for finding in all_findings if finding.topic == "frequency"]
+    sentence = falls[0] if falls else all_findings[0].sentence
     return DemoStep("blind-spot", title, "ready", sentence[0].upper() + sentence[1:])
 
 
@@ -105,7 +107,9 @@ def _reason(compared: Comparison, question: Question) -> str:
 
 
 def telling_question(compared: Comparison) -> Question | None:
-    """Return the question whose gold passage A ranks first and B ranks lowest, among those on the rarest subjects that only A finds."""
+    """Return the question whose gold passage A ranks first and B ranks lowest, among those on the rarest subjects that
+    only A finds.
+    """
     only_a = found_by(compared.first_a, 1) & ~found_by(compared.first_b, K)
     rows = [row for row in np.flatnonzero(only_a).tolist() if compared.questions[row].gold]
     ranked = [row for row in rows if _first_is_gold(compared, row)] or rows
@@ -129,7 +133,7 @@ def _first_is_gold(compared: Comparison, row: int) -> bool:
 
 def _judge(study: Study) -> DemoStep:
     title = "Judge five passages yourself"
-    batch = next((each for each in Queue(study.labels_path).batches() if each.name == YOURS), None)
+    batch = next((batch for batch in Queue(study.labels_path).batches() if batch.name == YOURS), None)
     if batch is None:
         return DemoStep(
             "judge", title, "waiting", "The passages are chosen when BM25 has searched the training questions."
@@ -177,7 +181,8 @@ def _retriever(compared: Compare, runs: set[str]) -> DemoStep:
         "retriever",
         title,
         "ready",
-        f"Success@{K}: {before:.1f}% before training, {noisy:.1f}% trained on the noisy set, {clean:.1f}% on the clean set.",
+        f"Success@{K}: {before:.1f}% before training, {noisy:.1f}% trained on the noisy set, {clean:.1f}% on the "
+        "clean set.",
     )
 
 

@@ -1,4 +1,6 @@
-"""A cache of results that several threads may ask for at once. The first thread computes a result; the others wait for it."""
+"""A cache of results that several threads may ask for at once. The first thread computes a result; the others wait for
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class Held:
         self._results: OrderedDict[Hashable, Future[Any]] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the result for `key`; compute it with `make` if it is not cached. An error of `make` is raised and not cached."""
+        """Return the result for `key`; compute it with `make` if it is not cached. An error of `make` is raised and not
+        cached.
+        """
         with self._lock:
             cached = self._results.get(key)
             if cached is None:

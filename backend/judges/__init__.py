@@ -1,1 +1,3 @@
-"""Judges: anything that says how probable it is that a passage answers a question, and what such scores are good for."""
+"""Judges: anything that says how probable it is that a passage answers a question, and what such scores are good
+for.
+"""

@@ -1,8 +1,9 @@
 """From a cross-encoder's scores to probabilities that mean what they say, and how well thresholds on them do.
 
-Two ways, both of scikit-learn: Platt's (a logistic regression of the label on the score) and isotonic regression (a rising step
-function; it needs many pairs). What is reported is measured on pairs that the fit did not see: by folds that keep the pairs of a
-question together. A probability is right for pairs mixed like those it was fitted to; `positives` and `pairs` say how they were.
+Two ways, both of scikit-learn: Platt's (a logistic regression of the label on the score) and isotonic regression (a
+rising step function; it needs many pairs). What is reported is measured on pairs that the fit did not see: by folds
+that keep the pairs of a question together. A probability is right for pairs mixed like those it was fitted to;
+`positives` and `pairs` say how they were.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from db.errors import Refused
 
 METHODS = ("platt", "isotonic")
 ISOTONIC_PAIRS, ISOTONIC_EACH = 1000, 100  # below, isotonic regression fits noise
-PENALTY = 100.0  # C of the logistic regression: next to none, yet finite where the classes lie apart
+PENALTY = 100.0  # C of the logistic regression: next to none, yet finite where a score separates the classes
 FOLDS = 5
 BINS = 10
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -79,15 +80,17 @@ def cross_validated(
     """(n,) each pair's probability by a fit to the other questions' pairs; None where there are too few to do so."""
     from sklearn.model_selection import StratifiedGroupKFold
 
-    least = min(len(set(questions)), int(positive.sum()), int((~positive).sum()), FOLDS)
-    if least < 2:
+    smallest = min(len(set(questions)), int(positive.sum()), int((~positive).sum()), FOLDS)
+    if smallest < 2:
         return None
-    found = np.empty(len(scores))
-    for others, part in StratifiedGroupKFold(least, shuffle=True, random_state=seed).split(scores, positive, questions):
+    probabilities = np.empty(len(scores))
+    for others, part in StratifiedGroupKFold(smallest, shuffle=True, random_state=seed).split(
+        scores, positive, questions
+    ):
         if len(set(positive[others].tolist())) < 2:
             return None
-        found[part] = fit(scores[others], positive[others], method)(scores[part])
-    return found
+        probabilities[part] = fit(scores[others], positive[others], method)(scores[part])
+    return probabilities
 
 
 def at_thresholds(
@@ -95,8 +98,8 @@ def at_thresholds(
 ) -> list[dict]:
     """What taking pairs at or above each threshold as positives, and those below it as negatives, would give.
 
-    precision: positives among those above. recall: positives that are above. missed: positives among those below, which would
-    train as false negatives. Each with n and a 95% Wilson interval; None where n is 0.
+    precision: positives among those above. recall: positives that are above. missed: positives among those below, which
+    would train as false negatives. Each with n and a 95% Wilson interval; None where n is 0.
     """
     return [
         {
@@ -111,7 +114,9 @@ def at_thresholds(
 
 
 def reliability(probabilities: np.ndarray, positive: np.ndarray, bins: int = BINS) -> list[dict]:
-    """For a plot: in each bin of equal width, the mean probability and the share of positives. Empty bins are left out."""
+    """For a plot: in each bin of equal width, the mean probability and the share of positives. Empty bins are left
+    out.
+    """
     places = np.minimum((probabilities * bins).astype(int), bins - 1)
     return [
         {

@@ -108,7 +108,7 @@ def learn_judge(
     weights = WordWeights.of(study)
     dense = None if encoder is None else Dense(study, encoder)
     features = features_of(study, lists, weights, dense, progress)
-    given = lists.rows >= 0
+    present = lists.rows >= 0
     examples = examples_of(lists, features, truth, answers)
     if progress is not None:
         progress(0, None, "learning")
@@ -131,7 +131,7 @@ def learn_judge(
         write_json(building / WORDS, {"passages": weights.passages, "frequencies": weights.frequencies})
         write_json(building / ABOUT, about)
     probabilities = np.full(lists.rows.shape, np.nan)
-    probabilities[given] = out_of_fold
+    probabilities[present] = out_of_fold
     _keep_out_of_fold(study, name, lists, probabilities, replace)
     return LearnedJudge(name, about, round(time.monotonic() - started, 1))
 
@@ -150,17 +150,20 @@ def _retriever_of(run: Run) -> dict[str, Any]:
 def labelled_lists(
     study: Study, run: Run, settings: FeatureJudgeSettings, progress: Progress | None = None
 ) -> tuple[Lists, np.ndarray, np.ndarray]:
-    """Return the lists of the training questions of a run, the truth (q, k) int8 about their hits, and which contain an answer.
+    """Return the lists of the training questions of a run, the truth (q, k) int8 about their hits, and which contain an
+    answer.
 
-    A hit is POSITIVE or NEGATIVE as people say, else POSITIVE if gold names it, else UNKNOWN if it holds an answer or if nothing is
-    known of its question, else NEGATIVE. People's "related" does not answer: NEGATIVE. "Unsure" and disputes are UNKNOWN.
+    A hit is POSITIVE or NEGATIVE as people say, else POSITIVE if gold names it, else UNKNOWN if it holds an answer or
+    if nothing is known of its question, else NEGATIVE. People's "related" does not answer: NEGATIVE. "Unsure" and
+    disputes are UNKNOWN.
     """
     in_run = trainable_questions(study, run)
     by_people = settled_labels(Labels(study.labels_path).consensus(in_run))
     questions = [q for q in study.questions.some(in_run) if q.gold or q.id in by_people]
     if not questions:
         raise Refused(
-            f"run {run.name!r} holds no training question with gold passages or labels; retrieve over train, or label some"
+            f"run {run.name!r} holds no training question with gold passages or labels; retrieve over train, or "
+            "label some"
         )
     # Every question that a person judged, and a sample of those with gold alone.
     sampled = set(nested_sample([q.id for q in questions if q.id not in by_people], MAXIMUM_QUESTIONS, settings.seed))
@@ -171,9 +174,9 @@ def labelled_lists(
 
 def examples_of(lists: Lists, features: np.ndarray, truth: np.ndarray, answers: np.ndarray) -> Examples:
     """Flatten some lists to examples. features: (q, k, f). truth, answers: (q, k)."""
-    given = lists.rows >= 0
+    present = lists.rows >= 0
     numbers = np.broadcast_to(np.arange(len(lists.questions))[:, None], lists.rows.shape)
-    return Examples(features[given], truth[given], numbers[given].astype(np.int64), answers[given])
+    return Examples(features[present], truth[present], numbers[present].astype(np.int64), answers[present])
 
 
 def trainable_questions(study: Study, run: Run) -> list[str]:
@@ -184,18 +187,22 @@ def trainable_questions(study: Study, run: Run) -> list[str]:
 
 
 def settled_labels(pairs: Iterable[Consensus]) -> dict[str, dict[str, int]]:
-    """Return POSITIVE, NEGATIVE or UNKNOWN by question and passage. "Related" is NEGATIVE; "unsure" and disputes are UNKNOWN."""
-    found: dict[str, dict[str, int]] = {}
+    """Return POSITIVE, NEGATIVE or UNKNOWN by question and passage. "Related" is NEGATIVE; "unsure" and disputes are
+    UNKNOWN.
+    """
+    by_question: dict[str, dict[str, int]] = {}
     for pair in pairs:
         settled = {"positive": POSITIVE, "negative": NEGATIVE, "related": NEGATIVE}.get(pair.label or "", UNKNOWN)
-        found.setdefault(pair.question, {})[pair.passage] = settled
-    return found
+        by_question.setdefault(pair.question, {})[pair.passage] = settled
+    return by_question
 
 
 def truth_of(
     study: Study, run: Run, lists: Lists, by_people: Mapping[str, Mapping[str, int]], progress: Progress | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the truth (q, k) int8 about the hits of some lists, and which hits contain an answer; see `labelled_lists`."""
+    """Return the truth (q, k) int8 about the hits of some lists, and which hits contain an answer; see
+    `labelled_lists`.
+    """
     gold, _ = gold_matrix(study.corpus, lists.rows, lists.questions)
     answers = _answers(study, run, lists, progress)
     known = np.array([bool(q.gold or q.answers) for q in lists.questions], dtype=bool)[:, None]
@@ -240,16 +247,16 @@ def features_of(
     similarity = None
     if dense is not None:
         similarity = dense.score_vectors(question_vectors(study, dense, texts, progress), lists.rows)
-    found = np.empty((*lists.rows.shape, len(FEATURES)), np.float32)
+    features_by_list = np.empty((*lists.rows.shape, len(FEATURES)), np.float32)
     for begin in range(0, len(texts), QUESTIONS_PER_STEP):
         if progress is not None:
             progress(begin, len(texts), "reading questions and passages")
         block = slice(begin, begin + QUESTIONS_PER_STEP)
         dense_scores = None if similarity is None else similarity[block]
-        found[block] = feature_matrix(
+        features_by_list[block] = feature_matrix(
             study, texts[block], lists.rows[block], lists.scores[block], weights, dense_scores
         )
-    return found
+    return features_by_list
 
 
 def _keep_out_of_fold(study: Study, name: str, lists: Lists, probabilities: np.ndarray, replace: bool) -> None:
@@ -278,7 +285,8 @@ def _distinct(study: Study, rows: np.ndarray) -> tuple[list[int], list[Any]]:
 class JudgeThresholds:
     """The thresholds of a judge's report; None if no threshold reaches the judge's aim.
 
-    drop: a passage below it is a negative. add: a passage at or above it is a positive. drop_with_answer, add_with_answer:
+    drop: a passage below it is a negative. add: a passage at or above it is a positive. drop_with_answer,
+    add_with_answer:
     the same for a passage that contains an answer.
     """
 
@@ -308,7 +316,7 @@ def _about(study: Study, name: str) -> dict[str, Any]:
 
 
 class FeatureJudge:
-    """A learned judge of a study, as it is used."""
+    """A learned judge of a study, ready for use."""
 
     def __init__(self, study: Study, name: str):
         """Open a judge. Raises Missing if there is none of that name, Refused if it learned from other passages."""
@@ -350,17 +358,17 @@ class FeatureJudge:
         return self._each(self.model.ranking_scores, features)
 
     def _each(self, score: Callable[[np.ndarray], np.ndarray], features: np.ndarray) -> np.ndarray:
-        found = np.full(features.shape[:2], np.nan)
-        given = ~np.isnan(features[:, :, 1])  # the rank is known of every hit
-        found[given] = score(features[given])
-        return found
+        probabilities = np.full(features.shape[:2], np.nan)
+        present = ~np.isnan(features[:, :, 1])  # the rank is known of every hit
+        probabilities[present] = score(features[present])
+        return probabilities
 
 
 def _read(folder: Path, about: dict[str, Any]) -> tuple[FeatureModel, WordWeights]:
     try:
         with np.load(folder / MODEL, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        found = json.loads((folder / WORDS).read_text(encoding="utf-8"))
+        content = json.loads((folder / WORDS).read_text(encoding="utf-8"))
         calibration = about["calibration"]
         model = FeatureModel(
             about["model"],
@@ -370,7 +378,7 @@ def _read(folder: Path, about: dict[str, Any]) -> tuple[FeatureModel, WordWeight
             ProbabilityCalibration(**{**calibration, "points": tuple(map(tuple, calibration["points"]))}),
             about["base_rate"],
         )
-        return model, WordWeights(found["frequencies"], found["passages"])
+        return model, WordWeights(content["frequencies"], content["passages"])
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise BadInput(f"is missing or damaged ({error}); learn the judge again", folder) from error
 
@@ -416,24 +424,28 @@ class ExplainedHit:
 
 
 def explain_question(study: Study, name: str, run: str, question: str, count: int = 5) -> list[ExplainedHit]:
-    """Return the first hits of a question with what the judge says of them. Raises Missing for an unknown judge, run or question."""
+    """Return the first hits of a question with what the judge says of them. Raises Missing for an unknown judge, run or
+    question.
+    """
     judge, opened = FeatureJudge(study, name), study.run(run)
     if opened.row(question) is None:
         raise Missing(f"run {run!r} holds no question {question!r}")
     lists = lists_of(opened, study.questions.some([question]), judge.depth)
     features = judge.features(lists)[0]
-    given = np.flatnonzero(lists.rows[0] >= 0)[:count]
-    probabilities = judge.model.probabilities(features[given])
-    contributions = judge.model.contributions(features[given])
-    passages = study.corpus.passages(lists.rows[0, given].tolist())
+    present = np.flatnonzero(lists.rows[0] >= 0)[:count]
+    probabilities = judge.model.probabilities(features[present])
+    contributions = judge.model.contributions(features[present])
+    passages = study.corpus.passages(lists.rows[0, present].tolist())
     return [
         ExplainedHit(int(place) + 1, passage.id, passage.title, float(probability), spoke_for(contribution))
-        for place, passage, probability, contribution in zip(given, passages, probabilities, contributions, strict=True)
+        for place, passage, probability, contribution in zip(
+            present, passages, probabilities, contributions, strict=True
+        )
     ]
 
 
 def feature_judges(study: Study) -> list[dict[str, Any]]:
-    """Return what is known of each feature judge of a study, by name."""
+    """Return a card for each feature judge of a study, by name."""
     folder = study.path("models")
     abouts = [read_json(path) for path in sorted(folder.glob(f"*/{ABOUT}"))] if folder.is_dir() else []
     return [about for about in abouts if about.get("kind") == KIND]

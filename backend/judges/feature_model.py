@@ -1,7 +1,8 @@
 """The feature judge: learns in seconds, from labelled questions, which passages of a retriever's list answer.
 
-It needs no GPU and no pretrained model. Logistic regression learns from a few dozen questions, gradient boosting from hundreds
-(scikit-learn). What it says of a question that it learned from is out of fold: a model that did not see this question says it.
+It needs no GPU and no pretrained model. Logistic regression learns from a few dozen questions, gradient boosting from
+hundreds (scikit-learn). What it says of a question that it learned from is out of fold: a model that did not see this
+question says it.
 
 """
 
@@ -30,9 +31,10 @@ POSITIVE, NEGATIVE, UNKNOWN = 1, 0, -1
 class Examples:
     """Labelled lists, flattened to pairs.
 
-    features: (n, f) float32. truth: (n,) int8, POSITIVE, NEGATIVE or UNKNOWN. questions: (n,) int64, the number of each pair's
-    question: pairs of one question are never split between folds. answers: (n,) bool, whether the passage contains an answer; the
-    model never sees it, the report measures with it how right a positive is that has both.
+    features: (n, f) float32. truth: (n,) int8, POSITIVE, NEGATIVE or UNKNOWN. questions: (n,) int64, the number of each
+    pair's
+    question: pairs of one question are never split between folds. answers: (n,) bool, whether the passage contains an
+    answer; the model never sees it, the report measures with it how right a positive is that has both.
 
     A pair is UNKNOWN if nobody labelled it and it may answer the question (its passage contains an answer). The judge
     does not learn from it.
@@ -56,8 +58,10 @@ class Examples:
 class FeatureModel:
     """A fitted and calibrated model over the features.
 
-    kind: "logistic" or "boosting". columns: (c,) int64, the features that it uses. medians: (c,) their medians over the examples.
-    base_rate: share of positives among the known pairs of the lists that calibrated it; its probabilities hold for lists like these.
+    kind: "logistic" or "boosting". columns: (c,) int64, the features that it uses. medians: (c,) their medians over the
+    examples.
+    base_rate: share of positives among the known pairs of the lists that calibrated it; its probabilities hold for
+    lists like these.
     """
 
     kind: str
@@ -82,20 +86,20 @@ class FeatureModel:
         A contribution is what the score loses when the feature takes its median over the examples (occlusion).
         Contributions of correlated features need not add up.
         """
-        found = np.full((len(features), len(FEATURES)), np.nan)
+        contributions = np.full((len(features), len(FEATURES)), np.nan)
         score = self.ranking_scores(features)
         for column, median in zip(self.columns.tolist(), self.medians.tolist(), strict=True):
             without = features.copy()
             without[:, column] = median
-            found[:, column] = score - self.ranking_scores(without)
-        return found
+            contributions[:, column] = score - self.ranking_scores(without)
+        return contributions
 
 
 def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[FeatureModel, np.ndarray]:
     """Fit a model; return it with (n,) float64 probabilities out of fold.
 
-    A probability out of fold comes from the model that saw no pair of the same question. It is NaN where the other folds hold
-    pairs of one class only.
+    A probability out of fold comes from the model that saw no pair of the same question. It is NaN where the other
+    folds hold pairs of one class only.
 
     Raises Refused if there are too few labelled questions.
     """
@@ -107,8 +111,8 @@ def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[Featu
         if len(np.unique(examples.truth[learned])) == 2:
             scores[fold] = _fit(kind, used, learned, settings.seed)(used.features[fold])
     seen = ~np.isnan(scores)
-    # Whole lists calibrate, so the base rate is that of the lists that will be judged. UNKNOWN pairs are left out: counted as
-    # negatives, they would teach the judge that a false negative is improbable.
+    # Whole lists calibrate, so the base rate is that of the lists that will be judged. UNKNOWN pairs are left out:
+    # counted as negatives, they would teach the judge that a false negative is improbable.
     settled = seen & known
     positive = examples.truth[settled] == POSITIVE
     calibration = fit_calibration(scores[settled], positive)
@@ -150,8 +154,9 @@ def _prepared(examples: Examples, settings: FeatureJudgeSettings) -> tuple[str, 
     """Return the kind of model, the columns that it uses, and the examples with these columns alone."""
     if examples.labelled_questions < 2 or not (examples.truth == NEGATIVE).any():
         raise Refused(
-            f"the judge needs at least 2 training questions with a known positive among the first {settings.depth} ranks, "
-            f"and negatives beside it; there are {examples.labelled_questions}. Label some, or import gold passages"
+            f"the judge needs at least 2 training questions with a known positive among the first {settings.depth} "
+            f"ranks, and negatives beside it; there are {examples.labelled_questions}. Label some, or import gold "
+            "passages"
         )
     kind = settings.model
     if kind == "auto":
@@ -198,9 +203,9 @@ def _folds(questions: np.ndarray, folds: int, seed: int) -> list[np.ndarray]:
 class Threshold:
     """A probability threshold, and its effect on held-out questions.
 
-    value: the threshold; None if no threshold reaches the aim. pairs: those on the side that is used. share: of false negatives
-    (dropping) or of right positives (adding) among them, with a 95% interval over questions. left_out: pairs of unknown truth on
-    the same side, which none of these figures counts.
+    value: the threshold; None if no threshold reaches the aim. pairs: those on the side that is used. share: of false
+    negatives (dropping) or of right positives (adding) among them, with a 95% interval over questions. left_out: pairs
+    of unknown truth on the same side, which none of these figures counts.
     """
 
     value: float | None
@@ -212,7 +217,8 @@ class Threshold:
 
 
 def drop_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
-    """Find the highest threshold below which at most `aim` of the pairs are positives, by the upper end of the interval.
+    """Find the highest threshold below which at most `aim` of the pairs are positives, by the upper end of the
+    interval.
 
     A pair at or above the threshold is not used as a negative.
     """
@@ -220,7 +226,9 @@ def drop_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: n
 
 
 def add_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
-    """Find the lowest threshold at or above which at least `aim` of the pairs are positives, by the lower end of the interval."""
+    """Find the lowest threshold at or above which at least `aim` of the pairs are positives, by the lower end of the
+    interval.
+    """
     return _threshold(probabilities, positive, questions, lambda low, high: low >= aim, below=False)
 
 
@@ -248,8 +256,8 @@ def _threshold(
 def clustered_share(hits: np.ndarray, clusters: np.ndarray) -> tuple[float, float, float]:
     """Return a share with its 95% interval, when the pairs of one question are alike.
 
-    The interval is Wilson's with the effective sample size n / deff, where deff compares the variance of a ratio over clusters
-    with that of independent pairs (Kish 1965, section 5.4); deff is at least 1.
+    The interval is Wilson's with the effective sample size n / deff, where deff compares the variance of a ratio over
+    clusters with that of independent pairs (Kish 1965, section 5.4); deff is at least 1.
     """
     n, count = len(hits), int(hits.sum())
     share = count / n
@@ -273,11 +281,12 @@ def _wilson(count: int, n: int) -> tuple[float, float]:
 def report(
     examples: Examples, model: FeatureModel, out_of_fold: np.ndarray, settings: FeatureJudgeSettings
 ) -> dict[str, Any]:
-    """Measure the judge on questions out of fold: area under the curve, average precision, thresholds for the stated aims.
+    """Measure the judge on questions out of fold: area under the curve, average precision, thresholds for the stated
+    aims.
 
-    The thresholds below which pairs are dropped leave out pairs of unknown truth, and say how many. The thresholds from which
-    positives are added count such pairs as wrong: all labelled passages that contain an answer may be positives, and then a
-    figure without the unlabelled ones would be 100% for every judge.
+    The thresholds below which pairs are dropped leave out pairs of unknown truth, and say how many. The thresholds from
+    which positives are added count such pairs as wrong: all labelled passages that contain an answer may be positives,
+    and then a figure without the unlabelled ones would be 100% for every judge.
     """
     from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -288,9 +297,9 @@ def report(
 
     def drop(among: np.ndarray) -> dict[str, Any]:
         known = among & ~unknown
-        found = drop_threshold(probabilities[known], positive[known], questions[known], settings.false_negatives)
-        below = 0 if found.value is None else int((among & unknown & (probabilities < found.value)).sum())
-        return asdict(replace(found, left_out=below))
+        threshold = drop_threshold(probabilities[known], positive[known], questions[known], settings.false_negatives)
+        below = 0 if threshold.value is None else int((among & unknown & (probabilities < threshold.value)).sum())
+        return asdict(replace(threshold, left_out=below))
 
     def add(among: np.ndarray) -> dict[str, Any]:
         return asdict(add_threshold(probabilities[among], positive[among], questions[among], settings.precision))

@@ -88,6 +88,11 @@ def judges_of(study: Study) -> list[JudgeCard]:
     return [card for kind in JUDGES for card in kind.cards(study)]
 
 
+def kind_title(kind: str) -> str:
+    """Return the title of a kind of judge; other names come back unchanged."""
+    return JUDGES.get(kind).title if kind in JUDGES else kind
+
+
 def judge_kind_of(study: Study, name: str) -> JudgeKind:
     """Return the kind of a judge. Raises Missing with the names of the existing judges."""
     cards = judges_of(study)

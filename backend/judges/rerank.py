@@ -79,11 +79,11 @@ class Rerank:
             if progress is not None:
                 progress(begin, len(questions), "reranking")
             block = slice(begin, begin + QUESTIONS_PER_STEP)
-            asked = [Question(str(i), text) for i, text in enumerate(questions[block])]
-            lists = Lists(asked, hits.ordinals[block, :depth], hits.scores[block, :depth])
+            records = [Question(str(i), text) for i, text in enumerate(questions[block])]
+            lists = Lists(records, hits.ordinals[block, :depth], hits.scores[block, :depth])
             scores[block] = self.judge.ranking_scores(self.judge.features(lists))
-        found = rerank(hits, scores)
-        return Hits(found.ordinals[:, :k], found.scores[:, :k])
+        reranked = rerank(hits, scores)
+        return Hits(reranked.ordinals[:, :k], reranked.scores[:, :k])
 
 
 @settings_class
@@ -120,11 +120,12 @@ class RerankKind(RetrieverKind):
         kind = kind_of(below)
         if kind is None or below not in kind.available(study):
             raise Refused(
-                f"judge {judge.name!r} reorders lists of {below!r}, which cannot search here now; make its index, or learn a judge "
-                "from a run of a retriever that this study can open"
+                f"judge {judge.name!r} reorders lists of {below!r}, which cannot search here now; make its index, or "
+                "learn a judge from a run of a retriever that this study can open"
             )
         chosen = judge.about.get("retriever_options") or kind.options_of(below)
-        # An open part is shared where it is the very retriever; one with options of its own is opened with shared parts.
+        # An open part is shared where it is the very retriever; one with options of its own is opened with shared
+        # parts.
         shared = part is not None and chosen == kind.options_of(below)
         base = part(below) if part is not None and shared else kind.open(study, options_for(kind, chosen), device, part)
         encoder = judge.about["encoder"]
@@ -135,15 +136,15 @@ class RerankKind(RetrieverKind):
     def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
         """The indexes of the retriever below, and last the one that gives the judge its features of meaning."""
         about = next(
-            (each for each in feature_judges(study) if self.owns(name) and name.endswith(f":{each['name']}")), None
+            (judge for judge in feature_judges(study) if self.owns(name) and name.endswith(f":{judge['name']}")), None
         )
         if about is None:
             return ()
         below = _searched_by(study, about)
         kind = kind_of(below)
-        found = () if kind is None else kind.parts_in(study, below)
+        parts = () if kind is None else kind.parts_in(study, below)
         encoder = about["encoder"]
-        return found if encoder is None else (*(part for part in found if part != encoder), encoder)
+        return parts if encoder is None else (*(part for part in parts if part != encoder), encoder)
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, settings.hybrid, tuple(sorted(settings.encoders.items())))
@@ -172,7 +173,9 @@ class RerankKind(RetrieverKind):
 
 
 def _searched_by(study: Study, about: Mapping[str, Any]) -> str:
-    """The name of the retriever whose lists a judge learned from. Judges of older versions tell only what its runs call it."""
+    """The name of the retriever whose lists a judge learned from. Judges of older versions tell only what its runs call
+    it.
+    """
     if "retriever_name" in about:
         return str(about["retriever_name"])
     manifest = study.parts("runs").get(about["run"])

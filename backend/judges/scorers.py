@@ -1,4 +1,6 @@
-"""The two models of the feature judge as plain arrays: opened without scikit-learn and without a pickle, in milliseconds."""
+"""The two models of the feature judge as plain arrays: opened without scikit-learn and without a pickle, in
+milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,9 @@ class Linear:
 class Trees:
     """Boosted trees in one table of nodes. A leaf is its own child, so every row may take the same number of steps.
 
-    feature, left, right: (nodes,) int32. threshold, value: (nodes,) float64; a row goes left where its feature is at most the
-    threshold. missing_left: (nodes,) bool, where a NaN goes left. roots, depths: (trees,) int32. baseline: (1,) float64.
+    feature, left, right: (nodes,) int32. threshold, value: (nodes,) float64; a row goes left where its feature is at
+    most the threshold. missing_left: (nodes,) bool, where a NaN goes left. roots, depths: (trees,) int32. baseline:
+    (1,) float64.
     """
 
     feature: np.ndarray

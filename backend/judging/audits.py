@@ -1,8 +1,9 @@
-"""Estimate the false-negative rate among unlabelled passages from the audit arms alone, and report the progress of batches.
+"""Estimate the false-negative rate among unlabelled passages from the audit arms alone, and report the progress of
+batches.
 
-A drawn question counts once every one of its sampled passages has a label from the audit's own batch. If labels from other
-batches were enough, questions from priority arms would count earlier than others, and they are not representative. The label of
-a passage that counts is its consensus, adjudication included.
+A drawn question counts once every one of its sampled passages has a label from the audit's own batch. If labels from
+other batches were enough, questions from priority arms would count earlier than others, and they are not
+representative. The label of a passage that counts is its consensus, adjudication included.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Audit:
         bad: Number of drawn questions that an annotator called bad.
         waiting: Number of drawn questions with passages that still lack a label.
         overall: The rates over all counted questions; None if no question counts.
-        by: The rates by "relation", "bucket" and "rank", each by group. A passage's rank is its best in the pooled runs.
+        by: The rates by "relation", "bucket" and "rank", each by group. A passage's rank is its best in the pooled
+        runs.
     """
 
     batches: tuple[str, ...]
@@ -67,8 +69,8 @@ class Audit:
 class BatchProgress:
     """A batch, the number of its questions by arm, and the rates of its strata if the batch was made of pairs.
 
-    A stratum's rates weight the passages judged so far equally: the share of correct pseudo-labels, or of false negatives. They
-    estimate the whole stratum if the batch's pairs were drawn from it at random.
+    A stratum's rates weight the passages judged so far equally: the share of correct pseudo-labels, or of false
+    negatives. They estimate the whole stratum if the batch's pairs were drawn from it at random.
     """
 
     batch: Batch
@@ -79,8 +81,8 @@ class BatchProgress:
 def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audit:
     """Estimate the rates from the audit arms of all batches, or of one. Raises Missing for an unknown batch.
 
-    Audits drawn from the same questions and pools add up to one larger sample. If batches were pooled from different runs or
-    depths, the rates cover all these pools together; choose one batch to see its own rates.
+    Audits drawn from the same questions and pools add up to one larger sample. If batches were pooled from different
+    runs or depths, the rates cover all these pools together; choose one batch to see its own rates.
 
     Args:
         target: Width of the confidence interval to aim for.
@@ -122,11 +124,12 @@ def batch_progress(study: Study) -> list[BatchProgress]:
 
 
 def as_one_sample(drawn: list[tuple[str, Item]], settings: dict[str, dict[str, Any]]) -> list[tuple[str, Item]]:
-    """Return the items with their inclusion probabilities in the combined sample of all audits drawn from the same frame.
+    """Return the items with their inclusion probabilities in the combined sample of all audits drawn from the same
+    frame.
 
-    Each audit draws from the questions that earlier audits left, so drawing n1 and then n2 of N questions equals drawing n1 + n2
-    at once. With its own probability, a question of a small later audit would weigh as much as many questions of the first
-    one, and additional labels would widen the interval.
+    Each audit draws from the questions that earlier audits left, so drawing n1 and then n2 of N questions equals
+    drawing n1 + n2 at once. With its own probability, a question of a small later audit would weigh as much as many
+    questions of the first one, and additional labels would widen the interval.
     """
     frames: dict[str, list[tuple[str, Item]]] = defaultdict(list)
     for name, item in drawn:
@@ -188,7 +191,9 @@ class _Sample:
         return Rates(**{name: rate(hits, *self._rest, target=self._target) for name, hits in self._hits.items()})
 
     def by(self, groups: list[str | None], order: Callable[[str], Any]) -> dict[str, Rates]:
-        """Return the rates by group, sorted by the key function `order`. `groups` has a group or None for each passage."""
+        """Return the rates by group, sorted by the key function `order`. `groups` has a group or None for each
+        passage.
+        """
         rates = {name: rates_by(groups, hits, *self._rest, target=self._target) for name, hits in self._hits.items()}
         return {
             group: Rates(**{name: rates[name][group] for name in rates})

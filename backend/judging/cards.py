@@ -1,7 +1,7 @@
 """Cards: a question with its answers, known positives and candidates, as the annotator's browser shows it.
 
-Cards are plain values that go to the browser as JSON. Texts are cut into pieces, each with a kind for highlighting: "answer",
-"word" (of the question), or "" for the rest. The browser renders pieces only as text, never as HTML.
+Cards are plain values that go to the browser as JSON. Texts are cut into pieces, each with a kind for highlighting:
+"answer", "word" (of the question), or "" for the rest. The browser renders pieces only as text, never as HTML.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Cards:
     def leased(self, annotator: str, leases: Sequence[Lease]) -> list[Card]:
         """Return the cards of an annotator's leases, in their order.
 
-        A passage's run, rank, score and (in practice) settled label are withheld until the annotator has labelled it. The
-        browser never receives them earlier, so nobody can look them up there.
+        A passage's run, rank, score and (in practice) settled label are withheld until the annotator has labelled it.
+        The browser never receives them earlier, so nobody can look them up there.
         """
         by_batch: dict[str, list[str]] = {}
         practice = {(lease.batch, lease.question) for lease in leases if lease.practice}
@@ -51,9 +51,9 @@ class Cards:
             by_batch.setdefault(lease.batch, []).append(lease.question)
         cards: dict[str, Card] = {}
         for batch, questions in by_batch.items():
-            given = self._labels.labels_by(annotator, questions, batch)
+            own_labels = self._labels.labels_by(annotator, questions, batch)
             for card in self._of_batch(batch, questions):
-                labels = given.get(card["question"], {})
+                labels = own_labels.get(card["question"], {})
                 settled = None
                 if (batch, card["question"]) in practice:
                     consensus = self._settled(card["question"])
@@ -65,19 +65,21 @@ class Cards:
         return [cards[name] for lease in leases if (name := key(lease.batch, lease.question)) in cards]
 
     def disputed(self, questions: Sequence[str]) -> list[Card]:
-        """Return cards for adjudication: the disputed passages and the number of annotators for each label, without names."""
+        """Return cards for adjudication: the disputed passages and the number of annotators for each label, without
+        names.
+        """
         judged: dict[str, dict[str, Counter[str]]] = {}
         for judgement in self._labels.judgements(questions):
             judged.setdefault(judgement.question, {}).setdefault(judgement.passage, Counter())[judgement.label] += 1
         open_pairs: dict[str, list[str]] = {}
-        given: dict[str, dict[str, str]] = {}
+        votes: dict[str, dict[str, str]] = {}
         for pair in self._labels.consensus(questions):
             if pair.state == "open" or (
                 pair.state == "adjudicated" and len(judged[pair.question].get(pair.passage, ())) > 1
             ):
                 open_pairs.setdefault(pair.question, []).append(pair.passage)
             if pair.state == "adjudicated" and pair.label is not None:
-                given.setdefault(pair.question, {})[pair.passage] = pair.label
+                votes.setdefault(pair.question, {})[pair.passage] = pair.label
         cards = []
         for question in self._study.questions.some([id for id in questions if id in open_pairs]):
             card = self._card(
@@ -88,7 +90,7 @@ class Cards:
                 shown["others"] = ", ".join(
                     f"{count} {'says' if count == 1 else 'say'} {label}" for label, count in counts.most_common()
                 )
-            cards.append(card | {"given": given.get(question.id, {})})
+            cards.append(card | {"given": votes.get(question.id, {})})
         return cards
 
     def _of_batch(self, batch: str, questions: Iterable[str]) -> list[Card]:
@@ -171,7 +173,9 @@ def _shown(passage: Passage, question: Question) -> dict[str, Any]:
 
 
 def _line(text: str, answers: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the span of a one-line excerpt: about LINE characters from the answer's sentence, or a word shortly before it."""
+    """Return the span of a one-line excerpt: about LINE characters from the answer's sentence, or a word shortly before
+    it.
+    """
     if not answers or answers[0][1] <= BEFORE:
         return 0, min(LINE, len(text))
     start = start_near(text, answers[0][0], BEFORE)

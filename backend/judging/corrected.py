@@ -48,7 +48,9 @@ class CorrectedRun:
 
 
 def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> CorrectedRun:
-    """Read a run's hits with their relevance, gold and labels. Raises as `backend.evaluation.relevance.relevant` does."""
+    """Read a run's hits with their relevance, gold and labels. Raises as `backend.evaluation.relevance.relevant`
+    does.
+    """
     measured = relevant(study, run, relevance, rule)
     ordinals = np.asarray(run.hits.ordinals)[measured.rows]
     store = Labels(study.labels_path)
@@ -65,7 +67,9 @@ def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str
 
 
 def label_matrix(study: Study, store: Labels, questions: Sequence[Question], ordinals: np.ndarray) -> np.ndarray:
-    """Return the settled label of each hit as (q, k) int8 codes of `analysis.judged`. Unsure and disputed pairs are not settled."""
+    """Return the settled label of each hit as (q, k) int8 codes of `analysis.judged`. Unsure and disputed pairs are not
+    settled.
+    """
     settled = [
         pair
         for pair in store.consensus(question.id for question in questions)

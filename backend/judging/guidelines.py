@@ -1,4 +1,6 @@
-"""The judging guidelines: Markdown in the study, or the default. Each label records the version of the guidelines in force."""
+"""The judging guidelines: Markdown in the study, or the default. Each label records the version of the guidelines in
+force.
+"""
 
 from __future__ import annotations
 

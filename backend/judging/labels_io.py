@@ -1,7 +1,9 @@
-"""Export and import labels. An export records the last event it contains; with that number it can be repeated byte for byte.
+"""Export and import labels. An export records the last event it contains; with that number it can be repeated byte for
+byte.
 
 - jsonl, csv: every event, undone ones included. Imported into an empty store, events keep their numbers.
-- qrels: the consensus as `question 0 passage grade`: 1 for positive, 0 for related and negative. Disputed and unsure pairs have no
+- qrels: the consensus as `question 0 passage grade`: 1 for positive, 0 for related and negative. Disputed and unsure
+  pairs have no
   line. Imported qrels become the labels of one annotator.
 """
 
@@ -115,7 +117,8 @@ def import_labels(
         skip_bad: Leave out wrong lines and list them in a file, instead of raising.
 
     Raises:
-        BadInput: the first error with file and line, including a question or passage that is not in the study, and an event that
+        BadInput: the first error with file and line, including a question or passage that is not in the study, and an
+        event that
             is in the study with different content.
         Refused: an unknown format, or qrels without an annotator.
     """
@@ -299,7 +302,9 @@ class _LabelImporter:
 
 
 def _number(event: EventRow) -> int:
-    """Return the number of an event that was read from a file or a store; only an event that is not stored yet has none."""
+    """Return the number of an event that was read from a file or a store; only an event that is not stored yet has
+    none.
+    """
     if event.number is None:
         raise ValueError(f"{event} has no number")
     return event.number

@@ -12,9 +12,10 @@ THRESHOLD = 0.7
 def near_duplicates(texts: Sequence[str], threshold: float = THRESHOLD) -> list[int]:
     """Return a group number for each text.
 
-    Two texts are near-duplicates if they share at least `threshold` of the shorter one's 5-token shingles. Groups are transitive:
-    if a resembles b and b resembles c, all three are in one group. Groups are numbered from 0 in order of appearance. A text that
-    is too short to have a shingle is grouped only with texts of the same words.
+    Two texts are near-duplicates if they share at least `threshold` of the shorter one's 5-token shingles. Groups are
+    transitive:
+    if a resembles b and b resembles c, all three are in one group. Groups are numbered from 0 in order of appearance. A
+    text that is too short to have a shingle is grouped only with texts of the same words.
     """
     shingle_sets = [_shingle_set(text) for text in texts]
     group = list(range(len(texts)))

@@ -22,8 +22,8 @@ DUAL = {
 }
 CROSS = {"tokens": 160, "negatives": 1, "batch": 32, "epochs": 2.0, "learning_rate": 1e-5}
 DEPTH = 100
-"""RocketQA's settings for Natural Questions (section 4.1.3 and appendix): 512 questions on each device, their texts encoded 128
-at a time; a cross-encoder's 64 pairs are 32 questions with one negative each; negatives from the first 100.
+"""RocketQA's settings for Natural Questions (section 4.1.3 and appendix): 512 questions on each device, their texts
+encoded 128 at a time; a cross-encoder's 64 pairs are 32 questions with one negative each; negatives from the first 100.
 """
 SMALL_DUAL = {
     "layers": 2,
@@ -57,8 +57,8 @@ cross-encoder did not start to learn.
 JUDGED_POLICY = "answer_match"
 """The policy of step 2's training set.
 
-A passage that contains an answer but is not gold is not used as a negative. Otherwise the cross-encoder would learn, and
-be calibrated to, the labelling instead of the answering.
+A passage that contains an answer but is not gold is not used as a negative. Otherwise the cross-encoder would learn,
+and be calibrated to, the labelling instead of the answering.
 """
 
 

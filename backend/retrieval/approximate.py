@@ -196,21 +196,21 @@ def _recall(study: Study, dense: Dense, index: Approximate, progress: Progress |
         :RECALL_QUESTIONS
     ]
     if questions:
-        vectors, asked = dense.encode([questions[i].text for i in chosen], progress), "questions of the study"
+        vectors, queries = dense.encode([questions[i].text for i in chosen], progress), "questions of the study"
     else:
-        vectors, asked = np.asarray(dense.vectors[np.sort(chosen)], np.float32), "vectors of passages"
+        vectors, queries = np.asarray(dense.vectors[np.sort(chosen)], np.float32), "vectors of passages"
     at = [k for k in RECALL_AT if k <= len(dense.vectors)] or [len(dense.vectors)]
-    exact, found = dense.search_vectors(vectors, at[-1]), index.search(vectors, at[-1])
+    exact, lists = dense.search_vectors(vectors, at[-1]), index.search(vectors, at[-1])
     return {
         "n": len(vectors),
-        "of": asked,
+        "of": queries,
         **{
             str(k): round(
                 float(
                     np.mean(
                         [
                             len(np.intersect1d(a[:k], b[:k])) / k
-                            for a, b in zip(exact.ordinals, found.ordinals, strict=True)
+                            for a, b in zip(exact.ordinals, lists.ordinals, strict=True)
                         ]
                     )
                 ),
@@ -259,7 +259,8 @@ class Approximate:
         manifest = read_json(path)
         if (manifest["vectors"], manifest["corpus"]) != (dense.manifest["made"], dense.manifest["corpus"]):
             raise Refused(
-                f"the {kind} index of {dense.name!r} was built over other vectors; build it again with 'blindspot index faiss'"
+                f"the {kind} index of {dense.name!r} was built over other vectors; build it again with 'blindspot "
+                "index faiss'"
             )
         return cls(folder / f"faiss-{kind}.index", manifest, dense)
 

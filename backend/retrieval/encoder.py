@@ -170,7 +170,8 @@ def _dpr_tower(source: ModelFolder, architecture: str, max_tokens: int) -> Any:
     whole = getattr(transformers, architecture).from_pretrained(source.path, **source.transformers)
     if whole.config.projection_dim:
         raise Refused(
-            f"{source.path} projects its vectors (projection_dim {whole.config.projection_dim}), which is not supported here"
+            f"{source.path} projects its vectors (projection_dim {whole.config.projection_dim}), which is not "
+            "supported here"
         )
     bert = getattr(whole, DPR_TOWERS[architecture]).bert_model
     known = set(transformers.BertConfig().to_dict()) - {"model_type", "architectures"}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ from backend.core.splits import questions_in_split
 from backend.progress import Progress
 from backend.retrieval.bm25 import BM25, BM25Kind
 from backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
-from backend.retrieval.retriever import RETRIEVERS, top_k
+from backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind, kind_of, kind_of_run, top_k
 from db.errors import Refused
 from db.records import Hits, Question
 
@@ -35,6 +36,7 @@ MISSING = ("exact", "minimum")
 WEIGHTS = (0.25, 0.5, 1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 TUNED_AT = 20  # rank of the success measure, as in the DPR paper's tables
 QUESTIONS_PER_BLOCK = 256
+JOINED = "+"  # between the two names of a hybrid that joins another retriever than BM25: "hybrid:rerank:mine+minilm"
 
 
 @dataclass(frozen=True)
@@ -89,21 +91,23 @@ def scores_in(ordinals: np.ndarray, hits: Hits) -> np.ndarray:
     """Return the score of each row (q, m) in `hits`, (q, m) float32; NaN if the list lacks the row."""
     span = int(max(ordinals.max(initial=0), hits.ordinals.max(initial=0))) + 2
     first = np.arange(len(ordinals), dtype=np.int64)[:, None] * span
-    wanted, listed = (ordinals + 1 + first).ravel(), (hits.ordinals + 1 + first).ravel()
+    keys, listed = (ordinals + 1 + first).ravel(), (hits.ordinals + 1 + first).ravel()
     order = np.argsort(listed)
-    place = np.minimum(np.searchsorted(listed, wanted, sorter=order), listed.size - 1)
-    found = (listed[order[place]] == wanted) & (ordinals.ravel() >= 0)
-    return np.where(found, hits.scores.ravel()[order[place]], np.nan).astype(np.float32).reshape(ordinals.shape)
+    place = np.minimum(np.searchsorted(listed, keys, sorter=order), listed.size - 1)
+    matches = (listed[order[place]] == keys) & (ordinals.ravel() >= 0)
+    return np.where(matches, hits.scores.ravel()[order[place]], np.nan).astype(np.float32).reshape(ordinals.shape)
 
 
 def least_scores(hits: Hits) -> np.ndarray:
     """Return the lowest score of each list, (q, 1) float32; 0 for an empty list."""
-    least = np.where(hits.ordinals < 0, np.inf, hits.scores).min(axis=1, keepdims=True)
-    return np.where(np.isinf(least), 0, least).astype(np.float32)
+    lowest = np.where(hits.ordinals < 0, np.inf, hits.scores).min(axis=1, keepdims=True)
+    return np.where(np.isinf(lowest), 0, lowest).astype(np.float32)
 
 
 class Hybrid:
-    """BM25 and one dense index as one retriever.
+    """BM25, or another retriever such as a reranker, and one dense index as one retriever.
+
+    A retriever that scores only what it lists can be joined by ranks, or by scores with `missing="minimum"`.
 
     Args:
         method: "weighted", "rrf" or "auto" (weighted, unless the dense vectors have unit length).
@@ -119,7 +123,7 @@ class Hybrid:
         weight: float | None = None,
         missing: str = "exact",
         device: str | None = None,
-        sparse: BM25 | None = None,
+        sparse: Retriever | None = None,
         dense: Dense | None = None,
     ):
         settings = study.settings.hybrid
@@ -130,7 +134,13 @@ class Hybrid:
             raise Refused(f"hybrid method must be auto, weighted or rrf, not {method!r}")
         if missing not in MISSING:
             raise Refused(f"missing must be one of {', '.join(MISSING)}, not {missing!r}")
-        self.method = ("rrf" if self.dense.unit_length else "weighted") if method == "auto" else method
+        scores_all = isinstance(self.sparse, BM25)
+        by_rank = self.dense.unit_length or not scores_all
+        self.method = ("rrf" if by_rank else "weighted") if method == "auto" else method
+        if self.method == "weighted" and missing == "exact" and not scores_all:
+            raise Refused(
+                f"{self.sparse.name} gives no score to passages outside its list; use --fusion rrf or --missing minimum"
+            )
         self.weight = settings.weight if weight is None else weight
         self.missing, self.depth, self.rrf_k = missing, min(settings.depth, len(study.corpus)), settings.rrf_k
 
@@ -177,6 +187,7 @@ class Hybrid:
             exact = least_scores(sparse), least_scores(dense)
         else:
             unscored = np.where(np.isnan(by_bm25), ordinals, -1)
+            assert isinstance(self.sparse, BM25)  # the constructor refused every other
             exact = self.sparse.score(questions, unscored), self.dense.score_vectors(vectors, ordinals)
         return Candidates(
             ordinals, np.where(np.isnan(by_bm25), exact[0], by_bm25), np.where(np.isnan(by_dense), exact[1], by_dense)
@@ -198,6 +209,11 @@ class HybridOptions(EncoderOptions):
         default="exact",
         title="Missing scores",
         description="Weighted fusion: the score of a passage that one list lacks",
+    )
+    first: str = Field(
+        default=BM25.name,
+        title="First retriever",
+        description="Retriever joined with the encoder: bm25, or a reranker as in rerank:JUDGE",
     )
     tune: bool = Field(
         default=False, title="Tune", description="Weighted fusion: choose the weight on dev (Success@20)"
@@ -222,29 +238,71 @@ class HybridKind(EncoderKind):
         device: str | None = None,
         part: Callable[[str], Any] | None = None,
     ) -> Hybrid:
-        sparse, dense = (None, None) if part is None else (part(BM25.name), part(options.encoder))
+        if part is not None:
+            sparse, dense = part(options.first), part(options.encoder)
+        else:
+            sparse, dense = None, None
+            if options.first != BM25.name:
+                kind = _kind_of_first(options.first)
+                sparse = kind.open(study, kind.options(**kind.options_of(options.first)), device)
         return Hybrid(study, options.encoder, options.method, options.weight, options.missing, device, sparse, dense)
 
+    def encoder(self, name: str) -> str:
+        return super().encoder(name).rpartition(JOINED)[2]
+
+    def first(self, name: str) -> str:
+        """Return the name of the retriever that `name` joins with its encoder."""
+        return super().encoder(name).rpartition(JOINED)[0] or BM25.name
+
+    def options_of(self, name: str) -> dict[str, Any]:
+        first = self.first(name)
+        return super().options_of(name) | ({} if first == BM25.name else {"first": first})
+
+    def name_of(self, options: HybridOptions) -> str:
+        joined = "" if options.first == BM25.name else f"{options.first}{JOINED}"
+        return f"{self.name}:{joined}{options.encoder}"
+
     def label(self, name: str) -> str:
-        return f"hybrid of BM25 and {self.encoder(name)}"
+        first = self.first(name)
+        kind = kind_of(first)
+        shown = "BM25" if first == BM25.name else first if kind is None else f"the list {kind.label(first)}"
+        return f"hybrid of {shown} and {self.encoder(name)}"
 
     def parts(self, name: str) -> tuple[str, ...]:
         return (BM25.name, self.encoder(name))
+
+    def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
+        first = self.first(name)
+        if first == BM25.name:
+            return self.parts(name)
+        encoder = self.encoder(name)
+        return (*(part for part in _kind_of_first(first).parts_in(study, first) if part != encoder), encoder)
+
+    def files(self, study: Study, name: str) -> list[Path]:
+        first = self.first(name)
+        below = [] if first == BM25.name else _kind_of_first(first).files(study, first)
+        return list(dict.fromkeys([*below, *super().files(study, name)]))
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, *super().settings_of(settings, name), settings.hybrid)
 
     def run_name(self, options: HybridOptions) -> str:
         default = declared(HybridOptions)["encoder"].default
-        return "hybrid" if options.encoder == default else f"hybrid-{options.encoder}"
+        joined = "hybrid" if options.first == BM25.name else f"hybrid-{options.first.replace(':', '-')}"
+        return joined if options.encoder == default else f"{joined}-{options.encoder}"
 
     def describe(self, manifest: Mapping[str, Any]) -> str:
+        below = manifest.get("sparse", {})
+        kind = kind_of_run(below)
+        first = "BM25" if kind is None or kind.lexical else kind.describe(below)
         encoder = manifest.get("dense", {}).get("retriever", "dense")
         how = f"{manifest['weight']:g} × dense" if "weight" in manifest else "reciprocal ranks"
-        return f"BM25 + {encoder}, {how}"
+        return f"{first} + {encoder}, {how}"
 
     def retriever_of(self, manifest: Mapping[str, Any]) -> str:
-        return f"{self.name}:{manifest['dense']['retriever']}"
+        first = str(manifest.get("sparse", {}).get("retriever", BM25.name))
+        joined = "" if first == BM25.name else f"{first}{JOINED}"
+        return f"{self.name}:{joined}{manifest['dense']['retriever']}"
 
     def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         own = {key: manifest[key] for key in ("method", "weight", "missing") if key in manifest}
@@ -254,6 +312,13 @@ class HybridKind(EncoderKind):
         self, study: Study, retriever: Hybrid, options: HybridOptions, rule: str, progress: Progress | None
     ) -> dict[str, Any]:
         return tune_weight(study, retriever, rule, progress) if options.tune else {}
+
+
+def _kind_of_first(name: str) -> RetrieverKind:
+    kind = kind_of(name)
+    if kind is None or kind.fusion or isinstance(kind, EncoderKind):
+        raise Refused(f"--first must be bm25 or a reranker such as rerank:JUDGE, not {name!r}")
+    return kind
 
 
 def tune_weight(study: Study, retriever: Hybrid, rule: str, progress: Progress | None) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The documentation page of the HTTP interface, made from its OpenAPI description. It loads nothing from other sites."""
+"""The documentation page of the HTTP interface, made from its OpenAPI description. It loads nothing from other
+sites.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ def page(description: dict) -> str:
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
             parts.append(
-                f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation.get('description', ''))}</p>"
+                f"<h2><code>{method.upper()} "
+                f"{escape(path)}</code></h2><p>{escape(operation.get('description', ''))}</p>"
             )
             if "requestBody" in operation:
                 sent = _schema(operation["requestBody"], schemas)
@@ -30,7 +33,8 @@ def page(description: dict) -> str:
             parts.append(_fields("Answer", _schema(operation["responses"]["200"], schemas)))
             parts.append(_errors(operation["responses"]))
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        'content="width=device-width">'
         f"<title>{escape(description['info']['title'])}</title><style>{STYLE}</style></head><body>{''.join(parts)}</body></html>"
     )
 
@@ -74,7 +78,10 @@ def _limits(field: dict, required: bool) -> str:
 
 def _example(path: str, schema: dict) -> str:
     body = json.dumps(schema.get("example", {}))
-    command = f"curl -H 'Content-Type: application/json' -H \"Authorization: Bearer $BLINDSPOT_BACKEND_TOKEN\" \\\n  -d '{body}' URL{path}"
+    command = (
+        "curl -H 'Content-Type: application/json' -H \"Authorization: Bearer $BLINDSPOT_BACKEND_TOKEN\" \\\n  "
+        f"-d '{body}' URL{path}"
+    )
     return f"<pre>{escape(command)}</pre>"
 
 

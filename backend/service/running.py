@@ -53,7 +53,8 @@ def serve(
     token = None if token_file is None else read_token(token_file)
     if (hosts or not is_loopback(address)) and token is None:
         raise Refused(
-            f"others can reach {hosts[0] if hosts else address}: give a token with --token-file, or serve on localhost (an ssh tunnel leads there)"
+            f"others can reach {hosts[0] if hosts else address}: give a token with --token-file, or serve on "
+            "localhost (an ssh tunnel leads there)"
         )
     listening = listen(address, port)
     print(

@@ -51,7 +51,8 @@ class ParagraphMatch:
 
     Attributes:
         ordinal: Row of the passage; None if no passage matches.
-        score: Share of the shorter text's 5-token shingles that both texts have; 1 for identical texts. Without a match,
+        score: Share of the shorter text's 5-token shingles that both texts have; 1 for identical texts. Without a
+        match,
             the best score of any passage.
         reason: Why no passage matches.
     """
@@ -71,9 +72,10 @@ def match_gold(
 ) -> list[ParagraphMatch]:
     """Find the passage of the collection for each paragraph: an identical text, or the most similar one with an answer.
 
-    DPR (Karpukhin et al. 2020, section 4.1) replaces gold passages from other dumps in a similar way, and drops questions for
-    which it finds none; here such questions are kept, with the reason. An identical text wins. Otherwise the passage with the
-    highest score wins among those that contain an answer. Ties go to the same title, then to the lower row.
+    DPR (Karpukhin et al. 2020, section 4.1) replaces gold passages from other dumps in a similar way, and drops
+    questions for which it finds none; here such questions are kept, with the reason. An identical text wins. Otherwise
+    the passage with the highest score wins among those that contain an answer. Ties go to the same title, then to the
+    lower row.
 
     Args:
         corpus: The passages; they are read once for any number of paragraphs.
@@ -157,7 +159,9 @@ class _Paragraph:
 
 
 def _paragraphs(queries: Sequence[GoldParagraph]) -> dict[tuple[str, str], _Paragraph]:
-    """Return each distinct paragraph once, by (title, text). Paragraphs that differ only in title share their candidates."""
+    """Return each distinct paragraph once, by (title, text). Paragraphs that differ only in title share their
+    candidates.
+    """
     paragraphs: dict[tuple[str, str], _Paragraph] = {}
     by_text: dict[str, _Paragraph] = {}
     for query in queries:

@@ -1,6 +1,7 @@
 """The points of the learning curve as the study keeps them, and whether labels call for another one.
 
-A point is a folder `learning_curve/<number>/` that never changes. Its arrays and lists say which questions and pairs its figures count.
+A point is a folder `learning_curve/<number>/` that never changes. Its arrays and lists say which questions and pairs
+its figures count.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Share:
 class CurveOutcome:
     """What one scope gave.
 
-    questions: training questions that it learned from. model: the judge's model; None if the labels do not suffice for one, and
-    the list then keeps its order. reranker: Success@1. adapter: Success@20; None without a dense index.
+    questions: training questions that it learned from. model: the judge's model; None if the labels do not suffice for
+    one, and the list then keeps its order. reranker: Success@1. adapter: Success@20; None without a dense index.
     answered, lost: dev questions with an answer at rank 1 now and not at the point before, and the reverse.
     run: the reranked run of dev; run_before: that of the point before.
     """
@@ -68,9 +69,10 @@ class CurveOutcome:
 class CurvePoint:
     """A point of the curve.
 
-    labels: settled pairs of training questions. judged: training questions with such a pair. held_out_labels: labels of dev and
-    test questions, which never train. last_event: the label event up to which labels count. new_labels, changed: labels since the
-    point before, and training pairs whose role they changed. authors: the number of label events of each person since then.
+    labels: settled pairs of training questions. judged: training questions with such a pair. held_out_labels: labels of
+    dev and test questions, which never train. last_event: the label event up to which labels count. new_labels,
+    changed: labels since the point before, and training pairs whose role they changed. authors: the number of label
+    events of each person since then.
     batches: batches that were finished. base_reranker, base_adapter: the retriever and the encoder before learning.
     """
 
@@ -109,8 +111,8 @@ def curve_points(study: Study) -> list[CurvePoint]:
     """Return the points, oldest first."""
     folder = study.path(FOLDER)
     numbers = sorted(int(part.name) for part in folder.iterdir() if part.name.isdigit()) if folder.is_dir() else []
-    found = [_read_point(study.path(FOLDER, str(number))) for number in numbers]
-    return [point for point in found if point is not None]
+    points = [_read_point(study.path(FOLDER, str(number))) for number in numbers]
+    return [point for point in points if point is not None]
 
 
 def _read_point(folder: Path) -> CurvePoint | None:
@@ -134,7 +136,9 @@ def point_before(points: list[CurvePoint], last_event: int, inputs: dict[str, An
 
 
 def changed_pairs(study: Study, number: int) -> list[ChangedPair]:
-    """Return the pairs whose role the labels between a point and the one before changed. Raises Missing for no such point."""
+    """Return the pairs whose role the labels between a point and the one before changed. Raises Missing for no such
+    point.
+    """
     path = study.path(FOLDER, str(number), PAIRS)
     if not path.is_file():
         raise Missing(f"the learning curve has no point {number}; list its points with 'blindspot judge curve --list'")
@@ -146,21 +150,23 @@ def worked(point: CurvePoint) -> list[str]:
     if point.before is None:
         return []
     lines = []
-    said = f"The last {counted(point.new_labels, 'label')} changed {counted(point.changed, 'training pair')}"
+    sentence = f"The last {counted(point.new_labels, 'label')} changed {counted(point.changed, 'training pair')}"
     for scope, learned in point.scopes.items():
         lines.append(
-            f"{said}; learned from {scope}: {counted(learned.answered, 'dev question')} answered at rank 1 now that "
+            f"{sentence}; learned from {scope}: {counted(learned.answered, 'dev question')} answered at rank 1 now that "
             f"{'was' if learned.answered == 1 else 'were'} not, {learned.lost:,} no longer."
         )
     if point.held_out_labels:
         lines.append(
-            f"{counted(point.held_out_labels, 'label')} of dev and test questions: these labels correct the evaluation and never train."
+            f"{counted(point.held_out_labels, 'label')} of dev and test questions: these labels correct the "
+            "evaluation and never train."
         )
     return lines
 
 
 def due(study: Study) -> Reason | None:
-    """Say why another point is due: LABELS_PER_POINT labels of training questions came since the last one, or a batch was finished.
+    """Say why another point is due: LABELS_PER_POINT labels of training questions came since the last one, or a batch
+    was finished.
 
     The first label of all makes the point without labels due: it computes what later points share. It takes a few
     milliseconds, because it runs after every label.

@@ -63,7 +63,8 @@ class Teacher:
         self.model_hash = about["model_hash"] if self._can_score else scored
         if self._store is not None and self._store.manifest.get("model_hash") != self.model_hash:
             raise Refused(
-                f"the scores stored as {model!r} are of another model than models/{model}; delete scores/{model} to score again"
+                f"the scores stored as {model!r} are of another model than models/{model}; delete scores/{model} to "
+                "score again"
             )
         self._judge: CrossEncoderScorer | None = None
 
@@ -134,22 +135,22 @@ class Teacher:
 
     def _missing(self, block: Sequence[tuple[Example, Sequence[Passage]]]) -> list[tuple[Example, Passage]]:
         """The unscored pairs, each once. A judged pair needs no score."""
-        wanted = {
+        pairs = {
             (example.id, passage.id): (example, passage)
             for example, passages in block
             for passage in passages
             if not _label_log_odds(example, passage)
         }
-        known = self._known(list(wanted))
-        return [found for pair, found in wanted.items() if pair not in known]
+        known = self._known(list(pairs))
+        return [score for pair, score in pairs.items() if pair not in known]
 
     def _score(self, missing: Sequence[tuple[Example, Passage]]) -> None:
         from backend.training.scoring import CrossEncoderScorer
 
         if not self._can_score:
             raise Refused(
-                f"{len(missing):,} pairs or more of this training have no score of {self.name!r}, and that cross-encoder is not "
-                "in this study to score them"
+                f"{len(missing):,} pairs or more of this training have no score of {self.name!r}, and that "
+                "cross-encoder is not in this study to score them"
             )
         if self._judge is None:
             self._judge = CrossEncoderScorer(self.folder, self.device)

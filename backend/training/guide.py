@@ -1,6 +1,7 @@
 """A judge that says which passages of a batch are no negatives of a question (GISTEmbed, Solatorio 2024).
 
-In-batch negatives are the passages of other questions, and some of them answer this one. The guide is a judge's stored scores:
+In-batch negatives are the passages of other questions, and some of them answer this one. The guide is a judge's stored
+scores:
 a passage that it finds probable is masked, as a known positive is. A pair without a score is not masked.
 """
 
@@ -24,7 +25,8 @@ class Guide:
         self._store, self._above = ScoreStore.open(study, judge), above
         if not self._store.manifest["calibrated"]:
             raise Refused(
-                f"the probabilities of {judge!r} are not calibrated, so {above:g} of them means nothing; take another guide"
+                f"the probabilities of {judge!r} are not calibrated, so {above:g} of them means nothing; take "
+                "another guide"
             )
         self.digest = self._store.digest
 

@@ -52,16 +52,19 @@ class InBatchLoss(CachedLossMixin, nn.Module):
             grow with the batch, and each text is encoded twice. None encodes the whole batch at once.
         masked: False counts every other passage of the batch as a negative, as DPR does.
         in_batch: False compares a question only with its own passages (DPR's 1-of-N training, equation 2).
-        distil_weight: factor of the teacher's term; needs a loss that takes a teacher (the softmax). distil_loss: "kl" or
+        distil_weight: factor of the teacher's term; needs a loss that takes a teacher (the softmax). distil_loss: "kl"
+        or
             "margin_mse", see `TEACHER_LOSSES`.
-        dimensions: the loss is the mean over vectors cut to each of these lengths, and whole (Matryoshka representations,
+        dimensions: the loss is the mean over vectors cut to each of these lengths, and whole (Matryoshka
+        representations,
             Kusupati et al. 2022). unit_length: cut vectors are normalised again.
 
     Inputs: the features of the questions (B), of their positives (B), and of any number of columns of hard negatives
-    (B each); or the features of the questions alone, with the vectors of the passages among the labels. Labels are a dictionary of `passages` (B x columns,) int64, the ids column after column, PAD for none;
-    `positives` (B, p) int64, all known positives of each question, padded with PAD; and with a teacher `teacher` (B,
-    columns) float32, its log odds, -inf if a column has no passage; and where passages are not encoded `vectors` (B x
-    columns, d) float32, column after column.
+    (B each); or the features of the questions alone, with the vectors of the passages among the labels. Labels are a
+    dictionary of `passages` (B x columns,) int64, the ids column after column, PAD for none; `positives` (B, p) int64,
+    all known positives of each question, padded with PAD; and with a teacher `teacher` (B, columns) float32, its log
+    odds, -inf if a column has no passage; and where passages are not encoded `vectors` (B x columns, d) float32, column
+    after column.
 
     In several processes (`backend.training.distributed`) each process uses the passages of all processes as negatives:
     RocketQA's cross-batch negatives. Every process must hold equally many questions and columns. Averaged over the
@@ -126,8 +129,8 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         total = torch.zeros((), device=questions.device)
         for begin in range(0, len(questions), ROWS):
             rows = slice(begin, begin + ROWS)
-            some = {key: values[rows] for key, values in own.items()}
-            part = self._losses(leaves[0][rows], leaves[1], ids, unwanted, some, first + begin, *shape).sum() / len(
+            chunk = {key: values[rows] for key, values in own.items()}
+            part = self._losses(leaves[0][rows], leaves[1], ids, unwanted, chunk, first + begin, *shape).sum() / len(
                 questions
             )
             part.backward()
@@ -203,7 +206,8 @@ def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def margin_mse_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """(b,) mean squared error of the margins of the positive (column 0) over each hard negative (Hofstätter et al. 2020).
+    """(b,) mean squared error of the margins of the positive (column 0) over each hard negative (Hofstätter et al.
+    2020).
 
     Equals the library's `MarginMSELoss`, but allows missing passages.
     """
@@ -229,6 +233,6 @@ def is_known_positive(ids: Tensor, positives: Tensor) -> Tensor:
 def is_repeated(ids: Tensor) -> Tensor:
     """(n,) bool: is this PAD, or does the same id occur earlier?"""
     places = torch.arange(len(ids), device=ids.device)
-    _, which = ids.unique(return_inverse=True)
-    first = torch.full((len(ids),), len(ids), device=ids.device).scatter_reduce(0, which, places, "amin")
-    return (ids == PAD) | (first[which] != places)
+    _, numbers = ids.unique(return_inverse=True)
+    first = torch.full((len(ids),), len(ids), device=ids.device).scatter_reduce(0, numbers, places, "amin")
+    return (ids == PAD) | (first[numbers] != places)

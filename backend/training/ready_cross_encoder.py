@@ -87,8 +87,8 @@ def _single_score(path: str, model: str, arguments: dict[str, Any], device: str 
         architecture = (AutoConfig.from_pretrained(path).architectures or [""])[0]
         if not architecture.endswith(SCORERS):
             raise Refused(
-                f"{model} is no cross-encoder but a {architecture or 'model without a head'}: its scores would be random; name a "
-                "cross-encoder, or train one with 'blindspot train cross-encoder'"
+                f"{model} is no cross-encoder but a {architecture or 'model without a head'}: its scores would be "
+                "random; name a cross-encoder, or train one with 'blindspot train cross-encoder'"
             )
     loaded = CrossEncoder(path, device=device, **arguments)
     if not isinstance(loaded, CrossEncoder) or loaded.num_labels != 1:
@@ -97,7 +97,7 @@ def _single_score(path: str, model: str, arguments: dict[str, Any], device: str 
 
 
 def _lists(study: Study, run: str) -> list[LabelledPair]:
-    """Whole lists of some training questions; passages of which nothing is known are left out."""
+    """Whole lists of some training questions; passages of unknown relevance are left out."""
     settings = FeatureJudgeSettings()
     lists, truth, _ = labelled_lists(study, study.run(run), settings)
     pairs: list[LabelledPair] = []

@@ -301,9 +301,9 @@ DENOISING.register(
     DenoisingPolicy(
         "cross_encoder",
         "Cross-encoder",
-        "A mined passage is a negative below the lower threshold and a pseudo-positive above the upper one. Between the two, and "
-        "without a score, the passage is dropped (RocketQA, section 4.1.3). RocketQA set the thresholds for its own model: check the "
-        "calibration of yours.",
+        "A mined passage is a negative below the lower threshold and a pseudo-positive above the upper one. Between "
+        "the two, and without a score, the passage is dropped (RocketQA, section 4.1.3). RocketQA set the thresholds "
+        "for its own model: check the calibration of yours.",
         _by_cross_encoder,
         uses_model=True,
         proposes="cross_encoder",
@@ -313,9 +313,9 @@ DENOISING.register(
     DenoisingPolicy(
         "positive_aware",
         "Positive-aware",
-        "A mined passage is a negative if its score is below a share of the positive's score, or below it by a margin (NV-Retriever, "
-        "Moreira et al. 2024). If a question has several positives, the highest-scoring one counts. A share needs calibrated "
-        "probabilities, or a run that ranks by cosine.",
+        "A mined passage is a negative if its score is below a share of the positive's score, or below it by a "
+        "margin (NV-Retriever, Moreira et al. 2024). If a question has several positives, the highest-scoring one "
+        "counts. A share needs calibrated probabilities, or a run that ranks by cosine.",
         _by_positive,
         uses_ceiling=True,
     )
@@ -335,7 +335,8 @@ DENOISING.register(
         proposes="judge",
         own=OwnThresholds(),
         read_own=_judge_thresholds,
-        scores_help="run 'blindspot judge learn {model} --run RUN' to learn a judge, and 'blindspot judge run {model} --run RUN' "
+        scores_help="run 'blindspot judge learn {model} --run RUN' to learn a judge, and 'blindspot judge run "
+        "{model} --run RUN' "
         "to score the lists of a run",
     )
 )
@@ -399,9 +400,9 @@ def check_scale(
         return
     if calibrated is None:
         raise Refused(
-            f"{policy} takes a share of the positive's score, and raw retrieval scores have no zero: 95% of a dot product "
-            "of 80 is 4 below it, 95% of -2 is above it; give a model with calibrated scores, a run that ranks by cosine, "
-            "or a margin"
+            f"{policy} takes a share of the positive's score, and raw retrieval scores have no zero: 95% of a dot "
+            "product of 80 is 4 below it, 95% of -2 is above it; give a model with calibrated scores, a run that "
+            "ranks by cosine, or a margin"
         )
     if not calibrated:
         raise Refused(

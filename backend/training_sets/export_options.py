@@ -39,7 +39,9 @@ class ExportOptions:
     rows: int | None = Field(
         default=None,
         title="Rows of a question",
-        description="sentence-transformers: maximum rows of a question, so that no anchor is twice in a batch; default 1",
+        description=(
+            "sentence-transformers: maximum rows of a question, so that no anchor is twice in a batch; default 1"
+        ),
         ge=1,
     )
 

@@ -33,7 +33,8 @@ class TrainingSetSpec:
     questions: train, unlabelled, or SET/SPLIT of these, one or several. relations: only questions about these; empty
     for all.
     limit: maximum number of questions, drawn with `seed`.
-    positives: from `positive_names()`. A policy with labels also uses people's positives. gold: the question's own gold.
+    positives: from `positive_names()`. A policy with labels also uses people's positives. gold: the question's own
+    gold.
         distant: for a question without another positive, the highest BM25 passage that contains an answer.
         cross_encoder, judge: mined passages that the policy of that name proposes.
     model: the model whose scores (`scores/<model>/`) are used; None for none.
@@ -91,7 +92,7 @@ class TrainingSetSpec:
             )
         if min(self.random, self.other_gold) < 0:
             raise BadInput("the number of negatives drawn for a question must be 0 or more")
-        if unknown := [each for each in self.positives if each not in positive_names()]:
+        if unknown := [positive for positive in self.positives if positive not in positive_names()]:
             raise BadInput(f"there are no positives {unknown[0]!r}; known: {', '.join(positive_names())}")
         if not self.questions:
             raise BadInput("name the questions: train, unlabelled, or SET/train")
@@ -101,10 +102,10 @@ class TrainingSetSpec:
                 f"the policy {policy.name} needs a model's scores, and no model is named; give --model{hint}"
             )
         proposing = {each.proposes: each.name for each in DENOISING if each.proposes}
-        for each in self.positives:
-            if each in proposing and policy.proposes != each:
+        for positive in self.positives:
+            if positive in proposing and policy.proposes != positive:
                 raise BadInput(
-                    f"only the policy {proposing[each]} proposes the positives {each!r}; choose it, or leave them out"
+                    f"only the policy {proposing[positive]} proposes the positives {positive!r}; choose it, or leave them out"
                 )
         if policy.uses_ceiling:
             calibrated = None if scores is None else bool(scores.manifest["calibrated"])
@@ -121,15 +122,15 @@ class TrainingSetSpec:
         thresholds = self.thresholds.filled(policy.own_thresholds(study, self.model))
         if policy.uses_model and thresholds.keep_below is None:
             raise Refused(
-                f"{self.model!r} has no threshold below which a passage is surely a negative; label more questions and learn "
-                f"it again ('blindspot judge learn {self.model} --run RUN --replace'), or give --keep-below"
+                f"{self.model!r} has no threshold below which a passage is surely a negative; label more questions "
+                f"and learn it again ('blindspot judge learn {self.model} --run RUN --replace'), or give --keep-below"
             )
         limits = (thresholds.propose_above, thresholds.propose_above_with_answer)
         if policy.proposes in self.positives and limits == (None, None):
             raise Refused(
-                f"{self.model!r} has no threshold above which a passage surely answers; label more questions and learn it "
-                f"again ('blindspot judge learn {self.model} --run RUN --replace'), give --propose-above, or leave the "
-                f"positives {policy.proposes!r} out"
+                f"{self.model!r} has no threshold above which a passage surely answers; label more questions and "
+                f"learn it again ('blindspot judge learn {self.model} --run RUN --replace'), give --propose-above, "
+                f"or leave the positives {policy.proposes!r} out"
             )
         return replace(self, thresholds=thresholds)
 

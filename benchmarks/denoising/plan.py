@@ -44,8 +44,8 @@ DUAL: dict[str, Any] = {
     "evaluate_every": 20,
     "precision": "bfloat16",
 }
-"""held_out 0: the last checkpoint is kept, so that no set chooses its own. evaluate_every: steps between two checkpoints. precision: as
-on a GPU; twice as fast on a CPU that has it."""
+"""held_out 0: the last checkpoint is kept, so that no set chooses its own. evaluate_every: steps between two
+checkpoints. precision: as on a GPU; twice as fast on a CPU that has it."""
 
 # The same on real questions: EntityQuestions, 100,000 Wikipedia passages, and their MiniLM vectors.
 REAL_POLICIES = ("none", "answer_match")
@@ -64,5 +64,5 @@ REAL_DUAL: dict[str, Any] = {
     "evaluate_every": 10,
     "precision": "bfloat16",
 }
-"""Only the question's tower learns (EntityQuestions, Table 2: OnlyQ), so the passages' vectors stay and 100,000 of them can be searched
-on a CPU."""
+"""Only the question's tower learns (EntityQuestions, Table 2: OnlyQ), so the passages' vectors stay and 100,000 of them
+can be searched on a CPU."""

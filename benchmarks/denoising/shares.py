@@ -38,8 +38,8 @@ def first_part(study: Study, model: str | None) -> None:
     sets.sort(key=lambda each: POLICIES.index(each.manifest["policy"]))
     count = sets[0].manifest["counts"]["questions"]
     print(
-        f"{len(study.corpus):,} passages, {count:,} training questions, ranks {FIRST} to {LAST} of {RUN}; {labels:,} labels at "
-        f"ranks 1 to {JUDGED}, each right with probability {RIGHT}"
+        f"{len(study.corpus):,} passages, {count:,} training questions, ranks {FIRST} to {LAST} of {RUN}; {labels:,} "
+        f"labels at ranks 1 to {JUDGED}, each right with probability {RIGHT}"
     )
     print(f"left out: {sets[0].manifest['left_out'] or 'no question'}")
     print("\n".join(table(sets, truth, SPANS)))
@@ -53,9 +53,9 @@ def table(sets: Sequence[TrainingSet], truth: Mapping[str, set[str]], spans: Seq
         f"\n{'policy':<22}{'ranks':>8}{'mined':>9}{'kept':>9}{'false ones of the kept':>26}{'of all false ones':>26}"
         f"{'true ones lost':>26}"
     ]
-    lines += [_negatives(each, truth, span) for span in spans for each in sets]
+    lines += [_negatives(set_, truth, span) for span in spans for set_ in sets]
     lines.append(f"\n{'policy':<22}{'positives':>10}  of these right (95%)")
-    lines += [_positives(each, truth) for each in sets]
+    lines += [_positives(set_, truth) for set_ in sets]
     return [*lines, "\nIntervals are at 95%: for shares a bootstrap over questions, for positives Wilson."]
 
 
@@ -81,7 +81,10 @@ def _positives(training_set: TrainingSet, truth: Mapping[str, set[str]]) -> str:
     found = [pair for _, pairs in training_set.groups() for pair in pairs if pair.role == "positive"]
     right = sum(pair.passage in truth[pair.question] for pair in found)
     low, high = wilson(right, len(found))
-    return f"{training_set.manifest['policy']:<22}{len(found):>10,}{100 * right / len(found):>9.1f}% ({100 * low:.1f} to {100 * high:.1f})"
+    return (
+        f"{training_set.manifest['policy']:<22}{len(found):>10,}{100 * right / len(found):>9.1f}% "
+        f"({100 * low:.1f} to {100 * high:.1f})"
+    )
 
 
 def _share(found: Rate) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from backend.experiments.plan import (
     dense_row,
     success_cells,
 )
-from backend.experiments.running import all_parts, frozen, measure_plan, named
+from backend.experiments.running import all_parts, frozen, make_parts, measure_plan, named, without
 from backend.experiments.workbench import Workbench
 from backend.progress import Progress
 from benchmarks.gpu.inputs import DATASET, PackedHits
@@ -109,12 +109,10 @@ def values_of_seed(bench: Workbench, name: str, given: Mapping[str, Any], hits: 
     chosen, setting = _chosen(name, given)
     plan = chosen.plan(setting, bench)
     parts = list(dict.fromkeys(all_parts(plan)))
-    for number, part in enumerate(parts, 1):
+    for part in parts:
         if not part.finished(bench):
-            where = f"{name}, part {number} of {len(parts)}: {part.title()}"
-            progress(0, None, where)
-            if not _served(bench, part, hits):
-                bench.make(part, _saying(progress, where))
+            _serve(bench, part, hits)
+    plan = without(plan, make_parts(parts, bench, progress))
     return {_key(cell): _packed(np.asarray(cell.measures[0].values(bench), np.float64)) for cell in plan.cells}
 
 
@@ -131,8 +129,13 @@ def verdict(bench: Workbench, name: str, given: Mapping[str, Any], seeds: Sequen
             ),
         )
         for cell in plan.cells
+        if all(_key(cell) in seed for seed in seeds)
     ]
-    return measure_plan(chosen, setting, replace(plan, cells=cells), bench)
+    places = {(cell.row, cell.column) for cell in cells}
+    claims = [
+        claim for claim in plan.claims if claim.ahead in places and (claim.behind is None or claim.behind in places)
+    ]
+    return measure_plan(chosen, setting, replace(plan, cells=cells, claims=claims), bench)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +194,7 @@ def _unpacked(text: str) -> np.ndarray:
     return np.frombuffer(zlib.decompress(base64.b64decode(text)), "<f8")
 
 
-def _served(bench: Workbench, part: Part, hits: PackedHits) -> bool:
+def _serve(bench: Workbench, part: Part, hits: PackedHits) -> None:
     """Make a part from the packed hits, if it is one of BM25's."""
     from backend.core.runs import write_run
 
@@ -199,10 +202,10 @@ def _served(bench: Workbench, part: Part, hits: PackedHits) -> bool:
         folder = bench.path("indexes", bench.name(part))
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "manifest.json", hits.settings["index"])
-        return True
+        return
     way = {Bm25Hits: "bm25", HybridHits: "hybrid"}.get(type(part))
     if way is None or not isinstance(part, RunPart):
-        return False
+        return
     if isinstance(part, Bm25Hits) and (part.k1, part.b) != (None, None):
         raise Missing("the packed hits of BM25 are those of the study's own k1 and b")
     ids, name = [question.id for question in part.asked.of(bench)], bench.name(part)
@@ -210,11 +213,3 @@ def _served(bench: Workbench, part: Part, hits: PackedHits) -> bool:
     write_run(bench, name, ids, found, {**hits.settings[way], "split": part.asked.split})
     bench.home.mkdir(parents=True, exist_ok=True)
     write_json(bench.record(part), {"part": part.title(), "recipe": part.recipe(bench)})
-    return True
-
-
-def _saying(progress: Progress, where: str) -> Callable[[int, int | None, str], None]:
-    def say(done: int, total: int | None, doing: str) -> None:
-        progress(done, total, f"{where}: {doing}")
-
-    return say

@@ -1,7 +1,8 @@
 """The server side of the judging component; keys, cursor and outbox live in the browser (`outbox.js`, `judge.js`).
 
-Each message from the browser contains the whole outbox. `receive` stores its events and keeps the receipts for the next run of
-the page, which returns them to the browser. The browser resends unacknowledged events; the store keeps each event once.
+Each message from the browser contains the whole outbox. `receive` stores its events and keeps the receipts for the next
+run of the page, which returns them to the browser. The browser resends unacknowledged events; the store keeps each
+event once.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def mount(name: str, key: str, data: Mapping[str, Any], study: Study, annotator:
 def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
     """Decorate a function that mounts the component `PREFIX-NAME` of a person.
 
-    While the study cannot be read, the component stays on the page with its last data, below a line about the error, and the
-    page tries again.
+    While the study cannot be read, the component stays on the page with its last data, below a line about the error,
+    and the page tries again.
     """
 
     def decorate(draw: Draw) -> Draw:
@@ -72,8 +73,8 @@ def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
 def receive(key: str, study: Study, annotator: str) -> None:
     """Store the events that the browser sent, and keep their receipts.
 
-    The outbox belongs to `annotator`, who may have been signed out since the tab was opened. In that case nothing is stored, and
-    the events stay in the browser until the annotator signs in again.
+    The outbox belongs to `annotator`, who may have been signed out since the tab was opened. In that case nothing is
+    stored, and the events stay in the browser until the annotator signs in again.
     """
     outbox = st.session_state[key].get("outbox") or {}
     entries, trouble, receipts = outbox.get("entries") or [], None, []
@@ -117,8 +118,8 @@ def component_key(key: str) -> str:
 def session(labels_path: Path, person: Person, mode: str = "") -> str:
     """Return the browser's storage name for one person's outbox in one study and page mode.
 
-    The browser finds a person's outboxes by this prefix. A colon separates its parts, so a colon in a person's name is replaced
-    by a character that no name contains: "sam" must not find the outbox of "sam:2".
+    The browser finds a person's outboxes by this prefix. A colon separates its parts, so a colon in a person's name is
+    replaced by a character that no name contains: "sam" must not find the outbox of "sam:2".
     """
     parts = [who.cookie_name(labels_path), person.name.replace(":", "\x1f")]
     return ":".join([*parts, mode] if mode else parts)

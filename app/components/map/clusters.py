@@ -59,9 +59,9 @@ def _undone(map: Map, state: Clusters) -> Html:
 def _undo_buttons(map: Map, state: Clusters) -> None:
     if not (state.undoable or state.redoable) or not who.may(map.study.labels_path, "edit maps"):
         return
-    left, right, _ = st.columns([2, 2, 3])
+    undo_column, right, _ = st.columns([2, 2, 3])
     if state.undoable:
-        left.button(
+        undo_column.button(
             f"Undo: {state.undoable}",
             key="map-undo",
             on_click=lambda: attempt(lambda: _did(changes.undo(map, state.edits, acting(map)), "Undone.")),
@@ -138,7 +138,9 @@ def opened_cluster(map: Map, points: MapPoints, state: Clusters, id: int, run: s
 
 
 def _change(map: Map, state: Clusters, id: int) -> None:
-    """Show the edit forms. A callback reads the typed text when its button is pressed, since the run that drew it had older text."""
+    """Show the edit forms. A callback reads the typed text when its button is pressed, since the run that drew it had
+    older text.
+    """
     if not who.may(map.study.labels_path, "edit maps"):
         return
     others: Mapping[int, str] = {other: state.name(other) for other in state.ids if other != id}

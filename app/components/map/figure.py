@@ -1,6 +1,7 @@
 """The plot of a map: WebGL points, with one trace for each category and kind, which the legend can show or hide.
 
-Each category has a colour and a shape; questions are always diamonds. If there are too many points, a density shows the rest.
+Each category has a colour and a shape; questions are always diamonds. If there are too many points, a density shows the
+rest.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ def figure(
     )
     result = make_subplots(rows=1, cols=len(views), subplot_titles=heads, horizontal_spacing=0.02)
     every = categories(found, most=len(COLOURS))
-    kept = set(every)
-    drawn = np.array([name if name in kept else OTHERS for name in found], dtype=object)[shown]
+    selected = set(every)
+    drawn = np.array([name if name in selected else OTHERS for name in found], dtype=object)[shown]
     quiet = quiet_categories() | {OTHERS}
     order = sorted({*every, *drawn.tolist()}, key=lambda name: (name not in quiet, -int((drawn == name).sum())))
     texts = [_hover(titles[i], starts[i], labelled(found[i])) for i in shown.tolist()]

@@ -42,7 +42,7 @@ def form(study: Study, taken: set[str]) -> None:
             )
         )
         return
-    runs = list(opened_study.runs(study))
+    runs = list(opened_study.shown_runs(study))
     sets = list(
         dict.fromkeys(
             [

@@ -20,22 +20,29 @@ from db.errors import BlindspotError
 NEIGHBOURS = 10
 FEW = 30
 TRUST = (
-    "Trustworthiness (Venna and Kaski 2001): 1 if all neighbours on the map are neighbours in the original space, about 0.5 for a "
-    "random map. 95% bootstrap interval over the measured points."
+    "Trustworthiness (Venna and Kaski 2001): 1 if all neighbours on the map are neighbours in the original space, "
+    "about 0.5 for a random map. 95% bootstrap interval over the measured points."
 )
-OVERLAP = "Neighbour overlap: share of a point's k nearest neighbours in the original space that are also among its k nearest on the map."
-SIMILARITY = "Mean cosine between two different positives of the group: 1 for identical directions, about 0 for random ones. 95% jackknife interval."
+OVERLAP = (
+    "Neighbour overlap: share of a point's k nearest neighbours in the original space that are also among its "
+    "k nearest on the map."
+)
+SIMILARITY = (
+    "Mean cosine between two different positives of the group: 1 for identical directions, about 0 for "
+    "random ones. 95% jackknife interval."
+)
 NEAREST = "Mean cosine between a positive and the nearest other positive of the group. 95% bootstrap interval."
 MARGIN = (
-    "Mean over questions of the cosine with the question's own best positive minus the cosine with the best positive of another "
-    "question of the group. Below 0, another question's positive is closer. 95% bootstrap interval over questions."
+    "Mean over questions of the cosine with the question's own best positive minus the cosine with the best positive "
+    "of another question of the group. Below 0, another question's positive is closer. 95% bootstrap interval over "
+    "questions."
 )
 
 
 def address(map: Map, **changes: Any) -> str:
     """Return the address of this page with its current choices, some of them changed."""
-    kept = {key: url.value(key) for key in ("by", "run", "k", "view", "cluster", "point", "selection", "list")}
-    return url.href("map", {"map": map.name, **kept, **changes})
+    parameters = {key: url.value(key) for key in ("by", "run", "k", "view", "cluster", "point", "selection", "list")}
+    return url.href("map", {"map": map.name, **parameters, **changes})
 
 
 def quality_line(map: Map) -> Html:
@@ -73,15 +80,16 @@ def quality_line(map: Map) -> Html:
         *together,
         tag(
             "p",
-            f"{method} on {settings['components']} principal components ({explained} of the variance), seed {settings['seed']}; "
-            f"{counted(map.drawn, 'question')} and {counted(len(map.ordinals), 'passage')} ({sources}); "
-            f"created {manifest['made'][:16].replace('T', ' ')} in {manifest['seconds']:,.0f} s. {manifest['determinism']}",
+            f"{method} on {settings['components']} principal components ({explained} of the variance), seed "
+            f"{settings['seed']}; {counted(map.drawn, 'question')} and {counted(len(map.ordinals), 'passage')} "
+            f"({sources}); created {manifest['made'][:16].replace('T', ' ')} in {manifest['seconds']:,.0f} s. "
+            f"{manifest['determinism']}",
             cls="convention",
         ),
         tag(
             "p",
-            "Only closeness on the map has a meaning. Distances between groups, the sizes of groups and the gaps between them have "
-            "none. All figures, neighbours and clusters are computed in the original space.",
+            "Only closeness on the map has a meaning. Distances between groups, the sizes of groups and the gaps "
+            "between them have none. All figures, neighbours and clusters are computed in the original space.",
             cls="convention",
         ),
         cls="map-quality",
@@ -89,13 +97,13 @@ def quality_line(map: Map) -> Html:
 
 
 def _left(manifest: dict) -> str:
-    left = manifest.get("left_after_turning")
+    residual = manifest.get("left_after_turning")
     return (
         ""
-        if left is None
+        if residual is None
         else (
-            f" After rotation, the distance between a point's two positions is {left:.2f} times the distance of points from their "
-            "mean (root mean squares; 0: the encoders differ by a rotation only)."
+            f" After rotation, the distance between a point's two positions is {residual:.2f} times the distance of "
+            "points from their mean (root mean squares; 0: the encoders differ by a rotation only)."
         )
     )
 
@@ -106,14 +114,16 @@ def warnings(map: Map, drawn: int) -> Html:
     if drawn < len(map):
         notices.append(
             notice(
-                f"The map has {len(map):,} points. A random sample of {drawn:,} is selectable; the grey density shows all."
+                f"The map has {len(map):,} points. A random sample of {drawn:,} is selectable; the grey density "
+                "shows all."
             )
         )
     old = map.outdated()
     if old:
         notices.append(
             notice(
-                f"The index of {' and '.join(old)} has been rebuilt since this map was created. Create the map again to see neighbours.",
+                f"The index of {' and '.join(old)} has been rebuilt since this map was created. Create the map again "
+                "to see neighbours.",
                 kind="warning",
             )
         )
@@ -169,8 +179,8 @@ def spread_table(map: Map) -> Html:
         )
     table = tag("table", tag("thead", tag("tr", *top), tag("tr", *heads)), tag("tbody", *lines), cls="figures spread")
     message = (
-        "Cosines in the original space, for every kind of encoder score. Positives are the gold passages on this map, corrected by the "
-        f"labels at its creation. Groups with fewer than {FEW} positives are grey."
+        "Cosines in the original space, for every kind of encoder score. Positives are the gold passages on this "
+        f"map, corrected by the labels at its creation. Groups with fewer than {FEW} positives are grey."
     )
     return div(tag("h2", "Spread of each group"), scrolling(table), tag("p", message, cls="convention"), cls="panel")
 
@@ -206,12 +216,14 @@ def opened_point(map: Map, points: MapPoints, number: int, view: int) -> Html:
 
 def _neighbours(map: Map, number: int, view: int, where: dict[int, int]) -> Html:
     try:
-        found = neighbours_of(map, number, NEIGHBOURS, view)
+        neighbours = neighbours_of(map, number, NEIGHBOURS, view)
     except BlindspotError as error:
         return notice(str(error), kind="warning")
     lines = []
     for passage, ordinal, value in zip(
-        map.study.corpus.passages(found.rows[0].tolist()), found.rows[0].tolist(), found.similarity[0].tolist()
+        map.study.corpus.passages(neighbours.rows[0].tolist()),
+        neighbours.rows[0].tolist(),
+        neighbours.similarity[0].tolist(),
     ):
         title = passage.title or "(no title)"
         shown = (
@@ -234,7 +246,8 @@ def _neighbours(map: Map, number: int, view: int, where: dict[int, int]) -> Html
         tag("h3", "Nearest neighbours"),
         tag(
             "p",
-            f"In the original space of {encoder['name']} ({measure}), over {counted(len(map.study.corpus), 'passage')}; neighbours on the map may differ.",
+            f"In the original space of {encoder['name']} ({measure}), over "
+            f"{counted(len(map.study.corpus), 'passage')}; neighbours on the map may differ.",
             cls="convention",
         ),
         tag("ol", *lines, cls="map-list"),
@@ -253,10 +266,14 @@ def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, e
         )
         for number in shown
     ]
-    left = len(chosen) - len(shown)
+    remaining = len(chosen) - len(shown)
     more = (
-        link(f"Show {min(left, each):,} more of {left:,}", address(map, list=pages + 1), data_focus="more-points")
-        if left > 0
+        link(
+            f"Show {min(remaining, each):,} more of {remaining:,}",
+            address(map, list=pages + 1),
+            data_focus="more-points",
+        )
+        if remaining > 0
         else ""
     )
     return div(tag("ul", *lines, cls="map-list"), more)
@@ -277,5 +294,5 @@ def _figure(estimate: dict | None, signed: bool = False) -> Html:
 
 
 def _plain(estimate: dict, digits: int) -> str:
-    found = Estimate(**estimate)
-    return f"{found.value:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
+    interval = Estimate(**estimate)
+    return f"{interval.value:.{digits}f} ({interval.low:.{digits}f} to {interval.high:.{digits}f})"

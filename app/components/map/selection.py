@@ -29,9 +29,9 @@ def plot_key(map: Map) -> str:
 def take(map: Map) -> None:
     """Store the ids of the points in a box or lasso selection. (The browser handles clicks.)"""
     event = st.session_state.get(plot_key(map)) or {}
-    found = event.get("selection", {})
-    ids = list(dict.fromkeys(id for point in found.get("points", ()) if (id := _id(point.get("customdata")))))
-    if found.get("box") or found.get("lasso"):
+    lasso = event.get("selection", {})
+    ids = list(dict.fromkeys(id for point in lasso.get("points", ()) if (id := _id(point.get("customdata")))))
+    if lasso.get("box") or lasso.get("lasso"):
         st.session_state[_CHOSEN] = (map.name, ids)
         for key in ("selection", "cluster", "list"):
             url.write(key, None)
@@ -63,7 +63,9 @@ def attempt(work: Callable[[], str]) -> None:
 
 
 def said() -> None:
-    """Show the message of the last action. The container exists even without one; otherwise open expanders below would close."""
+    """Show the message of the last action. The container exists even without one; otherwise open expanders below would
+    close.
+    """
     kind, words = st.session_state.pop(_SAID, ("", ""))
     with st.container():
         if words:
@@ -71,7 +73,9 @@ def said() -> None:
 
 
 def acting(map: Map) -> str | None:
-    """Return the name of the signed-in person, for the `by` of an action. Raises Refused if sign-in is required and missing."""
+    """Return the name of the signed-in person, for the `by` of an action. Raises Refused if sign-in is required and
+    missing.
+    """
     return who.acting(map.study.labels_path)
 
 
@@ -109,21 +113,21 @@ def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, na
         )
         return
     opened = map.study.run(run)
-    found = pairs_to_judge(map, known, opened, ids, k)
+    pairs = pairs_to_judge(map, known, opened, ids, k)
     summary = (
-        f"{counted(len(found.pairs), 'unlabelled pair')} of {counted(found.questions, 'question')}: selected passages among the "
-        f"first {k} of {run}."
+        f"{counted(len(pairs.pairs), 'unlabelled pair')} of {counted(pairs.questions, 'question')}: selected "
+        f"passages among the first {k} of {run}."
     )
-    if found.without:
+    if pairs.without:
         summary += (
-            f" Not included: {counted(found.without, 'passage')} outside the first {k} of every question of this map, or already "
-            "labelled."
+            f" Not included: {counted(pairs.without, 'passage')} outside the first {k} of every question of this "
+            "map, or already labelled."
         )
-    if found.more:
-        summary += f" Not included: {counted(found.more, 'pair')} beyond the maximum of eight per question."
-    with st.expander("Send to judging", expanded=bool(found.pairs)):
+    if pairs.more:
+        summary += f" Not included: {counted(pairs.more, 'pair')} beyond the maximum of eight per question."
+    with st.expander("Send to judging", expanded=bool(pairs.pairs)):
         show(tag("p", summary, cls="convention"))
-        if not found.pairs:
+        if not pairs.pairs:
             return
         key, typed = f"map-batch-{name}", st.session_state  # the text is read when the button is pressed
         st.text_input("Name of the batch", name, key=key)
@@ -137,7 +141,10 @@ def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, na
 
 def _send(map: Map, known: Any, run: Any, ids: Sequence[str], k: int, name: str) -> str:
     result = send_to_judging(map, known, run, ids, k, name.strip(), by=acting(map))
-    return f"Created batch “{result.name}”: {counted(result.frame, 'question')}, {counted(result.passages, 'passage')} to judge."
+    return (
+        f"Created batch “{result.name}”: {counted(result.frame, 'question')}, "
+        f"{counted(result.passages, 'passage')} to judge."
+    )
 
 
 def _save(map: Map, known: Any, ids: Sequence[str]) -> None:
@@ -146,7 +153,8 @@ def _save(map: Map, known: Any, ids: Sequence[str]) -> None:
         show(
             tag(
                 "p",
-                f"{counted(len(questions), 'question')}: the selected ones, and those with a positive among the selected passages.",
+                f"{counted(len(questions), 'question')}: the selected ones, and those with a positive among the "
+                "selected passages.",
                 cls="convention",
             )
         )
@@ -175,9 +183,9 @@ def hint(map: Map, run: str | None) -> None:
             tag("h2", "Selection"),
             tag(
                 "p",
-                "Draw a lasso or a box around points to list them, save them as a slice or send them to judging. Click a point to read "
-                "it and see its nearest neighbours. Click a group's name in the legend to hide or show the group; double-click to show "
-                "only that group.",
+                "Draw a lasso or a box around points to list them, save them as a slice or send them to judging. "
+                "Click a point to read it and see its nearest neighbours. Click a group's name in the legend to hide "
+                "or show the group; double-click to show only that group.",
             ),
             tag("p", "With the keyboard, open a cluster below and then its passages.", cls="convention"),
             tag(

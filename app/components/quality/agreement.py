@@ -10,8 +10,8 @@ from backend.judging.quality import MAX_GESTURE_MS, Agreements, AnnotatorStats, 
 from backend.text.counting import counted
 
 ALPHA = (
-    "Krippendorff's alpha: 1 is perfect agreement, 0 is agreement by chance. Krippendorff recommends at least 0.80, or 0.67 for "
-    "tentative conclusions."
+    "Krippendorff's alpha: 1 is perfect agreement, 0 is agreement by chance. Krippendorff recommends at least 0.80, "
+    "or 0.67 for tentative conclusions."
 )
 KAPPA = "Cohen's kappa of two annotators over the passages that both judged blind"
 POSITIVE = "Positive against related or negative; unsure counts as not judged"
@@ -21,11 +21,11 @@ FOUR = "Positive, related, negative and unsure as four nominal labels"
 def agreement_panel(found: Quality) -> Html:
     together = found.together
     if together is None or not together.four.passages:
-        said = (
-            "Agreement needs passages that two people judged blind, and there are none yet. Create a batch with second labels, or "
-            "raise the number of people per question."
+        message = (
+            "Agreement needs passages that two people judged blind, and there are none yet. Create a batch with "
+            "second labels, or raise the number of people per question."
         )
-        return div(tag("h2", "Agreement"), tag("p", said, cls="convention"), cls="panel")
+        return div(tag("h2", "Agreement"), tag("p", message, cls="convention"), cls="panel")
     lines = [
         row(
             coefficient(each),
@@ -45,13 +45,13 @@ def agreement_panel(found: Quality) -> Html:
         tag("tbody", *lines),
         cls="figures agreement",
     )
-    said = tag(
+    message = tag(
         "p",
-        f"{counted(len(together.people), 'annotator')}; last blind label of each annotator and passage. The 95% intervals resample "
-        "questions, so they hold for other questions judged by the same people.",
+        f"{counted(len(together.people), 'annotator')}; last blind label of each annotator and passage. The 95% "
+        "intervals resample questions, so they hold for other questions judged by the same people.",
         cls="convention",
     )
-    return div(tag("h2", "Agreement"), scrolling(table), said, _pairs(found.pairs), cls="panel")
+    return div(tag("h2", "Agreement"), scrolling(table), message, _pairs(found.pairs), cls="panel")
 
 
 def _pairs(pairs: tuple[Agreements, ...]) -> Html:

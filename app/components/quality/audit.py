@@ -16,8 +16,9 @@ from backend.text.counting import counted
 BYS = ("relation", "bucket", "rank")
 FALSE_NEGATIVES = "Share of the unlabelled top-ranked passages that answer their question"
 ROCKETQA = (
-    "RocketQA's authors checked the unlabelled top-ranked passages of 100 MS MARCO questions; about 70% were positive or highly "
-    "relevant (section 4.2.2). The second figure is the same share for this corpus, these runs and this depth."
+    "RocketQA's authors checked the unlabelled top-ranked passages of 100 MS MARCO questions; about 70% were "
+    "positive or highly relevant (section 4.2.2). The second figure is the same share for this corpus, these runs "
+    "and this depth."
 )
 
 
@@ -36,14 +37,15 @@ def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: 
             title,
             tag(
                 "p",
-                "This panel estimates the rate of false negatives from a batch's random audit (10% of a batch by default), and no "
-                "batch has an audit yet. Questions chosen by priority are not a random sample, so they give no estimate.",
+                "This panel estimates the rate of false negatives from a batch's random audit (10% of a batch by "
+                "default), and no batch has an audit yet. Questions chosen by priority are not a random sample, so "
+                "they give no estimate.",
                 cls="convention",
             ),
             cls="panel",
         )
     judged = found.drawn - found.bad - found.waiting
-    said = [
+    sentences = [
         f"Random audit: {judged:,} of {counted(found.drawn, 'question')} judged completely",
         f", {found.waiting:,} remaining" if found.waiting else "",
         f", {found.bad:,} bad (left out)" if found.bad else "",
@@ -53,13 +55,13 @@ def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: 
     if found.overall is None:
         return div(
             title,
-            tag("p", *said, " The rates appear after the first completely judged question.", cls="convention"),
+            tag("p", *sentences, " The rates appear after the first completely judged question.", cls="convention"),
             picker,
             cls="panel",
         )
     return div(
         title,
-        tag("p", *said, cls="convention"),
+        tag("p", *sentences, cls="convention"),
         picker,
         _headline(found.overall),
         tag("p", _convention(found.overall), cls="convention"),
@@ -110,8 +112,8 @@ def _convention(rates: Rates) -> Html:
         ""
         if not rate.unsettled
         else (
-            f" {counted(rate.unsettled, 'unsure or disputed passage')} left out: the rate would be {percent(rate.lower_bound)}% if none "
-            f"were positive, {percent(rate.upper_bound)}% if all were."
+            f" {counted(rate.unsettled, 'unsure or disputed passage')} left out: the rate would be "
+            f"{percent(rate.lower_bound)}% if none were positive, {percent(rate.upper_bound)}% if all were."
         )
     )
     finished = f" A group is finished when its interval is at most {100 * rate.target:.0f} percentage points wide. "

@@ -22,7 +22,10 @@ def rate_figure(rate: Rate) -> Html:
     if rate.value is None:
         return span("–", title="no sampled passage has a settled label")
     unsettled = f"; {rate.unsettled:,} unsettled passages left out" if rate.unsettled else ""
-    message = f"{percent(rate.value)}% of {counted(rate.passages, 'passage')} of {counted(rate.questions, 'question')}{unsettled}. {COVERS}."
+    message = (
+        f"{percent(rate.value)}% of {counted(rate.passages, 'passage')} of "
+        f"{counted(rate.questions, 'question')}{unsettled}. {COVERS}."
+    )
     return span(
         percent(rate.value),
         span(bounds(rate.low, rate.high) or "no interval", cls="interval"),

@@ -49,7 +49,7 @@ def render(opened: Study, person: Person | None) -> None:
         return url.href(HERE, now | changes)
 
     hidden = blind.hidden(opened)  # questions that this person still has to judge stay blind here too
-    visible = [each for each in found.disputes if each.question not in hidden]
+    visible = [dispute for dispute in found.disputes if dispute.question not in hidden]
     bad = [each for each in found.bad if each[0] not in hidden]
     disputes = disputes_panel(visible, bad, names, page, here)
     people = div(agreement_panel(found), people_panel(found), cls="stacked")
@@ -73,8 +73,8 @@ def _refusal(person: Person | None) -> Html:
 def _nothing() -> Html:
     return empty(
         "No labels yet",
-        "This page shows disagreements, agreement, the pace of annotators, and the share of unlabelled passages that answer their "
-        "question.",
+        "This page shows disagreements, agreement, the pace of annotators, and the share of unlabelled passages that "
+        "answer their question.",
         join(
             "To start, a lead creates a batch on ",
             link("Judge", JUDGE),
@@ -91,7 +91,7 @@ def _head(found: Quality) -> Html:
         "span",
         tag("b", counted(labels, "label")),
         f" by {counted(people, 'person', 'people')}, ",
-        tag("b", counted(sum(len(each.passages) for each in found.disputes), "passage")),
+        tag("b", counted(sum(len(dispute.passages) for dispute in found.disputes), "passage")),
         " to settle",
         cls="counts",
     )
@@ -100,7 +100,9 @@ def _head(found: Quality) -> Html:
 
 def _mark(opened: Study) -> tuple:
     """Return a cache key that changes with every label and with every change of a batch."""
-    batches = tuple((each.name, each.state, each.done, each.questions) for each in Queue(opened.labels_path).batches())
+    batches = tuple(
+        (batch.name, batch.state, batch.done, batch.questions) for batch in Queue(opened.labels_path).batches()
+    )
     return str(opened.folder), opened.labels_path.stat().st_ino, Labels(opened.labels_path).last_event, batches
 
 

@@ -27,7 +27,8 @@ FORGET = ("cell", "ranks", "page")
 WHO = {
     PEOPLE: term(
         PEOPLE,
-        "Labels of annotators: positive is yes, related and negative are no. Unsure and disputed passages are not counted.",
+        "Labels of annotators: positive is yes, related and negative are no. Unsure and disputed passages are not "
+        "counted.",
     ),
     CROSS_ENCODER: term(CROSS_ENCODER, "Yes if the probability is at least the threshold chosen above, else no."),
     ANSWERS: term(ANSWERS, "Yes if the passage contains an answer (by the run's matching rule), else no."),
@@ -181,7 +182,7 @@ def _means(judges: tuple[str, ...], pattern: Pattern) -> str:
 
 
 def _said(judges: tuple[str, ...], pattern: Pattern) -> str:
-    return ", ".join(f"{judge}: {_yes_or_no(said)}" for judge, said in zip(judges, pattern, strict=True))
+    return ", ".join(f"{judge}: {_yes_or_no(opinion)}" for judge, opinion in zip(judges, pattern, strict=True))
 
 
 def _yes_or_no(said: int) -> str:
@@ -206,8 +207,9 @@ def _cell(found: JudgeAgreement, number: int, n: int, ranks: tuple[int, int], pa
 def _convention(found: JudgeAgreement) -> str:
     sample = "Judged" if PEOPLE in found.judges else "Scored"
     return (
-        f"Small print: share of the row. {sample} pairs are not a random sample, so the table shows where judges differ, not how "
-        "often they differ overall. Hover over a column head for an explanation; click a count to list its pairs."
+        f"Small print: share of the row. {sample} pairs are not a random sample, so the table shows where judges "
+        "differ, not how often they differ overall. Hover over a column head for an explanation; click a count to "
+        "list its pairs."
     )
 
 

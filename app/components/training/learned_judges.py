@@ -15,7 +15,7 @@ from backend.core.jobs import request
 from backend.core.study import Study
 from backend.judges.feature_judge import KIND, feature_judges, judge_run, learn_judge
 from backend.judges.feature_model import FeatureJudgeSettings
-from backend.judges.judge import JudgeCard, judges_of
+from backend.judges.judge import JudgeCard, judges_of, kind_title
 from backend.retrieval.dense import dense_indexes
 
 NO_ENCODER = "none"
@@ -39,7 +39,7 @@ def judges_table(opened: Study) -> Html:
 
 def _row(card: JudgeCard, report: dict[str, Any] | None) -> Html:
     calibrated = "" if card.calibrated else span(" not calibrated", cls="soft")
-    cells: list[object] = [join(card.kind, calibrated), card.learned_from or "–"]
+    cells: list[object] = [join(kind_title(card.kind), calibrated), card.learned_from or "–"]
     if report is None:
         cells += ["–"] * 4
     else:

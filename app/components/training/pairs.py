@@ -10,10 +10,11 @@ from backend.core.study import Study
 
 
 def pair_rows(opened: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]]], **parameters: str) -> list[Html]:
-    """One row for each (question id, passage id, further cells ...). The question links to its page with the given parameters.
+    """One row for each (question id, passage id, further cells ...). The question links to its page with the given
+    parameters.
 
-    A passage that is no longer in the collection shows as its id. Pairs of hidden questions are left out, because the role of a
-    pair would reveal its labels.
+    A passage that is no longer in the collection shows as its id. Pairs of hidden questions are left out, because the
+    role of a pair would reveal its labels.
     """
     hidden = blind.hidden(opened)
     pairs = [pair for pair in pairs if pair[0] not in hidden]

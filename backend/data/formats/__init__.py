@@ -1,6 +1,7 @@
 """External file formats. A format is a module of this package with a list named FORMATS; nothing else needs to change.
 
-An installed package adds formats through the entry point group `blindspot.formats`. Each entry names a `Format` or a list of them.
+An installed package adds formats through the entry point group `blindspot.formats`. Each entry names a `Format` or a
+list of them.
 """
 
 from __future__ import annotations

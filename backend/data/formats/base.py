@@ -1,4 +1,6 @@
-"""The parts of a format module: the description of a format, the records that readers give, and the checks of all rows."""
+"""The parts of a format module: the description of a format, the records that readers give, and the checks of all
+rows.
+"""
 
 from __future__ import annotations
 
@@ -84,8 +86,8 @@ NO_OPTIONS = Options()
 class Format:
     """An external file format for one kind of data. Each module of this package lists its formats in FORMATS.
 
-    A reader raises BadInput if the file cannot be read any further. In place of a wrong row it yields BadInput, which the
-    importer raises or leaves out. Readers yield, by kind:
+    A reader raises BadInput if the file cannot be read any further. In place of a wrong row it yields BadInput, which
+    the importer raises or leaves out. Readers yield, by kind:
 
     - passages: `PassageBatch`
     - questions: `ImportedQuestion`
@@ -93,8 +95,8 @@ class Format:
     - runs: `RunEntry`
     - qrels: `Qrel`
 
-    Writers take passages or questions as iterables of these records, qrels as `(question id, passage id, grade)`, and runs as a
-    name and an iterable of `(Question, [(Passage, score, contains an answer)])`.
+    Writers take passages or questions as iterables of these records, qrels as `(question id, passage id, grade)`, and
+    runs as a name and an iterable of `(Question, [(Passage, score, contains an answer)])`.
 
     Attributes:
         kind: "passages", "questions", "frequencies", "runs" or "qrels".
@@ -246,7 +248,9 @@ class ImportedQuestion:
 
 
 def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
-    """Return the valid rows, and their bytes for the collection's digest. Rows are checked one by one only if one is wrong."""
+    """Return the valid rows, and their bytes for the collection's digest. Rows are checked one by one only if one is
+    wrong.
+    """
     rows = batch.rows
     if not rows:
         return batch, b""

@@ -1,8 +1,9 @@
-"""BEIR: a folder with corpus.jsonl (`_id`, `title`, `text`), queries.jsonl (`_id`, `text`) and qrels/{train,dev,test}.tsv (a
-header, then question, passage, grade).
+"""BEIR: a folder with corpus.jsonl (`_id`, `title`, `text`), queries.jsonl (`_id`, `text`) and
+qrels/{train,dev,test}.tsv (a header, then question, passage, grade).
 
-A question has the split of the qrels that contain it; if several do, test comes before dev before train. A question in no qrels is
-unlabelled. Passages with a grade above 0 are gold. A single queries.jsonl or qrels file can be read by itself.
+A question has the split of the qrels that contain it; if several do, test comes before dev before train. A question in
+no qrels is unlabelled. Passages with a grade above 0 are gold. A single queries.jsonl or qrels file can be read by
+itself.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def entry(record: dict[str, Any], passages: str, question_id: str | None, path: 
 def by_question(path: Path, rows: Iterable[tuple[str, Context] | BadInput]) -> Iterator[RunEntry | BadInput]:
     """Group the lines of a run, each with a question and a passage, into entries.
 
-    Lines of a question may be in any order; those within LINES_PER_BLOCK lines become one entry. A bad line follows the entries
-    of the lines before it, so a caller that stops at the first error stops at the first error of the file.
+    Lines of a question may be in any order; those within LINES_PER_BLOCK lines become one entry. A bad line follows the
+    entries of the lines before it, so a caller that stops at the first error stops at the first error of the file.
     """
     block: dict[str, list[Context]] = {}
     count = 0

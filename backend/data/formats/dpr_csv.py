@@ -1,7 +1,9 @@
-"""DPR's question "CSV": tab separated, no header, a question and its answers as a Python list, `who sang it\\t['Ada', "Bo's"]`.
+"""DPR's question "CSV": tab separated, no header, a question and its answers as a Python list, `who sang it\\t['Ada',
+"Bo's"]`.
 
 Fields are quoted as in CSV where they hold quotes. As in DPR, a right single quotation mark in a question becomes an
-apostrophe. The answers are parsed with `ast.literal_eval`, so no code of the file is run. Ids are data set (or file name) and line number.
+apostrophe. The answers are parsed with `ast.literal_eval`, so no code of the file is run. Ids are data set (or file
+name) and line number.
 """
 
 from __future__ import annotations

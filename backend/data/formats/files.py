@@ -21,7 +21,8 @@ def one_line(text: str) -> str:
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[TextIO]:
-    """Open a UTF-8 text file for writing. The file appears at `path` when the block ends; after an error nothing remains.
+    """Open a UTF-8 text file for writing. The file appears at `path` when the block ends; after an error nothing
+    remains.
 
     Raises:
         Refused: the file cannot be written there.

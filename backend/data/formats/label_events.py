@@ -1,7 +1,8 @@
 """Label events as JSON lines and as CSV: a column for each field of `db.events.EventRow`, and the question's split.
 
-In a spreadsheet, a CSV cell that begins with = + - @ is a formula. Therefore a text that begins with one of these, a tab, a line
-end or an apostrophe is written with an apostrophe in front, which is removed on reading. Every text is quoted.
+In a spreadsheet, a CSV cell that begins with = + - @ is a formula. Therefore a text that begins with one of these, a
+tab, a line end or an apostrophe is written with an apostrophe in front, which is removed on reading. Every text is
+quoted.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""MS MARCO passages: collection.tsv (id, text), queries.*.tsv (id, text), runs (question, passage, rank); tabs, no header, no
-quoting. There are no answers; relevance comes from the qrels, which are in TREC format with tabs (`trec` reads them).
+"""MS MARCO passages: collection.tsv (id, text), queries.*.tsv (id, text), runs (question, passage, rank); tabs, no
+header, no quoting. There are no answers; relevance comes from the qrels, which are in TREC format with tabs (`trec`
+reads them).
 
 A file is recognised if its ids are numbers; for other ids, name the format.
 """

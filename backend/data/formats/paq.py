@@ -1,8 +1,9 @@
-"""PAQ with its metadata (Lewis et al. 2021), one JSON object a line: `{"question", "answer", "answers": [{"passage_id", ...}]}`.
+"""PAQ with its metadata (Lewis et al. 2021), one JSON object a line: `{"question", "answer", "answers": [{"passage_id",
+...}]}`.
 
-Only a sample of the 65 million questions is imported, as in appendix B of the EntityQuestions paper: 100,000 random passages
-among those with at least 3 questions, and one question for each. 70% are train, 15% dev and 15% test. The passage is the gold. The
-file is read twice. `seed` makes the sample reproducible and is stored with the import.
+Only a sample of the 65 million questions is imported, as in appendix B of the EntityQuestions paper: 100,000 random
+passages among those with at least 3 questions, and one question for each. 70% are train, 15% dev and 15% test. The
+passage is the gold. The file is read twice. `seed` makes the sample reproducible and is stored with the import.
 
 PAQ's other file, without passages, has NQ-open's format and is read as such.
 """
@@ -49,18 +50,18 @@ def recognise(head: Head) -> bool:
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     settings = {**SETTINGS, **options.settings}
-    asked: Counter[str] = Counter()
+    questions_per_passage: Counter[str] = Counter()
     empty = True
     for _, record in _records(path):
         empty = False
         if isinstance(record, BadInput):
             yield record
         else:
-            asked.update(_passages(record))
+            questions_per_passage.update(_passages(record))
     if empty:
         raise BadInput("the file is empty", path)
-    chosen = sorted(passage for passage, count in asked.items() if count >= settings["least"])
-    del asked
+    chosen = sorted(passage for passage, count in questions_per_passage.items() if count >= settings["least"])
+    del questions_per_passage
     draw = random.Random(settings["seed"])
     if len(chosen) > settings["sample"]:
         chosen = sorted(draw.sample(chosen, settings["sample"]))

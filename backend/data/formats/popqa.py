@@ -1,5 +1,6 @@
-"""PopQA (Mallen et al. 2023): tab separated with a header, fields quoted as in CSV. The columns that are read are `id`, `question`, `subj`, `prop`
-(the relation), `s_pop` (the subject's popularity, which becomes its frequency) and `possible_answers`, a JSON list.
+"""PopQA (Mallen et al. 2023): tab separated with a header, fields quoted as in CSV. The columns that are read are `id`,
+`question`, `subj`, `prop` (the relation), `s_pop` (the subject's popularity, which becomes its frequency) and
+`possible_answers`, a JSON list.
 
 It is a test set. A question without `id` gets its data set and line number as its id.
 """

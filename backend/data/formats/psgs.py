@@ -1,5 +1,5 @@
-"""DPR's passage file, `psgs_w100.tsv`: tab separated with a header naming id, text and title in any order, fields quoted as
-in CSV (inner quotes doubled). Nothing is stripped. Other columns are ignored."""
+"""DPR's passage file, `psgs_w100.tsv`: tab separated with a header naming id, text and title in any order, fields
+quoted as in CSV (inner quotes doubled). Nothing is stripped. Other columns are ignored."""
 
 from __future__ import annotations
 
@@ -66,16 +66,18 @@ class _Parser:
         names = [name.strip().lower() for name in _fields(header.removesuffix("\r"), path)]
         missing = [column for column in COLUMNS if names.count(column) != 1]
         if missing:
-            found = ", ".join(name[:40] for name in names[:8])
-            what = "names twice" if missing[0] in names else "does not name"
-            raise BadInput(f"the header {what} the column {' and '.join(missing)}; it has: {found}", path, 1)
+            columns = ", ".join(name[:40] for name in names[:8])
+            problem = "names twice" if missing[0] in names else "does not name"
+            raise BadInput(f"the header {problem} the column {' and '.join(missing)}; it has: {columns}", path, 1)
         self.width = len(names)
         self.order = tuple(names.index(column) for column in COLUMNS)
         self.kept: list[str] = []
         self.kept_line = 0
 
     def parse(self, raw: list[str], line: int, last: bool = False) -> Iterator[PassageBatch]:
-        """Yield the rows of a block of whole lines. A record that is incomplete at its end is kept for the next block."""
+        """Yield the rows of a block of whole lines. A record that is incomplete at its end is kept for the next
+        block.
+        """
         if self.kept:
             raw, line, self.kept = self.kept + raw, self.kept_line, []
         lines = [text.removesuffix("\r") for text in raw] if self.crlf else raw
@@ -103,8 +105,8 @@ class _Parser:
                 fields = row.split("\t")
             if len(fields) != width:
                 if fields != [""]:
-                    what = f"{len(fields)} fields where the header names {width}"
-                    batch.problems.append(BadInput(what, self.path, line + here))
+                    problem = f"{len(fields)} fields where the header names {width}"
+                    batch.problems.append(BadInput(problem, self.path, line + here))
                 continue
             rows.append((fields[first], fields[second], fields[third]))
             numbers.append(line + here)

@@ -1,5 +1,6 @@
-"""Pyserini's form of DPR's retriever output: an object keyed by question id, each `{question, answers, contexts: [{docid,
-score, text, has_answer}]}`. A text is `"title"`, a line end, and the passage; without `--store-raw` there is none."""
+"""Pyserini's form of DPR's retriever output: an object keyed by question id, each `{question, answers, contexts:
+[{docid, score, text, has_answer}]}`. A text is `"title"`, a line end, and the passage; without `--store-raw` there is
+none."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadIn
 
 
 def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> WriteResult:
-    """Write a run. Tabs and line ends within a passage become spaces: Pyserini's evaluation ends the title at the first line end."""
+    """Write a run. Tabs and line ends within a passage become spaces: Pyserini's evaluation ends the title at the first
+    line end.
+    """
     count = 0
     with written_whole(path) as file:
         file.write("{")

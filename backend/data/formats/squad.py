@@ -1,7 +1,8 @@
-"""SQuAD 1.1 and 2.0: `{"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers": [{"text"}]}]}]}]}`.
+"""SQuAD 1.1 and 2.0: `{"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers":
+[{"text"}]}]}]}]}`.
 
-A question's paragraph is matched to the collection and becomes its gold. A question that its paragraph does not answer (2.0's
-`is_impossible`) has neither answers nor gold. The split comes from the options or the file name.
+A question's paragraph is matched to the collection and becomes its gold. A question that its paragraph does not answer
+(2.0's `is_impossible`) has neither answers nor gold. The split comes from the options or the file name.
 """
 
 from __future__ import annotations

@@ -191,7 +191,8 @@ def head(path: str | Path, size: int = 1 << 16) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TextBlock:
-    """Whole lines without their LF. Bytes that are not UTF-8 become surrogates (U+DC80 to U+DCFF, Python's surrogateescape).
+    """Whole lines without their LF. Bytes that are not UTF-8 become surrogates (U+DC80 to U+DCFF, Python's
+    surrogateescape).
 
     Attributes:
         line: Number of the first line, from 1.
@@ -226,8 +227,8 @@ def text_blocks(source: ByteSource) -> Iterator[TextBlock]:
 
 
 def _decoded(data: bytes) -> list[str]:
-    # Decode line by line: nearly all lines are ASCII, which is only copied, while a single other character would make a whole block
-    # use wide characters.
+    # Decode line by line: nearly all lines are ASCII, which is only copied, while a single other character would make a
+    # whole block use wide characters.
     lines = data.split(b"\n")
     try:
         return list(map(bytes.decode, lines))

@@ -129,8 +129,9 @@ def write_run(
 ) -> int:
     """Write a run. Return the number of lines.
 
-    Evaluation tools sort by score and break ties in different ways. Therefore the written scores fall strictly: a score that does
-    not is lowered to the next smaller float32. Numbers are written with enough digits to read back as the same float32.
+    Evaluation tools sort by score and break ties in different ways. Therefore the written scores fall strictly: a score
+    that does not is lowered to the next smaller float32. Numbers are written with enough digits to read back as the
+    same float32.
 
     Args:
         passage_ids: for each question the ids in rank order; a row may be shorter than the scores' row.

@@ -71,10 +71,12 @@ def study_from_results(
     Questions of several files are identified by their texts. A passage of several files is stored once.
 
     Args:
-        split: The split of all questions. Results are usually on a test set, and questions of the split test never train.
+        split: The split of all questions. Results are usually on a test set, and questions of the split test never
+        train.
 
     Raises:
-        BadInput: the first thing that is wrong, with file and line; also one id with two different texts, with both places.
+        BadInput: the first thing that is wrong, with file and line; also one id with two different texts, with both
+        places.
         Refused: the folder is in use, or a split that does not exist.
     """
     began, folder = time.monotonic(), Path(folder)
@@ -171,13 +173,13 @@ def _keep(
         progress=progress,
     )
     compared = compare_flags(run, flags, DEFAULT_RULE)
-    said = {
+    figures = {
         "run": run.name,
         "flags": compared.compared,
         "only_file": compared.only_file,
         "only_here": compared.only_here,
     }
-    record = ImportRecord(KIND, path.name, sha256, path.stat().st_size, len(ids), rejected.count, json.dumps(said))
+    record = ImportRecord(KIND, path.name, sha256, path.stat().st_size, len(ids), rejected.count, json.dumps(figures))
     Imports(study.labels_path).add(record)
     return FileResult(run.name, path.name, len(ids), hits.k, compared, reading.changed, rejected.count, rejected.file)
 
@@ -263,7 +265,8 @@ class _ResultsCollector:
     def _question(self, entry: RunEntry, index: int, reading: _RunFile) -> Question:
         text = entry.question or ""
         same = self._by_text.setdefault(text_key(text), [])
-        # A text that occurs twice in a file is two questions; the next file's first is then the first of them.
+        # If a text occurs twice in a file, it counts as two questions; the next file's first occurrence matches the
+        # first of these.
         known = next((question for question in same if question.id not in reading.rows), None)
         if known is not None:
             reading.changed += set(known.answers) != set(entry.answers)
@@ -298,8 +301,8 @@ class _ResultsCollector:
         if known is not None:
             if known[1] != digest:
                 raise BadInput(
-                    f"the passage {context.id!r} has another text than in {self._files[known[2]]}:{known[3]}; do the files "
-                    "come from one collection?",
+                    f"the passage {context.id!r} has another text than in {self._files[known[2]]}:{known[3]}; do the "
+                    "files come from one collection?",
                     entry.path,
                     context.line,
                 )

@@ -1,4 +1,6 @@
-"""Count the passages that mention each entity: its tokens, as in DPR and in lower case, are consecutive in the title or text."""
+"""Count the passages that mention each entity: its tokens, as in DPR and in lower case, are consecutive in the title or
+text.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ _BETWEEN = "\n"  # no token is a line end, so no match spans title and text
 class MentionCounter:
     """Counts passages by entity in one pass over the passages. Memory grows only with the number of entities.
 
-    An entity is found by its first two tokens and then compared completely, so the cost of a passage is one look-up per token for
-    any number of entities. Entities that differ only in case or Unicode form share a count; an entity without tokens has count 0.
+    An entity is found by its first two tokens and then compared completely, so the cost of a passage is one look-up per
+    token for any number of entities. Entities that differ only in case or Unicode form share a count; an entity without
+    tokens has count 0.
     """
 
     def __init__(self, entities: Iterable[str]):
@@ -45,16 +48,16 @@ class MentionCounter:
         return {entity: self._counts[key] for entity, key in self._keys.items()}
 
     def _found(self, tokens: list[str]) -> set[str]:
-        starts, whole, found = self._starts, self._whole, set()
+        starts, whole, subjects = self._starts, self._whole, set()
         for at in [at for at, token in enumerate(tokens) if token in starts]:
             seconds = starts[tokens[at]]
             if None in seconds:
-                found.add(tokens[at])
+                subjects.add(tokens[at])
             for length in seconds.get(tokens[at + 1], ()) if at + 1 < len(tokens) else ():
                 candidate = " ".join(tokens[at : at + length])
                 if candidate in whole:
-                    found.add(candidate)
-        return found
+                    subjects.add(candidate)
+        return subjects
 
 
 def count_mentions(

@@ -35,7 +35,8 @@ def import_qrels(
     skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Import qrels. Gold is only added, never removed. Grades of 0 or less are recorded but make no gold. `rows` are lines.
+    """Import qrels. Gold is only added, never removed. Grades of 0 or less are recorded but make no gold. `rows` are
+    lines.
 
     Raises:
         BadInput: the first error, with file and line; also a question or passage that is not in the study.

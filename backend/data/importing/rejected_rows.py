@@ -12,7 +12,8 @@ FOLDER = "left-out"
 
 
 class RejectedRows:
-    """The rejected rows of a file. A context manager: it keeps the list if the block ends without an error, else deletes it.
+    """The rejected rows of a file. A context manager: it keeps the list if the block ends without an error, else
+    deletes it.
 
     Each line of the list has the place and the reason, separated by a tab.
 

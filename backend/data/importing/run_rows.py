@@ -43,8 +43,8 @@ class FlagComparison:
         if not self.differing:
             return f"has_answer: all {counted(self.compared, 'flag')} of {file} agree with the rule {rule!r}."
         return (
-            f"has_answer: {self.differing:,} of {counted(self.compared, 'flag')} of {file} disagree with the rule {rule!r} "
-            f"({self.only_file:,} true in the file alone, {self.only_here:,} here alone); the rule counts."
+            f"has_answer: {self.differing:,} of {counted(self.compared, 'flag')} of {file} disagree with the rule "
+            f"{rule!r} ({self.only_file:,} true in the file alone, {self.only_here:,} here alone); the rule counts."
         )
 
 
@@ -65,13 +65,16 @@ class RunRows:
         return {int(ordinal) for part in self._parts.get(question_id, ()) for ordinal in part["ordinal"]}
 
     def add(self, question_id: str, hits: Sequence[tuple[int, float, bool | None]]) -> None:
-        """Add hits of a question as (row, score, has_answer), each row once; an empty list for a question without hits."""
+        """Add hits of a question as (row, score, has_answer), each row once; an empty list for a question without
+        hits.
+        """
         rows = [(ordinal, score, UNKNOWN if holds is None else holds) for ordinal, score, holds in hits]
         part = np.array(rows, dtype=[("ordinal", np.int32), ("score", np.float32), ("holds", np.int8)])
         self._parts.setdefault(question_id, []).append(part)
 
     def finish(self, silent: Iterable[str] = ()) -> tuple[list[str], Hits, np.ndarray]:
-        """Return question ids, hits by descending score (ties in order of addition), and flags as (q, k) int8 (-1: unknown).
+        """Return question ids, hits by descending score (ties in order of addition), and flags as (q, k) int8 (-1:
+        unknown).
 
         Args:
             silent: Ids of questions that get a row without hits.
@@ -82,7 +85,8 @@ class RunRows:
         k = max((sum(map(len, parts)) for parts in self._parts.values()), default=0)
         if len(ids) * k > MAX_CELLS:
             raise Refused(
-                f"{counted(len(ids), 'question')} with up to {counted(k, 'hit')} each are too many for a run; reduce the depth of the file"
+                f"{counted(len(ids), 'question')} with up to {counted(k, 'hit')} each are too many for a run; reduce "
+                "the depth of the file"
             )
         ordinals = np.full((len(ids), max(k, 1)), -1, dtype=np.int32)
         scores = np.full(ordinals.shape, -np.inf, dtype=np.float32)

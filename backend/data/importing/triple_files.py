@@ -1,8 +1,8 @@
 """Read triples: a subject, a relation, an object, and optionally how often the subject is mentioned.
 
-The file is tab separated with a header that names the columns `subject`, `relation`, `object` and optionally `frequency`, or JSON
-lines with these fields, where `object` may be a list. Templates are a JSON object from relations to questions, with [X] for the
-subject.
+The file is tab separated with a header that names the columns `subject`, `relation`, `object` and optionally
+`frequency`, or JSON lines with these fields, where `object` may be a list. Templates are a JSON object from relations
+to questions, with [X] for the subject.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def _from_columns(header: str, path: Path, line: int) -> Callable[[str], Triple]
     names = [name.strip().lower() for name in header.split("\t")]
     if absent := [name for name in COLUMNS if name not in names]:
         raise BadInput(
-            f"the header names no column {absent[0]!r}; it must name subject, relation and object, with tabs between, or the "
-            "file holds JSON lines",
+            f"the header names no column {absent[0]!r}; it must name subject, relation and object, with tabs "
+            "between, or the file holds JSON lines",
             path,
             line,
         )

@@ -1,9 +1,10 @@
 """Build question sets like EntityQuestions from any triples (Sciavolino et al. 2021, section 3).
 
-Each relation has a question template; all objects of a subject are answers. The paper uses relations with more than 2,000 triples and
-more than a few answers, and facts that a sentence of Wikipedia states. For each relation it draws up to 1,000 facts for dev, up to
-1,000 for test and up to 8,000 for train (10%, 10% and 80%). Here a passage covers a fact if it mentions the subject in its title or
-text and contains an object in its text. Such passages become gold, those of the subject's own article first.
+Each relation has a question template; all objects of a subject are answers. The paper uses relations with more than
+2,000 triples and more than a few answers, and facts that a sentence of Wikipedia states. For each relation it draws up
+to 1,000 facts for dev, up to 1,000 for test and up to 8,000 for train (10%, 10% and 80%). Here a passage covers a fact
+if it mentions the subject in its title or text and contains an object in its text. Such passages become gold, those of
+the subject's own article first.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ SHARE = 0.1  # of a relation's facts for dev, and as many for test
 
 @dataclass(slots=True)
 class Fact:
-    """What is known of a subject and a relation. own, others: passages that report it, from the subject's article and from others."""
+    """What is known of a subject and a relation. own, others: passages that report it, from the subject's article and
+    from others.
+    """
 
     subject: str
     relation: str
@@ -141,9 +144,15 @@ def import_triples(
             notes.append(f"without a question in the templates: {_counts(unknown)}")
         if not questions:
             raise BadInput(f"no relation is left: {'; '.join(notes)}", path)
-        asked = json.dumps({"dataset": dataset, "split": split, "least": least, "most": most, "seed": seed})
+        settings_json = json.dumps({"dataset": dataset, "split": split, "least": least, "most": most, "seed": seed})
         record = ImportRecord(
-            "questions", path.name, source.sha256 or "", path.stat().st_size, len(questions), rejected.count, asked
+            "questions",
+            path.name,
+            source.sha256 or "",
+            path.stat().st_size,
+            len(questions),
+            rejected.count,
+            settings_json,
         )
         report.now(len(questions), len(questions), "saving questions")
         study.questions.add(questions, record)
@@ -185,10 +194,10 @@ class _Aligner(MentionCounter):
     def add(self, rows: Iterable[Row]) -> None:
         for row in rows:
             id, title, text = row
-            if found := self.mentioned(row):
-                self._counts.update(found)
+            if subjects := self.mentioned(row):
+                self._counts.update(subjects)
                 passage = self._rule.passage(text)
-                for fact, needles in (each for key in found for each in self._facts.get(key, ())):
+                for fact, needles in (fact for key in subjects for fact in self._facts.get(key, ())):
                     if self._rule.holds(passage, needles):
                         places = fact.own if subject_key(title) == subject_key(fact.subject) else fact.others
                         if len(places) < MAX_GOLD:
@@ -196,7 +205,9 @@ class _Aligner(MentionCounter):
 
 
 def _align(facts: Iterable[Fact], blocks: Iterator[list[Row]], total: int, report: ThrottledProgress) -> None:
-    """Which passages report each fact; and its frequency, the number of passages that mention the subject, where the file gives none."""
+    """Which passages report each fact; and its frequency, the number of passages that mention the subject, where the
+    file gives none.
+    """
     facts = list(facts)
     aligner, done = _Aligner(facts), 0
     for rows in blocks:
@@ -224,7 +235,10 @@ def questions_from_facts(
     for relation in sorted(by_relation, key=relation_order):
         covered = sorted((fact for fact in by_relation[relation] if fact.is_covered), key=lambda fact: fact.subject)
         answers = len({answer for fact in covered for answer in fact.answers})
-        summary = f"{relation}: {counted(len(by_relation[relation]), 'fact')}, {len(covered):,} covered by a passage, {counted(answers, 'different answer')}"
+        summary = (
+            f"{relation}: {counted(len(by_relation[relation]), 'fact')}, {len(covered):,} covered by a "
+            f"passage, {counted(answers, 'different answer')}"
+        )
         if len(covered) < sampling.least:
             notes.append(f"{summary}; left out, fewer than {sampling.least:,} facts")
         elif answers < sampling.least_answers:
@@ -280,5 +294,5 @@ def _question(fact: Fact, wording: str, dataset: str, split: str, number: int, g
 
 
 def _counts(unknown: Counter[str]) -> str:
-    most = ", ".join(f"{relation} ({counted(count, 'triple')})" for relation, count in unknown.most_common(5))
-    return most + (f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else "")
+    largest = ", ".join(f"{relation} ({counted(count, 'triple')})" for relation, count in unknown.most_common(5))
+    return largest + (f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else "")

@@ -1,9 +1,9 @@
 """Answer matching in several worker processes, each with its own connection to corpus.db.
 
-`python -m backend.text.answers.processes` is a worker: it reads the answer table and then blocks from standard input, and writes
-which hits contain an answer to standard output. A worker ends when its input ends, so none outlives the process that started it.
-Workers are not started with `multiprocessing`, because it runs the caller's main module again: a script without a guard, a
-Streamlit page, a command.
+`python -m backend.text.answers.processes` is a worker: it reads the answer table and then blocks from standard input,
+and writes which hits contain an answer to standard output. A worker ends when its input ends, so none outlives the
+process that started it. Workers are not started with `multiprocessing`, because it runs the caller's main module again:
+a script without a guard, a Streamlit page, a command.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class MatcherPool:
         self.threads: list[Thread] = []
 
     def __enter__(self) -> MatcherPool:
-        # One thread per worker, because the arithmetic is small. Workers have sessions of their own, so Ctrl-C in the terminal
-        # reaches only this process.
+        # One thread per worker, because the arithmetic is small. Workers have sessions of their own, so Ctrl-C in the
+        # terminal reaches only this process.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "backend.text.answers.processes"]
         try:

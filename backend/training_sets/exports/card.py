@@ -22,9 +22,9 @@ SOURCE_WORDS = {
     "other_gold": "gold of other questions",
 }  # fmt: skip
 LICENCE = (
-    "The questions and passages belong to the makers of the question sets and of the collection, and keep their licences (text of "
-    "Wikipedia: CC BY-SA); an export does not change that. Labels are your annotators' work: ask the annotators, and credit them, "
-    "before you pass the labels on. No annotator is named here."
+    "The questions and passages belong to the makers of the question sets and of the collection, and keep their "
+    "licences (text of Wikipedia: CC BY-SA); an export does not change that. Labels are your annotators' work: ask "
+    "the annotators, and credit them, before you pass the labels on. No annotator is named here."
 )
 
 
@@ -67,8 +67,8 @@ def card(
 def _made(manifest: Mapping[str, Any]) -> Iterator[str]:
     request, inputs = manifest["request"], manifest["inputs"]
     yield (
-        f"- policy `{manifest['policy']}`; ranks {request['first']} to {request['last']} of {', '.join(request['runs'])}; "
-        f"seed {request['seed']}"
+        f"- policy `{manifest['policy']}`; ranks {request['first']} to {request['last']} of "
+        f"{', '.join(request['runs'])}; seed {request['seed']}"
     )
     if inputs["scores"]:
         thresholds = request["thresholds"]
@@ -104,8 +104,8 @@ def _agreement(found: Agreement) -> str:
         return f"not defined (n = {found.passages:,} passages judged twice or more)"
     interval = "" if found.low is None else f" (95%: {found.low:.2f} to {found.high:.2f})"
     return (
-        f"Krippendorff's alpha {found.value:.2f}{interval}, n = {found.passages:,} passages of {found.questions:,} questions, "
-        "over all labels of the study"
+        f"Krippendorff's alpha {found.value:.2f}{interval}, n = {found.passages:,} passages of {found.questions:,} "
+        "questions, over all labels of the study"
     )
 
 
@@ -115,9 +115,9 @@ def _left(left: ResidualFalseNegatives | None) -> str:
     if left.rate.value is None:
         return f"unknown; none of the {left.rate.unsettled:,} audited negatives is settled"
     return (
-        f"{_share(left.rate)} of the mined negatives that the policy keeps before people's labels, at the ranks that the audits drew "
-        f"from (n = {left.rate.passages:,} passages of {left.rate.questions:,} questions); {left.unjudged:,} kept negatives are "
-        "not judged"
+        f"{_share(left.rate)} of the mined negatives that the policy keeps before people's labels, at the ranks that "
+        f"the audits drew from (n = {left.rate.passages:,} passages of {left.rate.questions:,} questions); "
+        f"{left.unjudged:,} kept negatives are not judged"
     )
 
 

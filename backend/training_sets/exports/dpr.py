@@ -27,7 +27,8 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
             several += len(row.positives) > 1
         file.write("\n]\n")
     notes = (
-        f"{several:,} questions have several positives; DPR's own trainer takes the first, which is people's if there is one",
+        f"{several:,} questions have several positives; DPR's own trainer takes the first, which is people's if "
+        "there is one",
     )
     return {FILE: count}, notes if several else ()
 

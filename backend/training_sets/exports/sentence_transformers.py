@@ -23,9 +23,9 @@ DEFAULT_NEGATIVES = 4
 def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
     """Write the files.
 
-    A text has at most `ExportOptions.rows` rows as anchor in a file, even if several questions share it. With one row no
-    anchor is twice in a batch, whatever the sampler. n-tuples have one width: questions with fewer hard negatives than
-    `ExportOptions.negatives` are only in the other files.
+    A text has at most `ExportOptions.rows` rows as anchor in a file, even if several questions share it. With one row
+    no anchor is twice in a batch, whatever the sampler. n-tuples have one width: questions with fewer hard negatives
+    than `ExportOptions.negatives` are only in the other files.
     """
     width, cap = rows.options.negatives or 0, rows.options.rows or 1
     further: list[str] = []
@@ -54,8 +54,8 @@ def _anchors(cap: int) -> str:
     if cap == 1:
         return "every anchor is in one row of a file, so no batch holds an anchor twice (more rows: --rows)"
     return (
-        f"an anchor is in up to {cap:,} rows of a file: train with `batch_sampler=BatchSamplers.NO_DUPLICATES`, so that no batch "
-        "holds an anchor twice, where its other positives would be its negatives"
+        f"an anchor is in up to {cap:,} rows of a file: train with `batch_sampler=BatchSamplers.NO_DUPLICATES`, so "
+        "that no batch holds an anchor twice, where its other positives would be its negatives"
     )
 
 
