@@ -77,7 +77,7 @@ class JudgeKind(ABC):
 
 JUDGES: Registry[JudgeKind] = Registry(
     "kind of judge",
-    modules=("backend.judges.feature_judge", "backend.training.cross_encoder_judge"),
+    modules=("backend.judges.feature_judge", "backend.training.cross_encoder_judge", "backend.judges.llm.judge"),
     group="blindspot.judges",
     check=must_be(JudgeKind),
 )
