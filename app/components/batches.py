@@ -41,7 +41,7 @@ def batch_panel(opened: Study) -> None:
         show(notice(refused, kind="error"))
     batches = queue.batches()
     with st.expander("Batches and people", expanded=not any(batch.state == "open" for batch in batches)):
-        everybody = people.all()
+        everybody = [person for person in people.all() if person.kind == "person"]
         for batch in reversed(batches):
             _batch(opened, batch, everybody)
         _make(opened, {batch.name for batch in batches})

@@ -126,7 +126,7 @@ class Quality:
 def quality(study: Study) -> Quality:
     """Compute the quality figures from the current labels."""
     labels = Labels(study.labels_path)
-    standing = standing_labels(labels.events())
+    standing = standing_labels(labels.events(by_people=True))
     agreements = _agreements(standing)
     again = repeats(standing)
     drift = rate(
