@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
+from app.commands.common import AsJson, FileArgument, SkipBad, StudyOption, Trust, do, group, open_study, trust_models
 from app.commands.options import takes_settings
 from backend.judges.settings import FeatureJudgeSettings, LLMSettings
 from backend.text.counting import counted, duration, noun
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.judges.judge import JudgeCard
     from backend.judges.llm.judge import LLMPlan
+    from backend.judges.measuring import Sample
 
 LLM_KIND = "llm"
 judge_app = group("Learn a judge from your labels in seconds, and judge the passages of runs with it.")
@@ -211,6 +212,8 @@ def run_judge(
     if kind.name != LLM_KIND:
         if depth is not None or limit is not None or dry_run or send:
             raise Refused(f"--depth, --limit, --dry-run and --send are for language models; {name!r} is a {kind.title}")
+        if kind.run_job is None:
+            raise Refused(f"the scores of {name!r} were imported; import a file again with 'blindspot judge import'")
         if run is None:
             raise Refused("name the run whose passages are judged with --run")
         result = do(kind.run_job, opened, name, run)
@@ -253,6 +256,62 @@ def _plan_lines(found: LLMPlan) -> list[str]:
 
 def _costs(cost: float | None) -> str:
     return ", cost unknown (no price given)" if cost is None else f", cost {cost:,.4f}"
+
+
+@judge_app.command("import")
+def import_judge(
+    name: Name,
+    file: FileArgument,
+    format: Annotated[
+        str, typer.Option("--format", metavar="qrels|umbrela|rlhn|jsonl", help="Format of the file (default qrels).")
+    ] = "qrels",
+    positive_from: Annotated[
+        int | None, typer.Option(min=1, help="Lowest positive grade (default: 2 for umbrela, else 1).")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace imported judgements of that name.")] = False,
+    skip_bad: SkipBad = False,
+    study: StudyOption = None,
+) -> None:
+    """Import the judgements of another tool as a judge. They are a machine's: people's labels stay as they are."""
+    from backend.judges.imported import import_judgements
+
+    done = do(import_judgements, open_study(study), name, str(file), format, positive_from, replace, skip_bad)
+    print(f"Imported {counted(done['pairs'], 'judgement')} as {name}.")
+    if done["left_out"]:
+        print(f"Left out {counted(done['left_out'], 'line')}; they are listed in {done['file']}")
+    print(f"Next: blindspot judge measure {name}")
+
+
+@judge_app.command("measure")
+def measure(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Judges to measure (default: all with scores).")
+    ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            metavar="audit|settled",
+            help="Pairs to measure on: the random audits, or all that people settled (default: audits if there are any).",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
+    """Measure judges on pairs that people settled: precision, recall, kappa, calibration, and where to trust each."""
+    from dataclasses import asdict
+
+    from app.tables import print_json
+    from backend.judges.measuring import measure_judges
+
+    found = measure_judges(open_study(study), names or None, cast("Sample | None", sample))
+    if as_json:
+        print_json(asdict(found))
+        return
+    from app.judge_tables import print_judge, print_judges
+
+    print_judges(found)
+    if len(found.judges) == 1 and found.judges[0].figures is not None:
+        print_judge(found.judges[0].figures)
 
 
 @judge_app.command("injections")

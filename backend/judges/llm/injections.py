@@ -11,7 +11,7 @@ import numpy as np
 from analysis.accuracy import wilson
 from backend.core.jobs import job
 from backend.core.manifest import read_object, write_json
-from backend.judges.llm.judge import LLMJudge, Pair, ask, require_sending
+from backend.judges.llm.judge import LLMJudge, PairTexts, ask, require_sending
 from db.errors import Missing
 from db.records import Passage, Question
 
@@ -101,10 +101,10 @@ def measure_injections(
     return result
 
 
-def injected(pair: Pair, name: str, top: int) -> Pair:
+def injected(pair: PairTexts, name: str, top: int) -> PairTexts:
     """Return a pair whose passage carries an injection."""
     text = INJECTIONS[name].format(text=pair.passage.text, top=top)
-    return Pair(pair.question, Passage(f"{pair.passage.id}#{name}", pair.passage.title, text))
+    return PairTexts(pair.question, Passage(f"{pair.passage.id}#{name}", pair.passage.title, text))
 
 
 def injection_report(study: Study, name: str) -> dict[str, Any] | None:
@@ -113,13 +113,13 @@ def injection_report(study: Study, name: str) -> dict[str, Any] | None:
     return read_object(path) if path.is_file() else None
 
 
-def unrelated_pairs(study: Study, count: int, seed: int) -> list[Pair]:
+def unrelated_pairs(study: Study, count: int, seed: int) -> list[PairTexts]:
     """Draw questions with passages that contain none of their answers and are not their gold."""
     questions: Sequence[Question] = study.questions.all()
     if not questions or not study.has_corpus or not len(study.corpus):
         raise Missing("injections are tried on the study's questions and passages; import both first")
     random = np.random.default_rng(seed)
-    found: list[Pair] = []
+    found: list[PairTexts] = []
     for place in random.permutation(len(questions)).tolist():
         if len(found) == count:
             break
@@ -127,7 +127,7 @@ def unrelated_pairs(study: Study, count: int, seed: int) -> list[Pair]:
         (passage,) = study.corpus.passages([int(random.integers(len(study.corpus)))])
         said = f"{passage.title} {passage.text}".casefold()
         if passage.id not in question.gold and not any(answer.casefold() in said for answer in question.answers):
-            found.append(Pair(question, passage))
+            found.append(PairTexts(question, passage))
     return found
 
 

@@ -18,7 +18,7 @@ from backend.core.declared import build
 from backend.core.jobs import job
 from backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
 from backend.core.settings import check_name
-from backend.judges.judge import JUDGES, JudgeCard, JudgeKind, judges_of
+from backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_taken
 from backend.judges.llm.answers import LONGEST_REPLY, AnswerStore, StoredAnswer, pair_hash
 from backend.judges.llm.endpoint import Endpoint, EndpointAway, check_url, destination, is_same_model
 from backend.judges.llm.prompts import Prompt, majority, read_prompt
@@ -47,7 +47,7 @@ GARBLED_TWICE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PairTexts:
     """A question and a passage to be judged."""
 
     question: Question
@@ -113,7 +113,7 @@ class LLMJudge:
             rows = [(j, row) for j, row in enumerate(lists.rows[i].tolist()) if row >= 0]
             for (j, _), passage in zip(rows, self.study.corpus.passages([row for _, row in rows]), strict=True):
                 places[question.id, passage.id] = i, j
-                pairs.append(Pair(question, passage))
+                pairs.append(PairTexts(question, passage))
         for pair, score in ask(self, pairs, progress=progress).scores.items():
             found[places[pair]] = score
         return found
@@ -216,17 +216,6 @@ def add_llm_judge(
     return LLMJudge.load(study, name)
 
 
-def refuse_taken(study: Study, name: str, kind: str, replace: bool) -> None:
-    """Raise Refused if something else has this name, or a judge of this kind has it and `replace` is false."""
-    taken = next((card for card in judges_of(study) if card.name == name), None)
-    if taken is None and not study.path("scores", name).exists() and not study.path("models", name).exists():
-        return
-    if taken is None or taken.kind != kind:
-        raise Refused(f"there is already a model or judge named {name!r}; choose another name")
-    if not replace:
-        raise Refused(f"there is already a judge named {name!r}; choose another name, or give --replace")
-
-
 def allow_sending(judge: LLMJudge) -> None:
     """Record that the texts may go to the judge's endpoint."""
     to = destination(judge.about["endpoint"])
@@ -310,9 +299,17 @@ def plan(study: Study, name: str, run: str | None, depth: int = DEPTH, limit: in
     seconds = absent * (mean[2] if mean else SECONDS) / judge.settings.concurrency
     to = destination(judge.about["endpoint"])
     return LLMPlan(
-        len(ids), stored, absent, tokens_in, tokens_out, seconds, judge.cost(tokens_in, tokens_out), mean is not None, str(to),
+        len(ids),
+        stored,
+        absent,
+        tokens_in,
+        tokens_out,
+        seconds,
+        judge.cost(tokens_in, tokens_out),
+        mean is not None,
+        str(to),
         may_send(judge),
-    )  # fmt: skip
+    )
 
 
 @job("judge with llm")
@@ -367,7 +364,7 @@ def judge_with_llm(
     }
 
 
-def ask(judge: LLMJudge, pairs: Sequence[Pair], progress: Progress | None = None) -> Asked:
+def ask(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None = None) -> Asked:
     """Ask about some pairs and return the answers, without storing scores. Answers are stored. Raises as `judge_with_llm`."""
     require_sending(judge, False)
     found = Asked()
@@ -405,11 +402,11 @@ class _Asking:
         self.endpoint.stop()
         self._workers.shutdown(wait=True, cancel_futures=True)
 
-    def about(self, pairs: Sequence[Pair]) -> Iterator[tuple[Pair, list[StoredAnswer]]]:
+    def about(self, pairs: Sequence[PairTexts]) -> Iterator[tuple[PairTexts, list[StoredAnswer]]]:
         """Yield each pair with all its votes, in the order in which they arrive; pairs that failed are left out."""
         hashes = [pair_hash(pair.question.text, pair.passage) for pair in pairs]
         have = self.store.of(self.judge.models, self.judge.recipe, hashes)
-        waiting: dict[Future[list[StoredAnswer]], tuple[Pair, list[StoredAnswer]]] = {}
+        waiting: dict[Future[list[StoredAnswer]], tuple[PairTexts, list[StoredAnswer]]] = {}
         for pair, hashed in zip(pairs, hashes, strict=True):
             lacking = _lacking(self.judge, hashed, have)
             known = (
@@ -426,14 +423,14 @@ class _Asking:
         while waiting:
             yield from self._collect(waiting)
 
-    def _finished(self, pair: Pair, answers: list[StoredAnswer]) -> tuple[Pair, list[StoredAnswer]]:
+    def _finished(self, pair: PairTexts, answers: list[StoredAnswer]) -> tuple[PairTexts, list[StoredAnswer]]:
         self.done += 1
         self._report()
         return pair, answers
 
     def _collect(
-        self, waiting: dict[Future[list[StoredAnswer]], tuple[Pair, list[StoredAnswer]]]
-    ) -> Iterator[tuple[Pair, list[StoredAnswer]]]:
+        self, waiting: dict[Future[list[StoredAnswer]], tuple[PairTexts, list[StoredAnswer]]]
+    ) -> Iterator[tuple[PairTexts, list[StoredAnswer]]]:
         ready = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED).done
         self._report()
         for future in ready:
@@ -455,16 +452,18 @@ class _Asking:
             self.tokens_out += sum(answer.tokens_out for answer in new)
             yield self._finished(pair, [*known, *new])
 
-    def _votes(self, pair: Pair, hashed: str, lacking: Sequence[tuple[str, int]]) -> list[StoredAnswer]:
+    def _votes(self, pair: PairTexts, hashed: str, lacking: Sequence[tuple[str, int]]) -> list[StoredAnswer]:
         return [self._vote(pair, hashed, model, sample) for model, sample in lacking]
 
-    def _vote(self, pair: Pair, hashed: str, model: str, sample: int) -> StoredAnswer:
+    def _vote(self, pair: PairTexts, hashed: str, model: str, sample: int) -> StoredAnswer:
         """Ask once; a garbled answer is asked again once, and is then unknown."""
         judge, began = self.judge, time.monotonic()
         messages = judge.prompt.messages(pair.question.text, pair.passage)
         options: dict[str, Any] = {
-            "temperature": judge.temperature, "max_tokens": judge.settings.tokens, "response_format": judge.prompt.schema()
-        }  # fmt: skip
+            "temperature": judge.temperature,
+            "max_tokens": judge.settings.tokens,
+            "response_format": judge.prompt.schema(),
+        }
         if judge.temperature > 0:
             options["seed"] = sample
         tokens_in = tokens_out = requests = 0
@@ -480,9 +479,19 @@ class _Asking:
             tokens_in, tokens_out = tokens_in + reply.tokens_in, tokens_out + reply.tokens_out
             grade = judge.prompt.grade(reply.text)
         return StoredAnswer(
-            model, judge.recipe, sample, hashed, grade, text[:LONGEST_REPLY], served, tokens_in, tokens_out, requests,
-            time.monotonic() - began, time.time(),
-        )  # fmt: skip
+            model,
+            judge.recipe,
+            sample,
+            hashed,
+            grade,
+            text[:LONGEST_REPLY],
+            served,
+            tokens_in,
+            tokens_out,
+            requests,
+            time.monotonic() - began,
+            time.time(),
+        )
 
     def _report(self) -> None:
         if self.progress is None:
@@ -524,11 +533,11 @@ def _blocks(ids: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]
         yield ids[begin : begin + PAIRS_PER_BLOCK]
 
 
-def _read(study: Study, ids: Sequence[tuple[str, str]]) -> list[Pair]:
+def _read(study: Study, ids: Sequence[tuple[str, str]]) -> list[PairTexts]:
     questions = {question.id: question for question in study.questions.some({question for question, _ in ids})}
     rows = study.corpus.ordinals({passage for _, passage in ids})
     passages = {passage.id: passage for passage in study.corpus.passages(sorted(set(rows.values())))}
-    return [Pair(questions[q], passages[p]) for q, p in ids if q in questions and p in passages]
+    return [PairTexts(questions[q], passages[p]) for q, p in ids if q in questions and p in passages]
 
 
 class LLMKind(JudgeKind):
