@@ -213,7 +213,8 @@ def _over_training_questions(opened: Study, runs: Mapping[str, dict[str, Any]]) 
 
 def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:
     """Show the field that chooses a judge, if the study has scores of one; return it and the newest training set."""
-    scored = [card.name for card in judges_of(opened) if card.scored]
+    cards = sorted((card for card in judges_of(opened) if card.scored), key=lambda card: card.calibrated)
+    scored = [card.name for card in cards]  # shown in reverse: calibrated probabilities come first
     if not scored:
         return None, None
     sets = list(training_sets(opened))

@@ -170,9 +170,13 @@ def _detail(name: str, figures: JudgeFigures, by: str, injections: str, here: He
 def _calibration(bins: list[Bin]) -> Html:
     """Each range of scores with the share of positives: the dot with its interval; the mark is the mean score."""
     scale = tag(
-        "th", span("0", cls="zero"), span("100", cls="hundred"), cls="gauge-cell", scope="col",
+        "th",
+        span("0", cls="zero"),
+        span("100", cls="hundred"),
+        cls="gauge-cell",
+        scope="col",
         title="Dot and line: share of positives with its 95% interval. Upright mark: the mean score",
-    )  # fmt: skip
+    )
     lines = [
         row(
             f"{each.positive.passages:,}",

@@ -39,7 +39,7 @@ def ask_form(opened: Study) -> None:
     name = columns[0].selectbox("Judge", judges, key="ask-judge")
     run = columns[1].selectbox("Passages of", [*study.shown_runs(opened), SETTLED], key="ask-run")
     depth = columns[2].number_input("Ranks", 1, 1000, DEPTH, key="ask-depth", disabled=run == SETTLED)
-    limit = columns[3].number_input("Pairs at most", 1, 1_000_000, PAIRS, key="ask-limit")
+    limit = columns[3].number_input("Pairs at most", 1, 20_000, PAIRS, key="ask-limit")
     chosen = None if run == SETTLED else run
     try:
         found = plan(opened, name, chosen, int(depth), int(limit))
