@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from app import study, url
 from app.components.marks import notice
@@ -90,3 +91,10 @@ def retrieve_command() -> str:
     return (
         f"blindspot retrieve --with {'|'.join(kind.name for kind in RETRIEVERS if kind.suggested and not kind.fusion)}"
     )
+
+
+def over_training_questions(opened: Study, runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the runs that searched training questions. A run without a split searched all questions."""
+    if not any(count["split"] == "train" for count in opened.questions.counts()):
+        return []
+    return [name for name, manifest in runs.items() if manifest.get("split") in ("train", None)]

@@ -56,8 +56,8 @@ def who(labels_path: Path) -> Person | None:
         return person
     token = st.session_state.get(_TOKEN)
     if token is None:
-        kept = st.context.cookies.get(cookie_name(labels_path))
-        token = unquote(kept) if isinstance(kept, str) else ""
+        cookie = st.context.cookies.get(cookie_name(labels_path))
+        token = unquote(cookie) if isinstance(cookie, str) else ""
         if token.startswith(_SECRET):
             _remember(labels_path, "")
     return _named(everybody, token.removeprefix(_NAME)) if token.startswith(_NAME) and mode() == "local" else None

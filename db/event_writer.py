@@ -15,7 +15,7 @@ from db.leases import batch_number, extend, reopen
 from db.people import Person, person, refusal
 
 Passages = Callable[[Iterable[str]], Mapping[str, Any]]
-SURPLUS = "others had finished this question meanwhile; your labels are kept, as surplus"
+SURPLUS = "others have finished this question meanwhile; your labels are saved as surplus"
 
 
 class _Shown(NamedTuple):
@@ -139,9 +139,10 @@ def _as_given(connection: sqlite3.Connection, annotating: Person, event: LabelEv
     batch = batch_number(connection, event.batch)
     if not _was_given(connection, batch, event.question, name):
         raise Refused(
-            f"question {event.question!r} of batch {event.batch!r} was not given to {name}; nothing was stored of this event"
+            f"question {event.question!r} of batch {event.batch!r} was not given to {name}; nothing was stored of "
+            "this event"
         )
-    return replace(event, blind=not judged_before(connection, name, batch, event.question))
+    return replace(event, blind=not judged_before(connection, annotating, batch, event.question))
 
 
 def _was_given(connection: sqlite3.Connection, batch: int, question: str, name: str) -> bool:

@@ -246,7 +246,7 @@ def _check_choices(event: LabelEvent) -> None:
     if len(choices) > MAX_CHOICES:
         raise BadInput(f"{len(choices):,} passages in one event; {MAX_CHOICES:,} are allowed")
     if len({choice.passage for choice in choices}) < len(choices):
-        raise BadInput("a passage comes twice in one event")
+        raise BadInput("a passage occurs twice in one event")
     for choice in choices:
         _check_text("passage", choice.passage, limit=256)
         _check_text("run", choice.run, optional=True)

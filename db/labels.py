@@ -222,6 +222,14 @@ class Labels(PerThread):
             annotators.setdefault(question, []).append(annotator)
         return annotators
 
+    def bad_marks(self, annotator: str) -> dict[tuple[str | None, str], str]:
+        """Return the event by which a person marked each (batch, question) as bad, without undone ones."""
+        rows = self.connection.execute(
+            "SELECT batch, question, gesture FROM live_event WHERE annotator = ? AND kind = 'bad_question' ORDER BY number",
+            (annotator,),
+        )
+        return {(batch, question): gesture for batch, question, gesture in rows}
+
     def notes(self, question: str) -> list[EventRow]:
         """Return the notes on a question and its passages that are not undone."""
         rows = self.connection.execute(
@@ -252,12 +260,12 @@ class Labels(PerThread):
         self, until: int | None = None, questions: Iterable[str] | None = None, by_people: bool = False
     ) -> Iterator[EventRow]:
         """Yield the event rows in order, up to a number; with `by_people` without those of machines."""
-        wanted = None if questions is None else json.dumps(list(questions))
+        question_ids = None if questions is None else json.dumps(list(questions))
         rows = self.connection.execute(
             f"{SELECT} WHERE (?1 IS NULL OR number <= ?1) "
             "AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2))) "
             "AND (NOT ?3 OR annotator IN (SELECT name FROM annotator WHERE kind = 'person')) ORDER BY number",
-            (until, wanted, by_people),
+            (until, question_ids, by_people),
         )
         return (EventRow(*row) for row in rows)
 
@@ -309,9 +317,9 @@ class Labels(PerThread):
     def _view(
         self, columns: str, view: str, questions: Iterable[str] | None, order: str, condition: str = "1"
     ) -> list[tuple[Any, ...]]:
-        wanted = None if questions is None else json.dumps(list(questions))
-        where = condition if wanted is None else f"{condition} AND question IN (SELECT value FROM json_each(?))"
-        values = () if wanted is None else (wanted,)
+        question_ids = None if questions is None else json.dumps(list(questions))
+        where = condition if question_ids is None else f"{condition} AND question IN (SELECT value FROM json_each(?))"
+        values = () if question_ids is None else (question_ids,)
         return self.connection.execute(
             f"SELECT {columns} FROM {view} WHERE {where} ORDER BY {order}", values
         ).fetchall()

@@ -83,7 +83,7 @@ def m003_jobs(db: Database) -> None:
 
 @MIGRATIONS()
 def m004_gold_matches_and_more_imports(db: Database) -> None:
-    # SQLite cannot loosen a CHECK, so the table is made again.
+    # SQLite cannot relax a CHECK, so the migration recreates the table.
     db.conn.execute("ALTER TABLE import_record RENAME TO import_record_before")
     db.conn.execute("""
         CREATE TABLE import_record (
@@ -336,7 +336,17 @@ def m012_jobs_of_functions(db: Database) -> None:
 
 
 @MIGRATIONS()
-def m013_machine_annotators(db: Database) -> None:
+def m013_skipped_questions_return(db: Database) -> None:
+    """How often a person skipped a question: it comes back to them once. Older skips were for good."""
+    db.conn.execute("ALTER TABLE lease ADD COLUMN skips INTEGER NOT NULL DEFAULT 0 CHECK (skips >= 0)")
+    db.conn.execute("""
+        UPDATE lease SET skips = 2 WHERE state = 'skipped' OR EXISTS (
+            SELECT 1 FROM queue_act a WHERE a.batch = lease.batch AND a.question = lease.question
+            AND a.annotator = lease.annotator AND a.kind = 'skip')""")
+
+
+@MIGRATIONS()
+def m015_machine_annotators(db: Database) -> None:
     """Annotators are people or machines. Only people's labels are judgements, and so count for consensus and agreement.
 
     Before, the labels of an imported qrels file counted as a person's. An annotator with no other labels, whom nobody invited, is
@@ -364,7 +374,7 @@ def migrate(path: str | Path, new: bool = False) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 
     Back up an existing file first, to `backups/` beside it. Processes that come at the same time wait for each other.
-    A file that is up to date and cannot be written to (a read-only study) stays as it is.
+    An up-to-date file that is not writable (a read-only study) is left unchanged.
 
     Args:
         new: Create the file even if the study around it has been in use.

@@ -18,13 +18,13 @@ from backend.judging.batches import Mix, batch_of_pairs, make_batch, questions_o
 from backend.judging.near_duplicates import near_duplicates
 from backend.judging.pools import Pools
 from backend.judging.practice import make_practice
-from backend.judging.priority import Calibration, PooledPassage, harm, select_by_bucket
+from backend.judging.priority import Calibration, PooledPassage, harm, select_spread
 from db.errors import BadInput, Missing, Refused
 from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.queue import Queue
-from db.records import Hits, Question
+from db.records import Hits, Passage, Question
 from tests.judging import searched_study
 from tests.studies import births, make_study, people
 
@@ -232,7 +232,7 @@ def test_settled_candidates_are_not_asked_again_by_priority(study):
 
 
 def test_priority_uses_what_there_is(study):
-    """A cross-encoder's probability, the training set's hard negatives, else answer match and rank."""
+    """A cross-encoder's probability, the training set's hard negatives, else answer match, subject and rank."""
     target = {("q5", study.corpus.passage(int(study.run("a").hits.ordinals[study.run("a").row("q5"), 8])).id): 0.99}
     scores = lambda pairs: {pair: target.get(pair, 0.001) for pair in pairs}  # noqa: E731
     make_batch(study, "scored", ["a"], size=120, candidates=3, mix=Mix(0, 0, 0), scores=scores)
@@ -250,19 +250,20 @@ def test_priority_uses_what_there_is(study):
 
 def test_calibration_follows_the_labels():
     guess = Calibration()
-    assert guess.probability(True, 1) > guess.probability(None, 1) > guess.probability(False, 1)
-    assert (
-        guess.probability(True, 1)
-        > guess.probability(True, 5)
-        > guess.probability(True, 20)
-        > guess.probability(True, 21)
-    )
+    both, match, chance, unknown, lacks = (True, True), (True, None), (True, False), (None, None), (False, None)
+    for rank in (1, 5, 20, 21):
+        of = [guess.probability(evidence, rank) for evidence in (both, match, chance, lacks)]
+        assert of == sorted(of, reverse=True) and len(set(of)) == 4, "an answer without the subject may be chance"
+        assert guess.probability(match, rank) > guess.probability(unknown, rank) > guess.probability(lacks, rank)
+    for evidence in (both, match, chance, unknown, lacks):
+        of = [guess.probability(evidence, rank) for rank in (1, 5, 20, 21)]
+        assert of == sorted(of, reverse=True) and len(set(of)) == 4
     # 90 of 100 positive, and the guess (0.05 of 10 labels) weighs ten: (0.5 + 90) / 110.
     told = Calibration(
-        [(False, 3, "positive")] * 90 + [(False, 3, "related")] * 10 + [(False, 3, "unsure"), (False, None, "positive")]
+        [(lacks, 3, "positive")] * 90 + [(lacks, 3, "related")] * 10 + [(lacks, 3, "unsure"), (lacks, None, "positive")]
     )
-    assert told.probability(False, 2) == pytest.approx(90.5 / 110) and told.labels == 100
-    assert told.probability(False, 1) == guess.probability(False, 1)
+    assert told.probability(lacks, 2) == pytest.approx(90.5 / 110) and told.labels == 100
+    assert told.probability(lacks, 1) == guess.probability(lacks, 1)
 
 
 def test_harm_and_quotas():
@@ -270,7 +271,65 @@ def test_harm_and_quotas():
     assert [harm(above, True), harm(above, False), harm(below, True), harm(below, False)] == [4.0, 2.0, 3.0, 1.0]
     questions = [Question(f"q{i}", "?", bucket=bucket) for i, bucket in enumerate((0, 0, 0, 7, 3, 7))]
     worth = {"q0": 1.0, "q1": 9.0, "q2": 5.0, "q3": 0.1, "q4": 2.0, "q5": 0.2}
-    assert select_by_bucket(questions, worth, 5) == ["q5", "q4", "q1", "q3", "q2"]
+    assert select_spread(questions, worth, 5) == ["q5", "q4", "q1", "q3", "q2"]
+    assert select_spread(questions, worth, 9) == ["q5", "q4", "q1", "q3", "q2", "q0"], "all that there are"
+    assert select_spread([], {}, 3) == []
+
+
+def test_relations_share_the_places_in_proportion_to_their_priorities():
+    """Twelve questions of P1 promise 3 each, six of P2 promise 2 each: without spreading, P1 would fill all ten places."""
+    questions = [Question(f"q{i:02}", "?", relation="P1" if i < 12 else "P2", frequency=1) for i in range(18)]
+    worth = {question.id: 3.0 if question.relation == "P1" else 2.0 for question in questions}
+    chosen = select_spread(questions, worth, 10)
+    assert len(set(chosen)) == 10 and Counter(id < "q12" for id in chosen) == {True: 6, False: 4}
+    halves = [replace(each, frequency=1 + 99 * (i % 2)) for i, each in enumerate(questions)]
+    chosen = select_spread(halves, worth, 10)
+    assert Counter(id < "q12" for id in chosen) == {True: 6, False: 4}, "over both buckets together"
+    assert Counter(int(id[1:]) % 2 for id in chosen) == {0: 5, 1: 5}
+
+
+def test_a_passage_with_answer_and_subject_comes_before_chance_matches(tmp_path):
+    """One passage of the first pool says where the subject was born; the second pool repeats the answer's word only."""
+    held = [
+        Passage("gold", "Ada", "Ada was born in Oslo."),
+        Passage("other", "Notice", "In Oslo Ada was born, the notice says."),
+        *(Passage(f"chance{i}", f"Town {i}", f"Town {i} is far from Oslo.") for i in range(6)),
+    ]
+    asked = [
+        Question("qa", "Where was Ada born?", ("Oslo",), subject="Ada", frequency=1, split="train", gold=("gold",)),
+        Question("qb", "Where was Bo born?", ("Oslo",), subject="Bo", frequency=1, split="train", gold=("gold",)),
+    ]
+    study = make_study(tmp_path / "study", held, asked)
+    rows = np.array([[0, 2, 3, 1], [0, 2, 3, 4]], np.int32)
+    write_run(study, "r", ["qa", "qb"], Hits(rows, np.tile(np.float32([4, 3, 2, 1]), (2, 1))), {"retriever": "r"})
+    make_batch(study, "b", ["r"], size=1, candidates=2, mix=Mix(0, 0, 0))
+    (item,) = items(study, "b")
+    assert item.question == "qa" and item.candidates[0].passage == "other"
+    assert item.candidates[0].probability > 2 * item.candidates[1].probability
+
+
+def test_labels_correct_the_estimate_of_their_own_evidence(tmp_path):
+    """Labels of passages with answer and subject leave the estimate of chance matches as it was."""
+    held = [Passage(f"p{i}", "Ada" if i < 4 else "", f"Number {i} names Oslo.") for i in range(8)]
+    asked = [
+        Question(f"q{i}", "Where was Ada born?", ("Oslo",), subject="Ada", split="train", gold=()) for i in range(4)
+    ]
+    study = make_study(tmp_path / "study", held, asked)
+    rows = np.array([[i, 4 + i] for i in range(4)], np.int32)
+    write_run(
+        study, "r", [f"q{i}" for i in range(4)], Hits(rows, np.tile(np.float32([2, 1]), (4, 1))), {"retriever": "r"}
+    )
+    People(study.labels_path).add("ann")
+    before = make_batch(study, "before", ["r"], size=4, mix=Mix(0, 0, 0)) and items(study, "before")
+    for i in range(3):
+        judge(study, "ann", f"q{i}", {f"p{i}": "positive"}, batch="before")
+    Queue(study.labels_path).set_state("before", "closed")
+    make_batch(study, "after", ["r"], size=4, mix=Mix(0, 0, 0))
+    then, now = (
+        {one.passage: one.probability for item in made for one in item.candidates if item.question == "q3"}
+        for made in (before, items(study, "after"))
+    )
+    assert now["p3"] > then["p3"] and now["p7"] == then["p7"]
 
 
 def test_near_duplicates_are_handed_on():

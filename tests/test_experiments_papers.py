@@ -1,17 +1,20 @@
 """The papers' experiments run to their complete tables on a tiny study."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
 
-from backend.experiments import running
+from backend.experiments import rocketqa, running
 from backend.experiments.papers import EXPERIMENTS
 from backend.experiments.running import named, run_experiment
-from backend.experiments.trainings import DualEncoder
+from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.experiments.workbench import Workbench
 from backend.retrieval.bm25 import BM25
 from backend.training.training_settings import check
+from backend.training_sets.denoising import Thresholds
+from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput
 from tests.experiments import TINY, experiment_study
 from tests.training_studies import copied
@@ -152,9 +155,45 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
                 check(part.settings)
 
 
-def test_rocketqas_strategies_share_their_steps(study):
+def test_a_second_round_in_an_experiment_takes_nothing_that_its_sets_dropped(study, monkeypatch):
+    from backend.training import refresh
+
+    given, mine = [], refresh._mine
+    monkeypatch.setattr(refresh, "_mine", lambda *each: (given.append(each[3]), mine(*each))[1])
+    found(study, "distant-supervision", ks=[1, 5], training={**TINY["training"], "refresh": True})
+    folders = (study.folder / "experiments" / "parts" / "training_sets").glob("part-*")
+    sets = [TrainingSet(folder, {}).dropped() for folder in folders]
+    assert given and all(dropped in sets for dropped in given) and any(given)
+
+
+@pytest.fixture
+def adds_positives(monkeypatch):
+    """Step 4 takes every passage that its cross-encoder gives more than a probability of 0; a tiny one is sure of none."""
+    thresholds = Thresholds(keep_below=0.0, propose_above=0.0)
+    monkeypatch.setattr(rocketqa, "TrainingData", partial(TrainingData, thresholds=thresholds))
+
+
+def test_step_4_without_a_further_positive_is_not_trained(study, monkeypatch):
+    """The tiny cross-encoder is sure of no passage: no model, no row and no claim, and the result says why."""
+    trained, make = [], DualEncoder.make
+    monkeypatch.setattr(DualEncoder, "make", lambda self, *given: (trained.append(self), make(self, *given))[1])
+    result = found(study, "strategies", batches=[2])
+    assert rows(result)[-1] == "hard negatives, denoised (step 3)" and len(rows(result)) == 4
+    assert trained and all(len(model.data) == 1 for model in trained)
+    assert not any("unlabelled" in claim["says"] for claim in result["claims"]) and len(result["claims"]) == 4
+    assert (
+        "Row 'data augmentation (step 4)' is not trained, because its unlabelled questions add no positive."
+        in result["notes"]
+    )
+    assert found(study, "strategies", batches=[2])["key"] == result["key"]
+    sizes = found(study, "augmentation-size", batches=[2], ks=[5])
+    assert rows(sizes) == ["0"] and sizes["plot"]["series"] == {"step 4": [[0, "0", "Success@5"]]}
+
+
+def test_rocketqas_strategies_share_their_steps(study, adds_positives):
     result = found(study, "strategies", batches=[2])
     assert len(rows(result)) == 5 and result["cells"][0]["published"] == 68.5
+    assert len(result["claims"]) == 5 and not any("is not trained" in note for note in result["notes"])
     models = len(list((study.folder / "experiments" / "parts" / "models").glob("part-*")))
     ranks = found(study, "denoised-by-rank", batches=[2])
     assert rows(ranks) == ["rank 1", "ranks 2 to 5", "ranks 6 to 10"]
@@ -198,7 +237,7 @@ def test_reader_and_question_encoder_together(study):
 
 
 @pytest.mark.slow
-def test_more_and_more_unlabelled_questions(study):
+def test_more_and_more_unlabelled_questions(study, adds_positives):
     assert rows(found(study, "augmentation-size", batches=[2], ks=[5])) == ["0", "2", "4", "8"]
 
 

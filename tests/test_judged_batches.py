@@ -15,6 +15,8 @@ from db.records import Hits, Passage, Question
 from tests.studies import make_study
 from tests.training_studies import build
 
+HOLDS, LACKS = (True, None), (False, None)  # evidence of a candidate
+
 
 @pytest.fixture
 def study(tmp_path):
@@ -107,10 +109,10 @@ def test_a_batch_by_a_judge_without_scores_is_refused(study):
 
 def test_the_judge_counts_beside_the_answer_match_and_the_rank():
     guess = Calibration()
-    assert guess.with_judge(0.5, True, 3) == pytest.approx(guess.probability(True, 3))  # even odds tell nothing
-    assert guess.with_judge(0.9, True, 3) > guess.probability(True, 3) > guess.with_judge(0.1, True, 3)
-    assert guess.with_judge(0.3, True, 3) > guess.with_judge(0.3, False, 3)
-    assert 0 < guess.with_judge(0.0, True, 1) < guess.with_judge(1.0, True, 1) < 1
+    assert guess.with_judge(0.5, HOLDS, 3) == pytest.approx(guess.probability(HOLDS, 3))  # even odds tell nothing
+    assert guess.with_judge(0.9, HOLDS, 3) > guess.probability(HOLDS, 3) > guess.with_judge(0.1, HOLDS, 3)
+    assert guess.with_judge(0.3, HOLDS, 3) > guess.with_judge(0.3, LACKS, 3)
+    assert 0 < guess.with_judge(0.0, HOLDS, 1) < guess.with_judge(1.0, HOLDS, 1) < 1
 
 
 def test_judges_of_every_kind_are_listed_and_an_unknown_one_is_named(study):

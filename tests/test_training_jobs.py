@@ -278,3 +278,24 @@ def test_a_guide_masks_what_its_judge_finds_probable(study, trained, monkeypatch
         train_dual_encoder(
             study, "other", "clean", "tiny", {**QUICK, "guide": "guiding", "masked": False}, device="cpu"
         )
+
+
+def test_a_second_round_takes_nothing_that_the_set_dropped(study, trained, monkeypatch):
+    """Also with LoRA, and with the question tower alone over the vectors of the index."""
+    from backend.training import refresh
+    from backend.training_sets.training_set import TrainingSet
+
+    mined, mine = [], refresh._mine
+    monkeypatch.setattr(refresh, "_mine", lambda *given: (mined.append((given[3], mine(*given))), mined[-1][1])[1])
+    build(study, "matched", ["mined"], policy="answer_match")
+    opened = TrainingSet.open(study, "matched")
+    dropped = {
+        question: {pair.passage for pair in pairs if pair.role == "dropped"} for question, pairs in opened.groups()
+    }
+    assert opened.dropped() == {question: ids for question, ids in dropped.items() if ids} != {}
+    more = {**QUICK, "refresh": True, "lora": 2, "only": "question"}
+    train_dual_encoder(study, "twice", "matched", "tiny", more, device="cpu")
+    ((given, found),) = mined
+    assert given == opened.dropped()
+    assert not any(set(found[question]) & ids for question, ids in given.items() if question in found)
+    assert set(models_of(study)["twice"]["first_round"]) == {"last_step", "best_step", "average_rank", "seconds"}

@@ -43,7 +43,7 @@ def compare(
     if json + csv + latex > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex")
     opened = Study.open(study)
-    made = (
+    report = (
         find_in_runs(opened, a, b, k, relevance, rule, slice)
         if find
         else compare_runs(opened, a, b, k, by, relevance, rule, slice)
@@ -51,9 +51,9 @@ def compare(
     if json or csv or latex:
         from app.terminal import clean_json
 
-        text = clean_json(made.as_json()) if json else made.as_csv() if csv else made.as_latex()
+        text = clean_json(report.as_json()) if json else report.as_csv() if csv else report.as_latex()
         print(text.rstrip("\n"))
     else:
         from app.console import Terminal
 
-        Terminal().print(made.as_rich())
+        Terminal().print(report.as_rich())

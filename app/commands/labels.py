@@ -27,10 +27,10 @@ def labels_backup(
     from db.backup import back_up, check
 
     target = back_up(_labels_path(study), out)
-    found = check(target)
+    state = check(target)
     print(
-        f"Wrote {target}: {counted(found.events, 'label event')}, the last is {found.last_event}; "
-        f"{counted(found.questions, 'question')}."
+        f"Wrote {target}: {counted(state.events, 'label event')}, the last is {state.last_event}; "
+        f"{counted(state.questions, 'question')}."
     )
 
 
@@ -58,11 +58,11 @@ def labels_restore(
         migrate(path, new=True)
         print(f"Created an empty {path}. Import the questions again.")
         return
-    kept = restore(file, path, drop_newer)
+    safety_copy = restore(file, path, drop_newer)
     migrate(path)
     print(
         f"Restored {file}: {counted(check(path).events, 'label event')}."
-        + (f" The former file is {kept}." if kept else "")
+        + (f" The former file is {safety_copy}." if safety_copy else "")
     )
 
 
@@ -72,15 +72,15 @@ def labels_check(study: StudyOption = None) -> None:
     from db.backup import check
 
     path = _labels_path(study)
-    found = check(path)
-    problems = [*found.problems, *(_passage_problems(path) if not found.problems else ())]
+    state = check(path)
+    problems = [*state.problems, *(_passage_problems(path) if not state.problems else ())]
     for problem in problems:
         print(problem)
     if problems:
         raise BlindspotError(f"{path} is damaged; restore a backup with 'blindspot labels restore FILE'")
     print(
-        f"{path}: sound. {counted(found.events, 'label event')} of {counted(found.people, 'person', 'people')}, the "
-        f"last is {found.last_event}; {counted(found.questions, 'question')}."
+        f"{path}: sound. {counted(state.events, 'label event')} of {counted(state.people, 'person', 'people')}, the "
+        f"last is {state.last_event}; {counted(state.questions, 'question')}."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from app.components import jobs
 from app.components.marks import notice
 from app.desk import desk
 from app.markup import link, show, tag
+from app.runs import over_training_questions
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.judges.judge import judges_of
@@ -27,7 +28,7 @@ from db.records import SPLITS
 
 _REFUSED, _SENT = "batches-refused", "batches-sent"
 ANYBODY = "anybody"
-ANSWERS_AND_RANK = "answer match and rank"
+ANSWERS_AND_RANK = "answer match, subject and rank"
 _ABOUT_SPLITS = (
     "Splits to draw questions from; empty for all searched questions. "
     "Labels of dev and test questions correct the evaluation and never enter training."
@@ -154,7 +155,7 @@ def _make(opened: Study, taken: set[str]) -> None:
             )
         )
         return
-    training = _over_training_questions(opened, runs)
+    training = over_training_questions(opened, runs)
     if not training:
         show(
             notice(
@@ -204,13 +205,6 @@ def _make(opened: Study, taken: set[str]) -> None:
         st.rerun()
 
 
-def _over_training_questions(opened: Study, runs: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Return the runs that searched training questions. A run without a split searched all questions."""
-    if not any(count["split"] == "train" for count in opened.questions.counts()):
-        return []
-    return [name for name, manifest in runs.items() if manifest.get("split") in ("train", None)]
-
-
 def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:
     """Show the field that chooses a judge, if the study has scores of one; return it and the newest training set."""
     cards = sorted((card for card in judges_of(opened) if card.scored), key=lambda card: card.calibrated)
@@ -222,7 +216,7 @@ def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:
     chosen = place.selectbox(
         "Priority by",
         [*reversed(scored), ANSWERS_AND_RANK],
-        help=f"A judge: its probability of a false negative, with the answer match{gain}. The audit stays random.",
+        help=f"A judge: its probability of a false negative, with the answer match and the subject{gain}. The audit stays random.",
     )
     return (None, None) if chosen == ANSWERS_AND_RANK else (chosen, sets[-1] if sets else None)
 

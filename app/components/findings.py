@@ -104,11 +104,11 @@ def _ribbon(places: Sequence[float], estimates: Sequence[Estimate]) -> str:
 
 def _dot(side: str, place: float, estimate: Estimate, point: FrequencyPoint) -> Html:
     value, low, high = estimate.percent
-    said = f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {counted(point.n, 'question')}"
+    tooltip = f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {counted(point.n, 'question')}"
     pale = " pale" if point.few else ""
     return join(
         div(cls=f"whisker {side}{pale}", style=f"left:{place:.2f}%;bottom:{low:.2f}%;height:{high - low:.2f}%"),
-        div(cls=f"dot {side}{pale}", style=f"left:{place:.2f}%;bottom:{value:.2f}%", title=said),
+        div(cls=f"dot {side}{pale}", style=f"left:{place:.2f}%;bottom:{value:.2f}%", title=tooltip),
     )
 
 

@@ -42,16 +42,16 @@ class HitList:
 
     @classmethod
     def of(cls, side: str, name: str, hits: Hits, note: str = "", read: ReadAnswer | None = None) -> HitList:
-        kept = hits.ordinals[0] >= 0
-        return cls(side, name, hits.ordinals[0][kept], hits.scores[0][kept], note, read)
+        present = hits.ordinals[0] >= 0
+        return cls(side, name, hits.ordinals[0][present], hits.scores[0][present], note, read)
 
     @property
     def depth(self) -> int:
         return len(self.ordinals)
 
     def rank_of(self, ordinal: int) -> int | None:
-        found = np.flatnonzero(self.ordinals == ordinal)
-        return int(found[0]) + 1 if len(found) else None
+        places = np.flatnonzero(self.ordinals == ordinal)
+        return int(places[0]) + 1 if len(places) else None
 
 
 def side_by_side(

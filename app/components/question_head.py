@@ -8,7 +8,7 @@ from app.components.hit_lists import HitList, marked
 from app.components.marks import doubtful_badge, gold_badge, letter, relation_label
 from app.markup import Html, div, join, span, tag, term
 from app.study import set_label
-from backend.text.answers import answer_spans, query_spans, rule_for
+from backend.text.answers import answer_spans, mentions_subject, query_spans, rule_for
 from backend.text.counting import counted
 from db.records import Passage, Question
 
@@ -77,11 +77,6 @@ def gold_table(question: Question, gold: Sequence[tuple[int, Passage]], lists: S
     if missing:
         parts.append(div(f"{counted(missing, 'more gold passage')} not in this collection", cls="soft"))
     return div(*parts, cls="gold-table")
-
-
-def mentions_subject(passage: Passage, question: Question) -> bool:
-    """Return whether the title or text mentions the question's subject; True if the question has none."""
-    return not question.subject or bool(answer_spans(f"{passage.title}\n{passage.text}", [question.subject]))
 
 
 def _best(ordinal: int, lists: Sequence[HitList]) -> int:

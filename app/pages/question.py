@@ -13,7 +13,7 @@ from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judge_marks import JudgeMark, judge_marks
 from app.components.judging.on_question import judged, on_question
 from app.components.marks import empty, letter, notice, relation_label
-from app.components.question_head import gold_table, mentions_subject, question_head
+from app.components.question_head import gold_table, question_head
 from app.components.read_answer import read_answer, read_lines
 from app.components.readings import chosen_reader
 from app.components.why import why_section
@@ -25,6 +25,7 @@ from app.study import Comparison
 from backend.core.study import Study
 from backend.retrieval import live
 from backend.retrieval.retriever import kind_of
+from backend.text.answers import mentions_subject
 from db.errors import BlindspotError, Missing
 from db.records import Question
 

@@ -118,19 +118,19 @@ class ComparisonReport:
         head = ["", "n", "A", "B", "A - B", "p (Holm)", "both", "only A", "only B", "neither"]
         whole = [_row(f"@{k}", both) for k, both in self.at.items()]
         whole += [_row(f"macro @{k}", both) for k, both in self.macro.items()]
-        made = [
+        tables = [
             (f"A: {self.a}, B: {self.b}. Success@k, %" + (f", slice {self.slice}" if self.slice else ""), head, whole)
         ]
         if self.by:
             head = [self.by.capitalize(), *head[1:]]
-            made.append(
+            tables.append(
                 (
                     f"Success@{self.k} by {self.by}, %",
                     head,
                     [_row(self.names[key], both) for key, both in self.groups.items()],
                 )
             )
-        return made
+        return tables
 
     def remarks(self) -> list[str]:
         return [self.conclusion, self.reservation, *self.notes, self.method]
@@ -244,8 +244,8 @@ def _members(study: Study, facts: Facts, by: By | None) -> tuple[dict[str, np.nd
         slices = saved(study)
         if not slices:
             raise Missing("this study has no saved slices; save one on the Slices page, or give --slice")
-        groups = {name: np.flatnonzero(facts.mask(each.expression)) for name, each in slices.items()}
-        return groups, {name: f"{name} ({each.expression})" for name, each in slices.items()}
+        groups = {name: np.flatnonzero(facts.mask(slice_.expression)) for name, slice_ in slices.items()}
+        return groups, {name: f"{name} ({slice_.expression})" for name, slice_ in slices.items()}
     groups = facts.comparison.groups(by)
     return groups, {name: relation_name(name) if by == "relation" else name for name in groups}
 
@@ -253,11 +253,11 @@ def _members(study: Study, facts: Facts, by: By | None) -> tuple[dict[str, np.nd
 def notes(study: Study, compared: Comparison, by: By | None) -> list[str]:
     """Return notes on the questions left out and on the source of frequencies, one line each."""
     a, b = compared.a, compared.b
-    said = []
+    sentences = []
     if not len(compared) == len(a.questions) == len(b.questions):
         counts = f"{a.name} {len(a.questions):,}, {b.name} {len(b.questions):,}"
-        said.append(f"Compared on the {len(compared):,} questions that both runs have ({counts}).")
-    said += [
+        sentences.append(f"Compared on the {len(compared):,} questions that both runs have ({counts}).")
+    sentences += [
         f"{each.name}: {count:,} questions left out: {reason}."
         for each in (a, b)
         for reason, count in each.left_out.items()
@@ -265,5 +265,5 @@ def notes(study: Study, compared: Comparison, by: By | None) -> list[str]:
     if by == "bucket":
         source = study.questions.frequency_source or "none, no frequencies are known"
         official = "Official buckets are used for questions that have one (0 most frequent, 7 rarest)"
-        said.append(f"{official}, otherwise mentions of the subject (source: {source}).")
-    return said
+        sentences.append(f"{official}, otherwise mentions of the subject (source: {source}).")
+    return sentences

@@ -53,19 +53,19 @@ def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[Run
         return []
     figures = at(comparison, k)
     points = frequency_points(comparison, k)
-    made = [RunFinding("difference", _difference(figures, names))]
+    sentences = [RunFinding("difference", _difference(figures, names))]
     for sentence in _falls(points, names):
-        made.append(RunFinding("frequency", sentence))
+        sentences.append(RunFinding("frequency", sentence))
     only: Mapping[Topic, tuple[str, int]] = {
         "only_a": (names[0], figures.difference.only_a),
         "only_b": (names[1], figures.difference.only_b),
     }
-    made += [
+    sentences += [
         RunFinding(topic, f"Only {name} answers {counted(count, 'question')}.")
         for topic, (name, count) in only.items()
         if count
     ]
-    return made
+    return sentences
 
 
 def frequency_points(comparison: Comparison, k: int) -> list[FrequencyPoint]:

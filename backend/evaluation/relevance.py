@@ -78,8 +78,8 @@ def _by_answers(study, run, rule: str, questions: list[Question]) -> Relevance:
     except Missing:
         matrix = match_run(study.corpus, questions, run.hits.ordinals, rule)
     left_out = {"no answers": len(questions) - len(rows)} if len(rows) < len(questions) else {}
-    kept = [questions[i] for i in rows]
-    return Relevance(rows, np.asarray(matrix)[rows], None, kept, "answers", "answers", rule, left_out)
+    run_questions = [questions[i] for i in rows]
+    return Relevance(rows, np.asarray(matrix)[rows], None, run_questions, "answers", "answers", rule, left_out)
 
 
 def _by_gold(study, run, asked: Kind, questions: list[Question]) -> Relevance:
@@ -89,5 +89,5 @@ def _by_gold(study, run, asked: Kind, questions: list[Question]) -> Relevance:
     strangers = len(questions) - len(rows) - bare
     reasons = {"no gold passages": bare, "gold passages that are not in the collection": strangers}
     left_out = {reason: count for reason, count in reasons.items() if count}
-    kept = [questions[i] for i in rows]
-    return Relevance(rows, matrix[rows], counts[rows], kept, "gold", asked, None, left_out)
+    run_questions = [questions[i] for i in rows]
+    return Relevance(rows, matrix[rows], counts[rows], run_questions, "gold", asked, None, left_out)

@@ -145,14 +145,14 @@ def report(
 
 def convention(kinds: Collection[str], rule: str, by: By | None, frequency_source: str | None, seed: int) -> str:
     """Return the note on how the figures were computed."""
-    said = []
+    sentences = []
     if "answers" in kinds:
         title = "title and text are searched" if rule in SEARCHES_TITLE else "titles are not searched"
-        said.append(f"A passage is relevant if it contains an answer (rule: {rule}; {title}).")
+        sentences.append(f"A passage is relevant if it contains an answer (rule: {rule}; {title}).")
     if "gold" in kinds:
         where = ", in runs whose questions have no answers" if "answers" in kinds else ""
-        said.append(f"A passage is relevant if it is gold for the question{where}.")
-    said += [
+        sentences.append(f"A passage is relevant if it is gold for the question{where}.")
+    sentences += [
         "Success@k: share of questions with a relevant passage in the top k, with 95% Wilson interval.",
         f"Macro: mean over relations; 95% interval by stratified bootstrap, seed {seed}.",
         f"MRR@{MRR_DEPTH}: mean of 1 / rank of the first relevant passage within {MRR_DEPTH}, over "
@@ -163,11 +163,11 @@ def convention(kinds: Collection[str], rule: str, by: By | None, frequency_sourc
     ]
     if by == "bucket":
         source = frequency_source or "none, no frequencies are known"
-        said.append(
+        sentences.append(
             "Official buckets are used for questions that have one (0 most frequent, 7 rarest), otherwise mentions "
             f"of the subject (source: {source})."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _questions(study: Study, runs) -> dict[str, Question]:
@@ -240,10 +240,10 @@ def _saved_slices(study: Study, run, measured: Relevance, first: np.ndarray, ks:
     itself = Measured(study, run, measured.kind, rule, measured.questions, measured.rows, first, measured.left_out)
     facts = Facts(Comparison.of(itself, itself), min(5, run.hits.k))
     result = []
-    for name, each in slices.items():
-        rows = facts.mask(each.expression)
+    for name, slice_ in slices.items():
+        rows = facts.mask(slice_.expression)
         success = {k: accuracy.proportion(accuracy.found_by(first[rows], k)) for k in ks}
-        result.append(Group(name, f"{name} ({each.expression})", int(rows.sum()), success))
+        result.append(Group(name, f"{name} ({slice_.expression})", int(rows.sum()), success))
     return result
 
 

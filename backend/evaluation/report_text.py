@@ -32,7 +32,7 @@ def as_dict(report: Report) -> dict:
 
 
 def _run_dict(run: RunReport, by: str | None) -> dict:
-    made = {
+    about_run = {
         "retriever": run.retriever,
         "hits": run.k,
         "relevance": run.kind,
@@ -56,7 +56,7 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
         },
         "notes": run.notes,
     }
-    return made if by is None else made | {"groups": _group_dicts(run.groups)}
+    return about_run if by is None else about_run | {"groups": _group_dicts(run.groups)}
 
 
 def _group_dicts(groups: list[Group]) -> dict:
@@ -113,13 +113,13 @@ def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, int, Es
 
 
 def report_tables(report: Report) -> list[Table]:
-    made = [_success_table(report), _ranks_table(report)]
+    tables = [_success_table(report), _ranks_table(report)]
     macro = [run for run in report.runs if run.macro]
     if macro:
-        made.append(_macro_table(report, macro))
+        tables.append(_macro_table(report, macro))
     if report.by is not None:
-        made += [_group_table(report, report.by, run) for run in report.runs if run.groups]
-    return made
+        tables += [_group_table(report, report.by, run) for run in report.runs if run.groups]
+    return tables
 
 
 def _success_table(report: Report) -> Table:
@@ -146,8 +146,15 @@ def _ranks_table(report: Report) -> Table:
 def _macro_table(report: Report, runs: list[RunReport]) -> Table:
     rows = []
     for run in runs:
-        some = next(iter(run.macro.values()))
-        rows.append([run.name, str(some.n_groups), f"{some.n:,}", *(_interval(run.macro.get(k)) for k in report.ks)])
+        first_macro = next(iter(run.macro.values()))
+        rows.append(
+            [
+                run.name,
+                str(first_macro.n_groups),
+                f"{first_macro.n:,}",
+                *(_interval(run.macro.get(k)) for k in report.ks),
+            ]
+        )
     return "Success@k averaged over relations, %", ["Run", "Relations", "n", *_at(report)], rows
 
 

@@ -69,10 +69,8 @@ def run_experiment(
         folder = study.path("experiments", f"{chosen.name}-{key}")
         if read_manifest(folder) is not None:
             return read_result(folder / RESULT)
-        waiting = [part for part in parts if not part.finished(bench)]
-        for number, part in enumerate(waiting, 1):
-            bench.make(part, _said(progress, f"part {number} of {len(waiting)}: {part.title()}"))
-        measured = _measured(chosen, setting, plan, bench)
+        left_out = _make(parts, bench, progress)
+        measured = _measured(chosen, setting, _without(plan, left_out), bench)
         measured["notes"] += dict.fromkeys(note for part in parts if (note := part.note(bench)))
         result = {"key": key, **measured, "seconds": round(time.monotonic() - began, 1)}
         with whole_folder(folder) as building:
@@ -85,10 +83,48 @@ def run_experiment(
                     "name": folder.name,
                     "setting": result["setting"],
                     "corpus": study.corpus.digest,
-                    "parts": {bench.name(part): part.title() for part in parts},
+                    "parts": {bench.name(part): part.title() for part in parts if part not in left_out},
                 },
             )
     return read_result(folder / RESULT)
+
+
+def _make(parts: Sequence[Part], bench: Workbench, progress: Progress | None) -> set[Part]:
+    """Make the parts, each after those that it needs, and return the ones that were left out, with all that needs them."""
+    waiting = {part: number for number, part in enumerate((p for p in parts if not p.finished(bench)), 1)}
+    left_out: set[Part] = set()
+    for part in parts:
+        if part.left_out(bench) or not left_out.isdisjoint(part.needs()):
+            left_out.add(part)
+        elif part in waiting:
+            which = f"part {waiting[part]} of {len(waiting)}: {part.title()}"
+            bench.make(part, _said(progress, which))
+    return left_out
+
+
+def _without(plan: ExperimentPlan, left_out: set[Part]) -> ExperimentPlan:
+    """Return the plan without the cells, claims and points that need a part that was left out, with a note on them."""
+    if not left_out:
+        return plan
+    cells = [
+        cell
+        for cell in plan.cells
+        if all(left_out.isdisjoint(with_needs(part)) for measure in cell.measures for part in measure.needs())
+    ]
+    places = {(cell.row, cell.column) for cell in cells}
+    rows = dict.fromkeys(cell.row for cell in plan.cells if (cell.row, cell.column) not in places)
+    claims = [
+        claim for claim in plan.claims if claim.ahead in places and (claim.behind is None or claim.behind in places)
+    ]
+    plot = plan.plot and replace(
+        plan.plot,
+        series={name: [point for point in points if point[1:] in places] for name, points in plan.plot.series.items()},
+    )
+    notes = [
+        *plan.notes,
+        *(f"Row {row!r} is not trained, because its unlabelled questions add no positive." for row in rows),
+    ]
+    return replace(plan, cells=cells, claims=claims, plot=plot, notes=notes)
 
 
 def named(experiment: str) -> Experiment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -151,6 +152,10 @@ class DualEncoder(Model):
     settings: DualEncoderSettings
     start: Part = StudyEncoder("minilm")
 
+    def left_out(self, bench: Workbench) -> bool:
+        """Whether a set that was to add questions adds none: the model would be another one, trained again."""
+        return any(isinstance(each, TrainingData) and each.empty(bench) for each in self.data)
+
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.training.dual_encoder import train
         from backend.training.training_log import working_folder
@@ -162,6 +167,7 @@ class DualEncoder(Model):
             working_folder(bench, name),
             self.settings,
             device=bench.device,
+            dropped=partial(dropped_of, bench, self.data),
             progress=progress,
         )
 
@@ -183,6 +189,19 @@ def found_by(model: DualEncoder, asked: QuestionSelection, k: int) -> DenseHits:
 def examples_of(bench: Workbench, data: Sequence[TrainingData | Adapted]) -> Joined:
     """Return the joined examples of finished training sets, with easy negatives."""
     return Joined([each.examples(bench) for each in data])
+
+
+def dropped_of(bench: Workbench, data: Sequence[TrainingData | Adapted]) -> dict[str, set[str]]:
+    """Return the passages that finished training sets dropped, by question."""
+    from backend.training_sets.training_set import TrainingSet
+
+    found: dict[str, set[str]] = {}
+    for each in data:
+        whole = each if isinstance(each, TrainingData) else each.whole
+        if not whole.empty(bench):
+            for question, passages in TrainingSet.open(bench, bench.name(whole)).dropped().items():
+                found.setdefault(question, set()).update(passages)
+    return found
 
 
 @dataclass(frozen=True)

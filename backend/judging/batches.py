@@ -1,6 +1,6 @@
 """Make batches to judge. Candidates are pooled from runs, and the questions belong to four arms.
 
-- priority: questions by P(false negative) x harm, from each frequency bucket in turn.
+- priority: questions by P(false negative) x harm, spread over frequency buckets and relations.
 - audit: questions drawn uniformly from the whole frame, each with passages drawn uniformly from its pool, in random order.
   False-negative rates are estimated from this arm alone. A passage's inclusion probability is the question's probability times
   the drawn share of its pool.
@@ -28,14 +28,14 @@ from backend.core.manifest import text_sha256
 from backend.core.rights import require
 from backend.judging.near_duplicates import near_duplicates
 from backend.judging.pools import Pools
-from backend.judging.priority import Calibration, PooledPassage, harm, select_by_bucket
+from backend.judging.priority import Calibration, Evidence, PooledPassage, harm, select_spread
 from backend.progress import Progress
-from backend.text.answers import DEFAULT_RULE, rule_named
+from backend.text.answers import DEFAULT_RULE, mentions_subject, rule_named
 from db.errors import BadInput, Missing
 from db.judgements import Judgement
 from db.labels import Labels
 from db.people import People
-from db.queue import Arm, Candidate, Item, Queue
+from db.queue import Arm, Candidate, Item, Outcome, Queue
 from db.records import SPLITS, Question
 
 if TYPE_CHECKING:
@@ -106,11 +106,11 @@ def make_batch(
         slice: Only the questions with these ids (default all that the runs searched).
         candidates: Maximum number of passages shown for each question.
         people_needed: Number of annotators who judge each question.
-        scores: A judge's probabilities. Without them, an estimate from answer match and rank is used.
+        scores: A judge's probabilities. Without them, an estimate from the answer match, the subject and the rank is used.
         trained: The current training set's hard negatives by question id: passage ids, with the probability that a step of
             training draws each, or without one (1).
-        scored_by: The name of the judge that `scores` are of. It sees no answers, so the answer match is taken into account
-            besides.
+        scored_by: The name of the judge that `scores` are of. It sees no answers, so the answer match and the subject are taken into
+            account besides.
         by: The person who makes the batch; see `backend.core.rights.require`.
 
     Raises:
@@ -257,7 +257,7 @@ class _BatchBuilder:
             raise Missing(
                 "none of these questions has an unlabelled passage in these runs; choose other runs, splits or a greater depth"
             )
-        self.calibration = Calibration(self.queue.outcomes())
+        self.calibration = Calibration(self._outcomes())
         self.waiting = self.queue.waiting() | self.queue.practised()
         self.used: set[str] = set()
         self.judged: dict[str, list[Judgement]] = defaultdict(list)
@@ -320,7 +320,7 @@ class _BatchBuilder:
             if rows:
                 worth[id] = sorted(rows, key=lambda row: (-row[0], row[2].rank, row[2].ordinal))[: self.limit]
         totals = {id: sum(row[0] for row in rows) for id, rows in worth.items()}
-        chosen = select_by_bucket([self.frame[id] for id in worth], totals, count)
+        chosen = select_spread([self.frame[id] for id in worth], totals, count)
         return [
             Item(
                 id,
@@ -335,10 +335,10 @@ class _BatchBuilder:
     def _probability(self, judged: float | None, pooled: PooledPassage) -> float:
         """P(false negative): the estimate, pooled with the opinion of a named judge where it has one."""
         if judged is None:
-            return self.calibration.probability(pooled.answer, pooled.rank)
+            return self.calibration.probability(pooled.evidence, pooled.rank)
         if not self.scored_by:
             return judged
-        return self.calibration.with_judge(judged, pooled.answer, pooled.rank)
+        return self.calibration.with_judge(judged, pooled.evidence, pooled.rank)
 
     def mixed(self, priority: list[Item], others: list[Item]) -> list[Item]:
         """Mix the other arms into the priority items at random, so positions do not reveal arms. Priority items keep their order."""
@@ -375,7 +375,7 @@ class _BatchBuilder:
         passages = self.study.corpus.passages([row.ordinal for row in rows])
         groups = near_duplicates([passage.text for passage in passages])
         if probabilities is None:
-            probabilities = [self.calibration.probability(row.answer, row.rank) if row.rank else None for row in rows]
+            probabilities = [self.calibration.probability(row.evidence, row.rank) if row.rank else None for row in rows]
         candidates = [
             Candidate(
                 passage.id,
@@ -390,6 +390,21 @@ class _BatchBuilder:
             for passage, group, row, p in zip(passages, groups, rows, probabilities, strict=True)
         ]
         return tuple(_together(candidates))
+
+    def _outcomes(self) -> list[tuple[Evidence, int | None, str]]:
+        """Return (evidence, rank, label) of the settled candidates of all batches."""
+        outcomes = self.queue.outcomes()
+        held = self._ordinals({outcome.passage for outcome in outcomes if outcome.answer})
+        asked = {outcome.question for outcome in outcomes if outcome.passage in held}
+        questions = {question.id: question for question in self.study.questions.some(asked)}
+        passages = {passage.id: passage for passage in self.study.corpus.passages(held.values())}
+
+        def subject(outcome: Outcome) -> bool | None:
+            if not outcome.answer or outcome.passage not in passages or not questions[outcome.question].subject:
+                return None
+            return mentions_subject(passages[outcome.passage], questions[outcome.question])
+
+        return [((outcome.answer, subject(outcome)), outcome.rank, outcome.label) for outcome in outcomes]
 
     def _judge_scores(self) -> dict[tuple[str, int], float]:
         """Return the judge's probabilities by (question id, row), where it has them."""

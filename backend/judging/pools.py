@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from backend.judging.priority import PooledPassage
+from backend.text.answers import mentions_subject
 from db.errors import BadInput, Missing
 from db.records import Question
 
@@ -42,9 +44,27 @@ class Pools:
     def of(self, questions: Sequence[Question]) -> dict[str, list[PooledPassage]]:
         """Return each question's pool without its gold, sorted by best rank, then by row."""
         gold = self._corpus.ordinals({id for question in questions for id in question.gold})
-        return {
+        pools = {
             question.id: self._pool(question, {gold[id] for id in question.gold if id in gold})
             for question in questions
+        }
+        return self._with_subjects(questions, pools)
+
+    def _with_subjects(
+        self, questions: Sequence[Question], pools: dict[str, list[PooledPassage]]
+    ) -> dict[str, list[PooledPassage]]:
+        """Read the passages that contain an answer, and note which of them mention the question's subject."""
+        subjects = {question.id: question for question in questions if question.subject}
+        rows = sorted({pooled.ordinal for id in subjects for pooled in pools[id] if pooled.answer})
+        passages = dict(zip(rows, self._corpus.passages(rows), strict=True))
+        return pools | {
+            id: [
+                replace(pooled, subject=mentions_subject(passages[pooled.ordinal], question))
+                if pooled.answer
+                else pooled
+                for pooled in pools[id]
+            ]
+            for id, question in subjects.items()
         }
 
     def _pool(self, question: Question, gold: set[int]) -> list[PooledPassage]:

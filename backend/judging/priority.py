@@ -1,8 +1,12 @@
-"""Rank candidates by P(false negative) x harm, and spread questions over frequency buckets so that rare ones are judged too."""
+"""Rank candidates by P(false negative) x harm, and spread questions over frequency buckets and relations.
+
+A passage that contains an answer and mentions the question's subject is likely to answer the question. One that contains an
+answer only may match by chance.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,8 +14,17 @@ from analysis.buckets import bucket_group, bucket_order
 from db.records import Question
 
 RANK_STEPS = (1, 5, 20)  # the last rank of each group; deeper ranks form one more group
-_PRIOR = {True: (0.5, 0.35, 0.2, 0.1), False: (0.1, 0.05, 0.03, 0.02), None: (0.3, 0.15, 0.08, 0.04)}
-"""Prior P(false negative) by answer match (None: the question has no answers) and rank group: our estimate before any labels."""
+Evidence = tuple[bool | None, bool | None]
+"""(contains an answer, mentions the subject); None if that is not known. Passages without an answer are not read for the subject."""
+
+_PRIOR: dict[Evidence, tuple[float, ...]] = {
+    (True, True): (0.6, 0.5, 0.4, 0.3),
+    (True, None): (0.5, 0.35, 0.2, 0.1),
+    (True, False): (0.2, 0.12, 0.05, 0.03),
+    (None, None): (0.3, 0.15, 0.08, 0.04),
+    (False, None): (0.1, 0.05, 0.03, 0.02),
+}
+"""Prior P(false negative) by evidence and rank group: our estimate before any labels."""
 _PRIOR_WEIGHT = 10  # the number of labels that the prior counts as
 
 JUDGE_WEIGHT = (
@@ -32,6 +45,7 @@ class PooledPassage:
         run: The run that ranks the passage best; `rank` and `score` are from it.
         answer: Whether the passage contains an answer; None if that is not known.
         above_gold: Whether a run ranks the passage above all of the question's gold.
+        subject: Whether a passage that contains an answer also mentions the question's subject; None if that is not known.
     """
 
     ordinal: int
@@ -40,45 +54,50 @@ class PooledPassage:
     score: float
     answer: bool | None
     above_gold: bool
+    subject: bool | None = None
+
+    @property
+    def evidence(self) -> Evidence:
+        return self.answer, self.subject
 
 
 class Calibration:
-    """Estimates P(false negative) by answer match and rank group: the share of positives among settled candidates, with a prior.
+    """Estimates P(false negative) by evidence and rank group: the share of positives among settled candidates, with a prior.
 
     Args:
-        outcomes: (answer, rank, label) of settled candidates, from `db.queue.Queue.outcomes`.
+        outcomes: (evidence, rank, label) of settled candidates.
 
     Attributes:
         labels: Number of labels that the estimate uses.
     """
 
-    def __init__(self, outcomes: Iterable[tuple[bool | None, int | None, str]] = ()):
-        cells: dict[tuple[bool | None, int], list[int]] = defaultdict(lambda: [0, 0])
+    def __init__(self, outcomes: Iterable[tuple[Evidence, int | None, str]] = ()):
+        cells: dict[tuple[Evidence, int], list[int]] = defaultdict(lambda: [0, 0])
         self.labels = 0
-        for answer, rank, label in outcomes:
+        for evidence, rank, label in outcomes:
             if rank is None or label == "unsure":
                 continue
-            cell = cells[answer, rank_group(rank)]
+            cell = cells[evidence, rank_group(rank)]
             cell[0] += label == "positive"
             cell[1] += 1
             self.labels += 1
         self._table = {
-            (answer, group): _posterior(prior, *cells[answer, group])
-            for answer, row in _PRIOR.items()
+            (evidence, group): _posterior(prior, *cells[evidence, group])
+            for evidence, row in _PRIOR.items()
             for group, prior in enumerate(row)
         }
 
-    def probability(self, answer: bool | None, rank: int) -> float:
+    def probability(self, evidence: Evidence, rank: int) -> float:
         """Return P(false negative) of a candidate at this rank (from 1)."""
-        return self._table[answer, rank_group(rank)]
+        return self._table[evidence, rank_group(rank)]
 
-    def with_judge(self, probability: float, answer: bool | None, rank: int) -> float:
+    def with_judge(self, probability: float, evidence: Evidence, rank: int) -> float:
         """Return P(false negative) from this estimate and a judge's probability: a logarithmic opinion pool.
 
         The judge sees no answers, and this estimate sees nothing else. The judge's log-odds weigh JUDGE_WEIGHT.
         """
         judged = min(max(probability, _SURE), 1 - _SURE)
-        odds = _odds(self.probability(answer, rank)) * _odds(judged) ** JUDGE_WEIGHT
+        odds = _odds(self.probability(evidence, rank)) * _odds(judged) ** JUDGE_WEIGHT
         return odds / (1 + odds)
 
 
@@ -96,25 +115,36 @@ def harm(pooled: PooledPassage, drawn: float) -> float:
     return 1.0 + HARM_TRAINED * drawn + HARM_ABOVE_GOLD * pooled.above_gold
 
 
-def select_by_bucket(questions: Iterable[Question], priority: Mapping[str, float], count: int) -> list[str]:
-    """Select the ids of `count` questions: take the highest priority from each frequency bucket in turn, rarest first."""
-    groups: dict[str, list[str]] = defaultdict(list)
+def select_spread(questions: Iterable[Question], priority: Mapping[str, float], count: int) -> list[str]:
+    """Select the ids of `count` questions, spread over frequency buckets and relations.
+
+    The buckets take turns, rarest first. A bucket gives the question with the highest priority, divided by one plus the number
+    of questions of the same relation selected so far, so relations share the places in proportion to their priorities (D'Hondt).
+    """
+    groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for question in questions:
-        groups[bucket_group(question.bucket, question.frequency)].append(question.id)
+        groups[bucket_group(question.bucket, question.frequency)][question.relation or ""].append(question.id)
     # Official bucket 7 is the rarest; groups by mention count ascend with frequency.
     order = sorted(
         groups,
         key=lambda group: (bucket_order(group)[0], bucket_order(group)[1] * (-1 if group.startswith("bucket") else 1)),
     )
-    lists = [iter(sorted(groups[group], key=lambda id: (-priority[id], id))) for group in order]
+    waiting = [
+        {relation: deque(sorted(ids, key=lambda id: (-priority[id], id))) for relation, ids in groups[bucket].items()}
+        for bucket in order
+    ]
     chosen: list[str] = []
-    while lists and len(chosen) < count:
-        for ids in list(lists):
-            id = next(ids, None)
-            if id is None:
-                lists.remove(ids)
-            elif len(chosen) < count:
-                chosen.append(id)
+    taken: Counter[str] = Counter()
+    while waiting and len(chosen) < count:
+        for relations in waiting[: count - len(chosen)]:
+            best = min(
+                relations, key=lambda name: (-priority[relations[name][0]] / (1 + taken[name]), relations[name][0])
+            )
+            chosen.append(relations[best].popleft())
+            taken[best] += 1
+            if not relations[best]:
+                del relations[best]
+        waiting = [relations for relations in waiting if relations]
     return chosen
 
 

@@ -50,6 +50,8 @@ from backend.training.examples import (
 )
 from backend.training.guide import Guide
 from backend.training.initial_model import has_two_towers, normalises, start_model, tower
+from backend.training.lora import add_updates
+from backend.training.refresh import Dropped, FirstRound
 from backend.training.share_index import share_index
 from backend.training.stored_vectors import StoredVectors
 from backend.training.training_log import working_folder, write_line
@@ -128,6 +130,7 @@ def train_dual_encoder(
                 teacher=teacher,
                 guide=Guide(study, chosen.guide, chosen.guide_above) if chosen.guide is not None else None,
                 stored=StoredVectors.open(study, start, chosen.passage_tokens) if chosen.only == "question" else None,
+                dropped=opened.dropped,
                 progress=progress,
             )
     if is_main_process() and known is None:
@@ -179,6 +182,7 @@ def train(
     teacher: Teacher | None = None,
     stored: StoredVectors | None = None,
     guide: Guide | None = None,
+    dropped: Dropped | None = None,
     progress: Progress | None = None,
 ) -> TrainedDualEncoder:
     """Train, or resume an interrupted training, and put the best model into `target`.
@@ -193,6 +197,7 @@ def train(
         stored: the index of the start model. If only questions are trained and the model encodes passages to its vectors, the
             passages are not encoded again.
         guide: the judge named by `settings.guide`, whose stored scores mask passages of a batch.
+        dropped: returns passages by question that `settings.refresh` must not take as negatives, besides known positives.
 
     Raises:
         Refused: settings that cannot learn, no positives, another unfinished training in `working`, a full disk.
@@ -213,7 +218,7 @@ def train(
     chosen, pool = _split(every, settings, dev)
     began = time.monotonic()
     with readable_training_errors(settings.batch, caches=True):
-        model = start_model(start, settings.shape, on)
+        model = _start(start, settings, on)
         scale, sampler = scale_of(settings, normalises(model)), _sampler(len(chosen), settings)
         request = {
             "start": asdict(start),
@@ -225,7 +230,26 @@ def train(
             **({"guide_digest": guide.digest} if guide else {}),
             **(about or {}),
         }
-        checkpoint = load_checkpoint(working, request, restart)
+        checkpoint, rounds = load_checkpoint(working, request, restart), {}
+        if settings.refresh:
+            del model  # frees its memory for the first round
+            first = FirstRound(working, start, settings.passage_tokens)
+            if not first.folder.is_dir():
+                train(
+                    start,
+                    examples,
+                    first.folder,
+                    first.checkpoints,
+                    replace(settings, refresh=False),
+                    dev=dev,
+                    device=device,
+                    teacher=teacher,
+                    stored=stored,
+                    guide=guide,
+                    progress=progress,
+                )
+            chosen = first.refreshed(chosen, dropped, on, progress if is_main_process() else None)
+            model, rounds = _start(first.encoder, settings, on), {"first_round": first.about()}
         dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
         if teacher is not None:
             teacher.prepare(dataset, sampler, progress if is_main_process() else None)
@@ -266,10 +290,19 @@ def train(
                     "device": on,
                     "seconds": made.seconds,
                     "passages_from_index": stored is not None,
+                    **rounds,
                 },
             )
         wait_for_all()
     return made
+
+
+def _start(start: EncoderSettings, settings: DualEncoderSettings, device: str) -> SentenceTransformer:
+    """The model to train; with LoRA, with updates of rank `settings.lora` in the towers that train."""
+    model = start_model(start, settings.shape, device)
+    if settings.lora:
+        add_updates(model, tower(model, settings.only) if settings.only else model, settings.lora, settings.seed)
+    return model
 
 
 def _split(
@@ -454,7 +487,7 @@ def estimate(
     check(settings)
     on = training_device(device)
     chosen, pool = _split(with_positives(examples), settings, None)
-    model = start_model(start, settings.shape, on).train()
+    model = _start(start, settings, on).train()
     sampler = _sampler(len(chosen), settings)
     loss, collator = (
         _loss(model, settings, scale_of(settings, normalises(model))),
@@ -469,7 +502,8 @@ def estimate(
     trained, compared = _texts_encoded(sampler, settings, pool)
     every = every_steps(settings, sampler.steps, 10 if pool else 0, trained, compared)
     comparisons = 1 + -(-sampler.steps // every) if pool else 0
-    seconds = took * (sampler.steps + comparisons * compared / (3 * trained))
+    rounds = 2 if settings.refresh else 1
+    seconds = rounds * took * (sampler.steps + comparisons * compared / (3 * trained))
     return TrainingEstimate(sampler.steps, took, seconds, teacher.cost(dataset, sampler) if teacher else None)
 
 

@@ -24,6 +24,7 @@ from backend.progress import Progress
 from backend.training.checkpoints import WHOLE, drop_checkpoints, state_of
 from backend.training.distributed import average_gradients, is_main_process, wait_for_all
 from backend.training.examples import BatchSampler, Example, SampledExample, passage_number
+from backend.training.lora import has_updates, load_updates, merged, save_updates
 from backend.training.losses import PAD
 from backend.training.training_log import write_line
 from db.errors import Refused
@@ -161,11 +162,19 @@ class SampledTraining(MixedIn):
         """Do nothing: a model card would contain training texts and paths. training.json holds the facts."""
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
+        folder = output_dir or str(self.args.output_dir)
+        updates = has_updates(self.model)
+        (merged(self.model) if updates else self.model).save_pretrained(folder, create_model_card=False)
+        if updates:
+            save_updates(self.model, Path(folder))
 
 
 class DualEncoderTrainer(SampledTraining, SentenceTransformerTrainer):
-    pass
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
+        if has_updates(self.model):
+            load_updates(self.model, Path(resume_from_checkpoint))
+        else:
+            super()._load_from_checkpoint(resume_from_checkpoint)
 
 
 class PairTrainer(SampledTraining, CrossEncoderTrainer):

@@ -136,7 +136,8 @@ class DualEncoderSettings(TrainingSettings):
     distil_loss: Literal["kl", "margin_mse"] = Field(
         default="kl",
         title="Teacher loss",
-        description="kl: divergence of the softmax over a question's passages; margin_mse: squared error of the margins of its "
+        description="kl: divergence of the softmax over a question's passages; margin_mse: squared error of the "
+        "margins of its "
         "positive over its hard negatives",
     )
     guide: str | None = Field(
@@ -169,11 +170,26 @@ class DualEncoderSettings(TrainingSettings):
     mini_batch: int | None = Field(
         default=None,
         title="Mini-batch",
-        description="Texts encoded at a time (gradient caching), for batches larger than the memory; default no caching",
+        description=(
+            "Texts encoded at a time (gradient caching), for batches larger than the memory; default no caching"
+        ),
         ge=1,
     )
     only: Literal["question", "passage"] | None = Field(
         default=None, title="Only", description="Train this tower alone (EntityQuestions, Table 2)"
+    )
+    refresh: bool = Field(
+        default=False,
+        title="Refresh",
+        description="Train twice: the second time from the first model, with hard negatives that it ranks high among "
+        "the "
+        "training set's passages (all positives, 20,000 passages in all)",
+    )
+    lora: int = Field(
+        default=0,
+        title="LoRA rank",
+        description="Train low-rank updates of this rank instead of all weights, with the package peft; 0: all weights",
+        ge=0,
     )
     pool: int = Field(
         default=1000,
@@ -200,7 +216,7 @@ class DualEncoderSettings(TrainingSettings):
 
     @property
     def smaller_dimensions(self) -> tuple[int, ...]:
-        """The Matryoshka dimensions, from small to large. Raises BadInput for what is no list of them."""
+        """The Matryoshka dimensions, from small to large. Raises BadInput for any other value."""
         words = [word.strip() for word in (self.matryoshka or "").split(",") if word.strip()]
         if not all(word.isdigit() and int(word) > 0 for word in words):
             raise BadInput(
@@ -217,7 +233,9 @@ class CrossEncoderSettings(TrainingSettings):
     head: Literal["own", "mean"] = Field(
         default="own",
         title="Head",
-        description="What the score is read from; own: the model's own head (BERT: [CLS]); mean: the mean of the token vectors",
+        description=(
+            "What the score is read from; own: the model's own head (BERT: [CLS]); mean: the mean of the token vectors"
+        ),
     )
     negatives: int = Field(
         default=4,
@@ -256,13 +274,21 @@ class CrossEncoderSettings(TrainingSettings):
 
 
 def check(settings: DualEncoderSettings) -> None:
-    """Raises Refused for settings that cannot learn, whatever the model and the questions are."""
+    """Raises Refused for settings that cannot learn, whatever the model and the questions are, and Missing without the
+    package that LoRA needs.
+    """
+    if settings.lora:
+        from backend.training.lora import check_peft
+
+        check_peft()
     if settings.only and settings.towers == "shared":
         raise Refused(f"one tower cannot be trained for {settings.only}s alone; take two towers")
     if not settings.in_batch and not settings.hard_negatives:
         raise Refused(
             "without its own negatives and without in-batch negatives, a question has no negatives at all; take some"
         )
+    if settings.refresh and not settings.hard_negatives:
+        raise Refused("refresh looks for new hard negatives, and this training takes none; take one or more")
     if settings.batch == 1 and not settings.hard_negatives and not is_distributed():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
     _ = settings.smaller_dimensions  # raises for what is no list of them
@@ -270,8 +296,8 @@ def check(settings: DualEncoderSettings) -> None:
         raise Refused("a guide masks passages, and this training masks none; leave out the guide, or mask positives")
     if settings.distil is not None and (not settings.hard_negatives or not LOSSES.get(settings.loss).takes_teacher):
         raise Refused(
-            "a cross-encoder teaches how a question's positive stands to its own hard negatives, by softmax; take one hard "
-            "negative or more and the softmax loss, or train without distillation"
+            "the cross-encoder teaches how a positive compares with the question's own hard negatives; take one "
+            "hard negative or more and the softmax loss, or train without distillation"
         )
 
 
@@ -286,8 +312,8 @@ def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
     if bounded and settings.scale < LEAST_SCALE:
         why = "compares by cosine" if settings.similarity == "cosine" else "gives vectors of unit length"
         raise Refused(
-            f"this encoder {why}, so its scores differ by 2 at most, and a softmax over scores times {settings.scale:g} has "
-            f"almost no gradient; take a scale of {UNIT_SCALE:g}, or do not normalise"
+            f"this encoder {why}, so its scores differ by 2 at most, and a softmax over scores times "
+            f"{settings.scale:g} has almost no gradient; take a scale of {UNIT_SCALE:g}, or do not normalise"
         )
     return settings.scale
 
@@ -304,7 +330,8 @@ class AdapterSettings:
     positives: AdapterPositives = Field(
         default="set",
         title="Positives",
-        description="set: the training set's; answer_subject: also its mined passages that contain an answer and name the "
+        description="set: the training set's; answer_subject: also its mined passages that contain an answer and "
+        "name the "
         "question's subject",
     )
     refresh: bool = Field(

@@ -30,7 +30,7 @@ def make_batch_by_judge(
     """Make a batch whose priority arm goes by a judge. The audit and the other arms stay as they are.
 
     Args:
-        judge: a judge with scores; a pair without a score counts as answer match and rank estimate it.
+        judge: a judge with scores; a pair without a score counts as answer match, subject and rank estimate it.
         training_set: the set that is trained on now. Its hard negatives count by how likely a step draws them.
         settings: the other arguments of `backend.judging.batches.make_batch`.
 

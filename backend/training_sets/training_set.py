@@ -110,6 +110,13 @@ class TrainingSet:
         found = {question: {pair.passage for pair in pairs if pair.hard} for question, pairs in self.groups(wanted)}
         return {question: passages for question, passages in found.items() if passages}
 
+    def dropped(self) -> dict[str, set[str]]:
+        """The passages that are neither positives nor negatives, by question."""
+        found = {
+            question: {pair.passage for pair in pairs if pair.role == "dropped"} for question, pairs in self.groups()
+        }
+        return {question: passages for question, passages in found.items() if passages}
+
     def left_out(self) -> dict[str, str]:
         """Why each question that could not train was left out."""
         with open(self.folder / LEFT_OUT, encoding="utf-8") as file:

@@ -522,7 +522,7 @@ def test_the_first_visit_explains_the_labels_and_the_progress_is_ones_own(tab, d
         assert tab.locator("dialog.judge-guidelines h1, dialog.judge-guidelines h2").first.is_visible()
         tab.keyboard.press("Escape")
         press(tab, "x", "Enter")
-        tab.wait_for_selector(".progress-words:has-text('1 judged by you')")
+        tab.wait_for_selector(".progress-words:has-text('You: 1 of 60 questions of batch first')")
         tab.reload()
         tab.wait_for_selector(".how-to")
         assert tab.locator(".how-to[open]").count() == 0, "folded once a question has been judged"

@@ -61,7 +61,7 @@ def render(opened: Study, person: Person | None) -> None:
         return url.href(HERE, now | changes)
 
     hidden = blind.hidden(opened)  # questions that this person still has to judge stay blind here too
-    visible = [each for each in found.disputes if each.question not in hidden]
+    visible = [dispute for dispute in found.disputes if dispute.question not in hidden]
     bad = [each for each in found.bad if each[0] not in hidden]
     disputes = disputes_panel(visible, bad, names, page, here)
     people = div(agreement_panel(found), people_panel(found), cls="stacked")
@@ -133,7 +133,7 @@ def _head(found: Quality) -> Html:
         "span",
         tag("b", counted(labels, "label")),
         f" by {counted(people, 'person', 'people')}, ",
-        tag("b", counted(sum(len(each.passages) for each in found.disputes), "passage")),
+        tag("b", counted(sum(len(dispute.passages) for dispute in found.disputes), "passage")),
         " to settle",
         cls="counts",
     )
@@ -142,7 +142,9 @@ def _head(found: Quality) -> Html:
 
 def _mark(opened: Study) -> tuple:
     """Return a cache key that changes with every label and with every change of a batch."""
-    batches = tuple((each.name, each.state, each.done, each.questions) for each in Queue(opened.labels_path).batches())
+    batches = tuple(
+        (batch.name, batch.state, batch.done, batch.questions) for batch in Queue(opened.labels_path).batches()
+    )
     return str(opened.folder), opened.labels_path.stat().st_ino, Labels(opened.labels_path).last_event, batches
 
 

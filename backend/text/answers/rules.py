@@ -24,7 +24,7 @@ import regex
 
 from backend.text.spans import SPACES, Normalised, merged, token_spans
 from db.errors import Missing
-from db.records import Question
+from db.records import Passage, Question
 
 Span = tuple[int, int]
 
@@ -316,6 +316,11 @@ def has_answer(text: str, answers: Iterable[str], rule: str = DEFAULT_RULE, titl
 def answer_spans(text: str, answers: Iterable[str], rule: str = DEFAULT_RULE) -> list[Span]:
     """Return the occurrences of the answers as sorted, disjoint (start, end) in characters of the original `text`."""
     return rule_named(rule).spans(text, answers)
+
+
+def mentions_subject(passage: Passage, question: Question) -> bool:
+    """Return whether the passage's title or text mentions the question's subject; True if the question has none."""
+    return not question.subject or has_answer(f"{passage.title}\n{passage.text}", [question.subject])
 
 
 def query_spans(text: str, question: str) -> list[Span]:

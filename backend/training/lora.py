@@ -1,0 +1,90 @@
+"""Train low-rank updates of a transformer's matrices instead of its weights (LoRA, Hu et al. 2022), with the package peft.
+
+A checkpoint holds the whole model with the updates added to its weights, which loads without peft, and beside it the updates
+alone, from which an interrupted training resumes.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from db.errors import Missing, Refused
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+UPDATES = "lora.safetensors"
+ALPHA = 2  # an update counts this often, whatever its rank: peft scales it by ALPHA x rank / rank
+
+
+def check_peft() -> None:
+    """Raises Missing if peft is not installed."""
+    try:
+        import peft  # noqa: F401  # only whether it is there
+    except ImportError as error:
+        raise Missing("LoRA needs the package peft; run 'pip install peft', or train without --lora") from error
+
+
+def add_updates(model: Module, trained: Module, rank: int, seed: int) -> None:
+    """Freeze the model, and add trainable updates to all linear layers of the transformers in `trained`, a part of it.
+
+    The updates begin as zero: the model encodes as before. Raises Refused if there is no transformer.
+    """
+    import torch
+    from peft import LoraConfig, inject_adapter_in_model
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    transformers = [module for module in trained.modules() if isinstance(module, Transformer)]
+    if not transformers:
+        raise Refused("LoRA updates the layers of a transformer, and this model has none; train it without --lora")
+    model.requires_grad_(False)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for each in transformers:
+            config = LoraConfig(r=rank, lora_alpha=ALPHA * rank, target_modules="all-linear")
+            inject_adapter_in_model(config, each.model)
+
+
+def has_updates(model: Module) -> bool:
+    return bool(_updates(model))
+
+
+def merged(model: Any) -> Any:
+    """A copy of the model with the updates added to its weights, and without peft's layers."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    whole = copy.deepcopy(model)
+    for parent in list(whole.modules()):
+        if hasattr(parent, "peft_config"):
+            del parent.peft_config
+        for name, child in list(parent.named_children()):
+            if isinstance(child, BaseTunerLayer):
+                child.merge()
+                setattr(parent, name, child.get_base_layer())
+    return whole
+
+
+def save_updates(model: Module, folder: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file({name: weight.detach().contiguous() for name, weight in _updates(model).items()}, folder / UPDATES)
+
+
+def load_updates(model: Module, folder: Path) -> None:
+    """Raises Missing if the checkpoint has no updates."""
+    import torch
+    from safetensors.torch import load_file
+
+    if not (folder / UPDATES).is_file():
+        raise Missing(f"{folder} has no {UPDATES}; give --restart to train from the start")
+    saved = load_file(folder / UPDATES)
+    with torch.no_grad():
+        for name, weight in _updates(model).items():
+            weight.copy_(saved[name])
+
+
+def _updates(model: Module) -> dict[str, Tensor]:
+    return {name: weight for name, weight in model.named_parameters() if ".lora_" in name}
