@@ -37,9 +37,12 @@ def hold(connection: sqlite3.Connection, batch: int, question: str, annotator: s
 
 
 def extend(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
-    """Restart the lease of an annotator who is at work on a question. A lapsed lease stays lapsed: others may hold its place."""
+    """Restart the lease of an annotator who is at work on a question. A lapsed lease stays lapsed: others may hold its
+    place.
+    """
     connection.execute(
-        "UPDATE lease SET expires = ?4 + ?5 WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND state = 'held' AND expires > ?4",
+        "UPDATE lease SET expires = ?4 + ?5 WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND state = 'held' "
+        "AND expires > ?4",
         (batch, question, annotator, now, LEASE_SECONDS),
     )
 
@@ -49,7 +52,8 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
 
     Raises:
         Missing: The batch has no such question.
-        Refused: The annotator has neither labelled a passage of the question nor marked it as bad, or is paused and no longer
+        Refused: The annotator has neither labelled a passage of the question nor marked it as bad, or is paused and no
+        longer
             holds it.
     """
     number = batch_number(connection, batch)
@@ -118,7 +122,7 @@ def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question
     if not practice and (
         _others(connection, number, question, annotator, now) >= needed or assigned_to not in (None, annotator)
     ):
-        raise Refused(f"question {question!r} is with somebody else by now; your labels are still kept")
+        raise Refused(f"somebody else has question {question!r} now; your labels are still saved")
     hold(connection, number, question, annotator, now)
     return True
 
@@ -150,7 +154,9 @@ def recount(connection: sqlite3.Connection, batch: int, question: str | None) ->
 
 
 def _end_lapsed(connection: sqlite3.Connection, batch: int, question: str, now: float) -> None:
-    """End the lapsed leases of a question whose place is given again, so that a clock that jumps back does not revive them."""
+    """End the lapsed leases of a question whose place is given again, so that a clock that jumps back does not revive
+    them.
+    """
     connection.execute(
         "UPDATE lease SET expires = 0 WHERE batch = ? AND question = ? AND state = 'held' AND expires <= ?",
         (batch, question, now),
@@ -175,10 +181,10 @@ def _others(connection: sqlite3.Connection, batch: int, question: str, annotator
 
 
 def _item(connection: sqlite3.Connection, number: int, batch: str, question: str) -> tuple[int, str | None, int, bool]:
-    """Return people needed, assigned to, practice, and whether the batch is open."""
+    """Return how many people a batch needs, whom it is assigned to, whether it is practice, and whether it is open."""
     row: tuple[int, str | None, int, bool] | None = connection.execute(
-        "SELECT i.people_needed, i.assigned_to, b.practice, b.state = 'open' FROM batch_question i JOIN batch b ON b.number = i.batch "
-        "WHERE i.batch = ? AND i.question = ?",
+        "SELECT i.people_needed, i.assigned_to, b.practice, b.state = 'open' FROM batch_question i JOIN batch b ON "
+        "b.number = i.batch WHERE i.batch = ? AND i.question = ?",
         (number, question),
     ).fetchone()
     if row is None:
@@ -188,7 +194,8 @@ def _item(connection: sqlite3.Connection, number: int, batch: str, question: str
 
 def _refuse_unjudged(connection: sqlite3.Connection, annotator: str, batch: str, question: str) -> None:
     judged = connection.execute(
-        "SELECT 1 FROM live_event WHERE annotator = ? AND question = ? AND batch = ? AND kind IN ('label', 'bad_question') LIMIT 1",
+        "SELECT 1 FROM live_event WHERE annotator = ? AND question = ? AND batch = ? AND kind IN ('label', "
+        "'bad_question') LIMIT 1",
         (annotator, question, batch),
     ).fetchone()
     if judged is None:

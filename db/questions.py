@@ -162,7 +162,7 @@ class Questions(PerThread):
             if question.id in known:
                 raise Refused(f"question {question.id!r} is in the study already; nothing was added")
             if question.id in seen:
-                raise Refused(f"question {question.id!r} comes twice; nothing was added")
+                raise Refused(f"question {question.id!r} occurs twice; nothing was added")
             seen.add(question.id)
 
     def _by_ids(self, sql: str, ids: Sequence[str]) -> Iterable[list[tuple[Any, ...]]]:

@@ -123,7 +123,7 @@ def _is_finished(part: Path) -> bool:
 
 
 def _state(folder: Path) -> list[tuple[str, int, int, int]]:
-    """What changes if a folder is made again or written to: names, inodes, sizes and times of its files."""
+    """Return the names, inodes, sizes and times of a folder's files, which change if anything writes to the folder."""
     entries = []
     for path in sorted(folder.rglob("*")):
         if any(_is_temporary(part) for part in path.relative_to(folder).parts):

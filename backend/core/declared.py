@@ -180,7 +180,7 @@ def build(cls: type[C], table: object, key: str = "", path: Path | None = None) 
 
 
 def _problem(cls: type, error: ValidationError, prefix: str = "") -> str:
-    """One line about the first wrong value: the key, what it accepts, what it is."""
+    """Return one line about the first wrong value: the key, the accepted values, the value."""
     first = error.errors(include_url=False, include_context=True)[0]
     known, place = declared(cls), [str(part) for part in first["loc"]]
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
@@ -207,7 +207,7 @@ def _shown_key(key: str) -> str:
 
 
 def plain(value: object) -> str:
-    """A number without needless digits, yes and no for a flag, a word as it is."""
+    """Return a value as text: a number without trailing zeros, a flag as yes or no, other values unchanged."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

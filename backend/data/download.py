@@ -50,7 +50,7 @@ MAX_UNPACKED = 64 << 30  # bytes; limit for zip bombs
 
 @dataclass(frozen=True)
 class DownloadedFile:
-    """A complete file. `again`: an earlier download of it was still in place."""
+    """A complete file. `again`: whether an earlier download of the file was there."""
 
     path: Path
     size: int

@@ -35,7 +35,7 @@ def simulate_annotators(study: Study, name: str, progress: Progress | None = Non
     """Let the simulated annotators judge a batch. Returns {questions, labels}.
 
     Args:
-        name: of the batch. Its labels count like those of people, under names that say "simulated".
+        name: Name of the batch. Its labels count like those of people, under names that say "simulated".
     """
     people, labels, queue = People(study.labels_path), Labels(study.labels_path), Queue(study.labels_path)
     known = {person.name for person in people.all()}

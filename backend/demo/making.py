@@ -94,7 +94,7 @@ class DemoSize:
 def begin(
     folder: Path, passages: int | None = None, seed: int | None = None, progress: Progress | None = None
 ) -> Study:
-    """Make the demo study up to its BM25 run, or what is missing of this.
+    """Make the parts of the demo study up to its BM25 run that are missing.
 
     Args:
         passages, seed: None takes those of the demo in the folder; for a new demo PASSAGES and SEED.
@@ -148,7 +148,7 @@ def missing(study: Study, size: DemoSize | None = None) -> list[DemoPart]:
 
 
 def parts(size: DemoSize) -> list[DemoPart]:
-    """Everything that `finish` makes: first what takes seconds, then the dense retriever, then what is trained."""
+    """All parts that `finish` makes: first the quick ones, then the dense retriever, then the trained models."""
     settings = TRAINING | size.training
     return [
         _run("bm25", "train", TRAIN_RUN),
@@ -295,8 +295,8 @@ def _generate(source: Path, passages: int | None, seed: int | None, progress: Pr
         about_files = json.loads(about.read_text())
         if passages not in (None, about_files["passages"]) or seed not in (None, about_files["seed"]):
             raise Refused(
-                f"{source.parent} holds a demo of {about_files['passages']:,} passages from seed {about_files['seed']}; "
-                "name another folder, or delete it"
+                f"{source.parent} holds a demo of {about_files['passages']:,} passages from seed "
+                f"{about_files['seed']}; name another folder, or delete it"
             )
         return
     size = PASSAGES if passages is None else passages
@@ -311,8 +311,8 @@ def shows(study: Study) -> list[str]:
     about_files = json.loads((study.path(SOURCE) / ABOUT).read_text())
     lines = [
         f"A generated encyclopedia: {about_files['passages']:,} passages about {about_files['entities']:,} entities, "
-        f"{about_files['questions']:,} questions, {about_files['planted']:,} of them with planted false negatives (seed "
-        f"{about_files['seed']})."
+        f"{about_files['questions']:,} questions, {about_files['planted']:,} of them with planted false negatives "
+        f"(seed {about_files['seed']})."
     ]
     if RUNS["dense"] not in study.runs():
         return lines

@@ -40,7 +40,7 @@ class PlannedParts:
     waiting: Sequence[Part]
 
     def as_words(self) -> tuple[str, str]:
-        """Return what is to be made and what is there, as in "4 runs, 1 index"."""
+        """Return the missing and the finished parts in words, as in "4 runs, 1 index"."""
         return _in_words(_by_kind(self.waiting)), _in_words(_by_kind(self.made))
 
 

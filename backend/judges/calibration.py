@@ -18,7 +18,7 @@ from db.errors import Refused
 
 METHODS = ("platt", "isotonic")
 ISOTONIC_PAIRS, ISOTONIC_EACH = 1000, 100  # below, isotonic regression fits noise
-PENALTY = 100.0  # C of the logistic regression: next to none, yet finite where the classes lie apart
+PENALTY = 100.0  # C of the logistic regression: next to none, yet finite where a score separates the classes
 FOLDS = 5
 BINS = 10
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)

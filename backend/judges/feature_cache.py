@@ -1,6 +1,6 @@
 """Features that are computed once: of the first ranks of a run's lists, question by question.
 
-Whoever learns again and again from the same lists, as the learning curve does, computes only what is new.
+Repeated learning from the same lists, as for the learning curve, therefore computes only new lists.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def word_weights(study: Study) -> WordWeights:
     try:
         stored = read_json(path) if path.is_file() else {}
     except BlindspotError:
-        stored = {}  # a damaged cache is made again
+        stored = {}  # a damaged cache is replaced
     if isinstance(stored, dict) and stored.get("corpus") == study.corpus.digest:
         return WordWeights(stored["frequencies"], stored["passages"])
     weights = WordWeights.of(study)

@@ -316,7 +316,7 @@ def _about(study: Study, name: str) -> dict[str, Any]:
 
 
 class FeatureJudge:
-    """A learned judge of a study, as it is used."""
+    """A learned judge of a study, ready for use."""
 
     def __init__(self, study: Study, name: str):
         """Open a judge. Raises Missing if there is none of that name, Refused if it learned from other passages."""
@@ -445,7 +445,7 @@ def explain_question(study: Study, name: str, run: str, question: str, count: in
 
 
 def feature_judges(study: Study) -> list[dict[str, Any]]:
-    """Return what is known of each feature judge of a study, by name."""
+    """Return a card for each feature judge of a study, by name."""
     folder = study.path("models")
     abouts = [read_json(path) for path in sorted(folder.glob(f"*/{ABOUT}"))] if folder.is_dir() else []
     return [about for about in abouts if about.get("kind") == KIND]

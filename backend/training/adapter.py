@@ -371,7 +371,7 @@ def learn(
     choice, before, after = learner.choose(rest, held_out) if enough else (learner.default, None, None)
     mapped = learner.fit(questions, *choice, "learning")
     if settings.refresh:
-        if enough:  # what is measured is a map that was refreshed as the final one is
+        if enough:  # the measured map was refreshed in the same way as the final one
             first = learner.fit(rest, *choice, "measuring the second round")
             second = learner.fit(learner.refreshed(first, rest), *choice, "measuring the second round")
             after = float(learner.success(second, held_out)[-1])

@@ -238,7 +238,7 @@ def _as_retrieved(mined: Example, opened: TrainingSet) -> Example:
 
 
 def _retrieved_lists(examples: list[Example], retrieved: Callable[[Example], Example] | None) -> list[Example]:
-    """The held-out examples with what was retrieved; with all positives if none of them was."""
+    """The held-out examples with their retrieved passages; with all positives if no positive was retrieved."""
     if retrieved is None:
         return examples
     lists = [retrieved(example) for example in examples]
@@ -251,7 +251,7 @@ def whole_lists(examples: Sequence[Example], most: int, seed: int = 0) -> list[L
     """All positives and all negatives of as many questions as make up at most `most` pairs, and of one at least.
 
     The share of positives among these pairs is that of the lists that the model will score, so the probabilities that
-    are fitted to them hold there. Passages of which nothing is known are in no example and do not count.
+    are fitted to them hold there. Passages of unknown relevance are in no example and do not count.
     """
     pairs: list[LabelledPair] = []
     for example in random.Random(f"{seed} lists").sample(list(examples), len(examples)):

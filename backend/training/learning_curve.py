@@ -185,7 +185,7 @@ def add_history(
     labels = Labels(study.labels_path, read_only=True)
     events = [
         event.number
-        for event in labels.events()
+        for event in labels.events(by_people=True)
         if event.kind in ("label", "adjudicate") and event.question in training and event.number is not None
     ]
     numbers = [number for number in events[LABELS_PER_POINT - 1 :: LABELS_PER_POINT] if number not in known]
@@ -275,7 +275,7 @@ def _learn_scope(
     number: int,
     before: CurvePoint | None,
 ) -> tuple[CurveOutcome, dict[str, np.ndarray]]:
-    """Learn from one scope; return what it gave, and the dev questions (q,) bool that reranker and adapter answer."""
+    """Learn from one scope; return its figures, and the dev questions (q,) bool that reranker and adapter answer."""
     lists, features, truth, answers = bench.training_lists(scope, by_people)
     ranker: FeatureRanker | None = None
     if len(lists.questions):
@@ -307,7 +307,7 @@ def _learn_scope(
 
 
 class _Bench:
-    """The lists, features and vectors that all points of a curve share. `Nothing of dev trains` is kept here:
+    """The lists, features and vectors that all points of a curve share. This class ensures that dev data never trains:
     `trainable` holds ids of training questions alone, and only `training_lists` gives examples."""
 
     def __init__(self, study: Study, inputs: CurveInputs, seed: int, progress: Progress | None):
@@ -360,7 +360,7 @@ class _Bench:
 
     @cached_property
     def _sampled(self) -> set[str]:
-        """Training questions of which gold may be known, as many as a judge learns from."""
+        """Training questions that may have gold, as many as a judge learns from."""
         rows = self.study.questions.connection.execute("SELECT id FROM question WHERE split = 'train' AND gold <> '[]'")
         with_gold = {id for (id,) in rows} & self.trainable
         ids = [id for id in self.train.question_ids if id in with_gold]
@@ -463,7 +463,7 @@ class _Bench:
         """(q',) bool: does an adapter, learned from the same questions, find an answer in the first 20? None without an
         index.
 
-        With fewer than ADAPTER_QUESTIONS it would do worse than the encoder alone, which then stays as it is.
+        With fewer than ADAPTER_QUESTIONS an adapter does worse than the encoder alone, so none is trained.
         """
         if self.dense is None:
             return None

@@ -100,7 +100,7 @@ def train_relations(
     progress: Progress | None = None,
     least: int = MIN_QUESTIONS,
 ) -> dict[str, dict]:
-    """Train each relation into folder/<number>, one after another, and return what is known of each.
+    """Train each relation into folder/<number>, one after another, and return a record of each.
 
     Only the question tower is stored.
     """

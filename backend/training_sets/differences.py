@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from backend.training_sets.assemble import DENIED, NO_POSITIVE
@@ -17,10 +18,29 @@ if TYPE_CHECKING:
 
 NOT_ASKED = "the question was not selected"
 
+ChangeKind = tuple[Role | None, Role | None]
+"""(role before, role after); None if the set lacks the pair."""
+
+KINDS: dict[ChangeKind, str] = {
+    ("negative", "positive"): "negative → positive",
+    ("positive", "negative"): "positive → negative",
+    ("negative", "dropped"): "negative → dropped",
+    ("positive", "dropped"): "positive → dropped",
+    ("dropped", "positive"): "dropped → positive",
+    ("dropped", "negative"): "dropped → negative",
+    (None, "positive"): "new positive",
+    (None, "negative"): "new negative",
+    (None, "dropped"): "new, dropped",
+    ("positive", None): "positive, no longer in the set",
+    ("negative", None): "negative, no longer in the set",
+    ("dropped", None): "dropped, no longer in the set",
+}
+"""Every kind of change with its title, those that matter most for training first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A pair whose role or source differs. before, after: (role, source); None if the set does not hold the pair."""
+    """A pair whose role differs. before, after: (role, source); None if the set does not hold the pair."""
 
     question: str
     passage: str
@@ -28,39 +48,60 @@ class Change:
     after: tuple[Role, Source] | None
     why: str
 
+    @property
+    def kind(self) -> ChangeKind:
+        return self.before and self.before[0], self.after and self.after[0]
+
 
 @dataclass(slots=True)
 class ChangeSummary:
-    """changes: counts by (role before, role after, reason); a role is None if the set lacks the pair. same: unchanged
-    pairs.
+    """changes: counts by (role before, role after, reason); a role is None if the set lacks the pair. same: pairs whose
+    role is the same. other_source: how many of these come from another source, such as a label that confirms the role.
     """
 
-    changes: Counter = field(default_factory=Counter)
+    changes: Counter[tuple[Role | None, Role | None, str]] = field(default_factory=Counter)
     same: int = 0
+    other_source: int = 0
 
     @property
     def changed(self) -> int:
         return sum(self.changes.values())
 
+    def by_kind(self) -> dict[ChangeKind, dict[str, int]]:
+        """Return the counts by reason, the most frequent first, of each kind that occurs, in the order of KINDS."""
+        kinds: dict[ChangeKind, dict[str, int]] = defaultdict(dict)
+        for (was, now, why), count in self.changes.most_common():
+            kinds[was, now][why] = count
+        return {kind: kinds[kind] for kind in KINDS if kind in kinds}
+
 
 def diff(before: TrainingSet, after: TrainingSet) -> Iterator[Change]:
     """Yield the changes by question and passage. It keeps one row group of each set in memory."""
-    return (change for change in _changes(before, after) if change is not None)
+    return (change for change in _changes(before, after) if isinstance(change, Change))
+
+
+def changes_of_kind(
+    before: TrainingSet, after: TrainingSet, kind: ChangeKind, why: str | None, start: int, limit: int
+) -> list[Change]:
+    """Return `limit` changes of a kind from the number `start` on; with `why`, only those for this reason."""
+    changes = (change for change in diff(before, after) if change.kind == kind and why in (None, change.why))
+    return list(islice(changes, start, start + limit))
 
 
 def change_summary(before: TrainingSet, after: TrainingSet) -> ChangeSummary:
     """Count the changes of each kind."""
     summary = ChangeSummary()
     for change in _changes(before, after):
-        if change is None:
-            summary.same += 1
+        if isinstance(change, Change):
+            summary.changes[*change.kind, change.why] += 1
         else:
-            summary.changes[change.before and change.before[0], change.after and change.after[0], change.why] += 1
+            summary.same += 1
+            summary.other_source += change
     return summary
 
 
-def _changes(before: TrainingSet, after: TrainingSet) -> Iterator[Change | None]:
-    """Yield a change, or None if nothing changed, for each pair of either set."""
+def _changes(before: TrainingSet, after: TrainingSet) -> Iterator[Change | bool]:
+    """Yield a change for each pair of either set; for an unchanged role, whether its source differs."""
     left_before, left_after = before.left_out(), after.left_out()
     for question, old, new in _merged_groups(before, after):
         olds, news = ({pair.passage: pair for pair in pairs or ()} for pairs in (old, new))
@@ -102,10 +143,10 @@ def _change(
     gone: str | None,
     come: str | None,
     after: TrainingSet,
-) -> Change | None:
+) -> Change | bool:
     was, now = _fate(old), _fate(new)
-    if was == now:
-        return None
+    if was and now and was[0] == now[0]:
+        return was != now
     if new is None:
         assert old is not None
         why = f"the question was left out: {gone}" if gone is not None else _absence_reason(old, after)

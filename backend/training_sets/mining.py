@@ -1,7 +1,8 @@
 """Mine candidates for some questions at a time: from runs at chosen ranks, at random, from other questions' gold, and
 from BM25.
 
-A miner of our own, because library miners re-sort, normalise and lose passage ids. This one takes the run as it is.
+A miner of our own, because library miners re-sort, normalise and lose passage ids. This function does not change the
+run.
 """
 
 from __future__ import annotations

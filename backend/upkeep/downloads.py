@@ -73,7 +73,7 @@ def download(study: Study, kind: str, name: str, format: str, by: str | None = N
         from backend.upkeep.parts import find
 
         return _zipped(study.path("models", find(study, "model", name)))
-    from backend.evaluation.html_report import html_report
+    from backend.reports.html_report import html_report
 
     return Download(f"{name}.html", "text/html", html_report(study).encode())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from app.components.marks import notice
 from app.components.parts import described, descriptions, download_row, parts_panel
 from app.desk import desk
 from app.markup import link, show, tag
+from app.runs import over_training_questions
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.judges.judge import judges_of
@@ -44,7 +45,8 @@ def batch_panel(opened: Study) -> None:
     batches = queue.batches()
     with st.container(key="team-batches"):
         show(tag("h2", "Batches"))
-        everybody, about = people.all(), descriptions(opened, "batch")
+        about = descriptions(opened, "batch")
+        everybody = [person for person in people.all() if person.kind == "person"]
         for batch in reversed(batches):
             _batch(opened, batch, everybody, about.get(batch.name))
         _make(opened, {batch.name for batch in batches})
@@ -160,7 +162,7 @@ def _make(opened: Study, taken: set[str]) -> None:
             )
         )
         return
-    training = _over_training_questions(opened, runs)
+    training = over_training_questions(opened, runs)
     if not training:
         show(
             notice(
@@ -210,16 +212,10 @@ def _make(opened: Study, taken: set[str]) -> None:
         st.rerun()
 
 
-def _over_training_questions(opened: Study, runs: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Return the runs that searched training questions. A run without a split searched all questions."""
-    if not any(count["split"] == "train" for count in opened.questions.counts()):
-        return []
-    return [name for name, manifest in runs.items() if manifest.get("split") in ("train", None)]
-
-
 def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:
     """Show the field that chooses a judge, if the study has scores of one; return it and the newest training set."""
-    scored = [card.name for card in judges_of(opened) if card.scored]
+    cards = sorted((card for card in judges_of(opened) if card.scored), key=lambda card: card.calibrated)
+    scored = [card.name for card in cards]  # shown in reverse: calibrated probabilities come first
     if not scored:
         return None, None
     sets = list(training_sets(opened))

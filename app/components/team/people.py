@@ -36,11 +36,11 @@ def people_panel(opened: Study, person: Person) -> None:
 def _person(opened: Study, person: Person, is_oneself: bool) -> None:
     people, acting = who.people(opened.labels_path), partial(who.acting, opened.labels_path)
     columns = st.columns(WIDTHS, vertical_alignment="center")
-    simulated = person.name in ANNOTATORS
-    state = "simulated" if simulated else "paused" if person.paused else "you" if is_oneself else ""
+    is_human = person.kind == "person" and person.name not in ANNOTATORS
+    state = _state(person, is_oneself)
     with columns[0]:
         show(tag("p", tag("b", person.name), span(f" {state}", cls="soft") if state else "", cls="person-name"))
-    if simulated:
+    if not is_human:
         return
     with columns[1]:
         key = f"role-{person.name}"
@@ -85,6 +85,14 @@ def _person(opened: Study, person: Person, is_oneself: bool) -> None:
                 on_click=_do,
                 args=(lambda: people.pause(person.name, not person.paused, by=acting()),),
             )
+
+
+def _state(person: Person, is_oneself: bool) -> str:
+    if person.kind == "machine":
+        return "imported judgements"
+    if person.name in ANNOTATORS:
+        return "simulated"
+    return "paused" if person.paused else "you" if is_oneself else ""
 
 
 def _add(opened: Study) -> None:

@@ -232,8 +232,8 @@ class _Caught:
             self._parts.insert(0, (questions[above], ordinals[order[above]], scores[above]))
 
     def _raise(self, kth: np.ndarray) -> None:
-        """Raise the floors, given the k-th best products so far, `kth` (q,). Rows below them by more than the error of
-        both rows are out.
+        """Raise the floors, given the k-th best products so far, `kth` (q,). A row whose score is lower by more than
+        the rounding errors of both rows is dropped.
         """
         self._set_floor(np.maximum(self._floor, self._rounded_down(kth - 2 * self._rounded.slack(kth))))
 
