@@ -106,7 +106,7 @@ def test_agreement_in_words_names_the_label_that_most_disputes_are_about(study):
         == "4 disagreements of two people: 2 related against negative, 1 positive against related, 1 positive against negative."
     )
     page = Page(study.folder, "team", "Lea").text
-    assert f"Agreement: {words.sentence} ; most disputes are about related" in page.replace(" :", ":")
+    assert f"Agreement: {words.sentence}; most disputes are about related . 4 disagreements" in page
 
 
 def test_disputes_that_are_about_no_label_in_particular_name_none():

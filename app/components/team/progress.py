@@ -112,7 +112,7 @@ def _too_fast(person: PersonProgress) -> Html:
 def _agreement(words: AgreementWords | None) -> Html:
     if words is None:
         return tag("p", "Agreement: no passage has been judged blind by two people yet.", cls="convention")
-    about = join("; most disputes are about ", tag("em", words.label)) if words.label else ""
+    about = join("; most disputes are about ", tag("em", words.label), ".") if words.label else "."
     return tag(
-        "p", tag("b", "Agreement: "), words.sentence, about, ". ", span(words.detail, cls="soft"), cls="agreement-words"
+        "p", tag("b", "Agreement: "), words.sentence, about, " ", span(words.detail, cls="soft"), cls="agreement-words"
     )
