@@ -82,6 +82,20 @@ def test_accuracy_by_relation_reads_as_words(study):
     assert row(page, "author (P50)") == "author (P50) 4 50.0 50.0 0.0 -86.6 to +86.6 1.000 1 1 1 1"
 
 
+def test_another_measure_fills_the_tables_and_the_conclusion(study):
+    """By answers only Success@k and MRR@k can be measured; the figures are those of `blindspot compare`."""
+    page = compare(study, measure="mrr")
+    made = compare_runs(study, "alpha", "beta", 5, "relation", measure="mrr")
+    both = made.at[5]
+    assert "MRR@k, %" in page.text and made.conclusion in page.text
+    assert f"oracle {100 * made.at[1].oracle.value:.1f}" in row(page, "oracle")
+    assert row(page, "place of birth (P19)").startswith(
+        f"place of birth (P19) 3 {100 * made.groups['P19'].a.value:.1f} {100 * made.groups['P19'].b.value:.1f}"
+    )
+    assert f"{100 * both.a.value:.1f}" in page.text and any("measure=mrr" in link for link in page.links())
+    assert "Success@k, %" in compare(study, measure="ndcg").text, "nDCG is unknown by answers"
+
+
 def test_groups_by_bucket_and_every_count_opens_its_questions(study):
     page = compare(study, groups="bucket")
     assert row(page, "10-29 mentions").startswith("10-29 mentions 2 100.0 50.0 A +50.0")
