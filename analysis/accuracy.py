@@ -77,9 +77,9 @@ def recall_at(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarra
 
     Returns: (q,) float64, NaN for a question without relevant passages (leave it out of the mean).
     """
-    found = np.asarray(relevant, dtype=bool)[:, : _rank(k)].sum(axis=1)
+    hits = np.asarray(relevant, dtype=bool)[:, : _rank(k)].sum(axis=1)
     n_relevant = np.asarray(n_relevant)
-    shares: np.ndarray = np.divide(found, n_relevant, out=np.full(len(found), np.nan), where=n_relevant > 0)
+    shares: np.ndarray = np.divide(hits, n_relevant, out=np.full(len(hits), np.nan), where=n_relevant > 0)
     return shares
 
 
@@ -205,8 +205,8 @@ def mean(values: np.ndarray, level: float = 0.95, resamples: int = 2000, seed: i
     """Return the mean of (q,) float values, such as reciprocal ranks, with a percentile bootstrap interval; value None
     without values.
     """
-    one = macro_average(values, np.zeros(len(values), dtype=int), level, resamples, seed)
-    return Estimate(one.value, one.n, one.low, one.high, f"bootstrap, {resamples} resamples, seed {seed}")
+    macro = macro_average(values, np.zeros(len(values), dtype=int), level, resamples, seed)
+    return Estimate(macro.value, macro.n, macro.low, macro.high, f"bootstrap, {resamples} resamples, seed {seed}")
 
 
 def _resampled_deviations(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:

@@ -127,14 +127,14 @@ def curves(
         buckets: (q,) int; negative leaves a question out.
         frequency: (q,) int, -1 if unknown.
     """
-    made: dict[str, list[Point]] = {run: [] for run in first}
+    points_by_run: dict[str, list[Point]] = {run: [] for run in first}
     for bucket in np.unique(buckets[buckets >= 0]).tolist():
         rows = np.flatnonzero(buckets == bucket)
         known = frequency[rows][frequency[rows] >= 0] if frequency is not None else np.zeros(0, np.int64)
         span = (int(known.min()), int(known.max())) if len(known) else (None, None)
         for run, ranks in first.items():
-            made[run].append(Point(bucket, len(rows), proportion(found_by(ranks[rows], k), level), *span))
-    return made
+            points_by_run[run].append(Point(bucket, len(rows), proportion(found_by(ranks[rows], k), level), *span))
+    return points_by_run
 
 
 def seen(subjects: Sequence[str | None], training: set[str]) -> np.ndarray:

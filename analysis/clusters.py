@@ -51,10 +51,10 @@ def by_size(labels: np.ndarray) -> np.ndarray:
     labels = np.asarray(labels)
     names, first, sizes = np.unique(labels[labels != NOISE], return_index=True, return_counts=True)
     order = np.lexsort((first, -sizes))
-    found = np.full(len(labels), NOISE, np.int32)
+    renumbered = np.full(len(labels), NOISE, np.int32)
     for new, old in enumerate(names[order]):
-        found[labels == old] = new
-    return found
+        renumbered[labels == old] = new
+    return renumbered
 
 
 def words(text: str) -> set[str]:
@@ -82,14 +82,14 @@ def telling_words(
     everything = sum(counts.values(), np.zeros(len(vocabulary)))
     usual = (everything >= 2) & (everything <= 0.6 * len(texts) if len(counts) > 1 else True)
     alpha = prior * everything
-    told: dict[int, list[str]] = {}
+    words_by_cluster: dict[int, list[str]] = {}
     for label in sorted(names):
         inside = counts[label]
         z = log_odds_z(inside, everything - inside, alpha)
         z = np.where(usual & (inside > 0) & np.isfinite(z), z, -np.inf)
         order = sorted(np.argsort(-z, kind="stable")[: 4 * top].tolist(), key=lambda i: (-z[i], vocabulary[i]))
-        told[label] = [vocabulary[i] for i in order if z[i] > 0][:top]
-    return told
+        words_by_cluster[label] = [vocabulary[i] for i in order if z[i] > 0][:top]
+    return words_by_cluster
 
 
 def log_odds_z(inside: np.ndarray, outside: np.ndarray, alpha: np.ndarray) -> np.ndarray:
@@ -112,6 +112,6 @@ def _counts(texts: Sequence[Iterable[str]], labels: np.ndarray) -> tuple[dict[in
     members: dict[int, list[int]] = {}
     for text, label in zip(texts, np.asarray(labels).tolist(), strict=True):
         members.setdefault(label, []).extend(places.setdefault(word, len(places)) for word in sorted(set(text)))
-    return {label: np.bincount(found, minlength=len(places)).astype(float) for label, found in members.items()}, list(
-        places
-    )
+    return {
+        label: np.bincount(documents, minlength=len(places)).astype(float) for label, documents in members.items()
+    }, list(places)

@@ -40,9 +40,9 @@ def patterns(judges: int) -> tuple[Pattern, ...]:
     """
     agreed = [(YES,) * judges, (NO,) * judges]
     alone = [
-        tuple(said if place == judge else 1 - said for place in range(judges))
+        tuple(opinion if place == judge else 1 - opinion for place in range(judges))
         for judge in range(judges)
-        for said in (YES, NO)
+        for opinion in (YES, NO)
     ]
     return tuple(dict.fromkeys([*agreed, *alone, *product((YES, NO), repeat=judges)]))
 

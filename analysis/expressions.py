@@ -92,9 +92,9 @@ def parse(text: str) -> Expression:
     if len(text) > MAX_LENGTH:
         raise NotAnExpression(f"a slice may have at most {MAX_LENGTH} characters", MAX_LENGTH)
     reader = _Reader(_tokens(text), len(text) + 1)
-    found = reader.expression(0)
+    expression = reader.expression(0)
     reader.end()
-    return found
+    return expression
 
 
 def evaluate(expression: Expression, condition: Callable[[Condition], np.ndarray]) -> np.ndarray:
@@ -109,7 +109,7 @@ def evaluate(expression: Expression, condition: Callable[[Condition], np.ndarray
 
 
 def _written(value: str) -> str:
-    if value.casefold() not in _WORDS and (found := _TOKEN.fullmatch(value)) and found["word"] == value:
+    if value.casefold() not in _WORDS and (match := _TOKEN.fullmatch(value)) and match["word"] == value:
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -126,19 +126,19 @@ class _Token:
 
 
 def _tokens(text: str) -> list[_Token]:
-    made, at = [], 0
-    while at < len(text) and (found := _TOKEN.match(text, at)):
-        kind = str(found.lastgroup)
-        start = found.start(kind) + 1
+    tokens, at = [], 0
+    while at < len(text) and (match := _TOKEN.match(text, at)):
+        kind = str(match.lastgroup)
+        start = match.start(kind) + 1
         if kind == "other":
-            what = "unclosed quotation mark" if found[kind] == '"' else f"unexpected character {found[kind]!r}"
-            raise NotAnExpression(what, start)
-        word = found[kind]
+            problem = "unclosed quotation mark" if match[kind] == '"' else f"unexpected character {match[kind]!r}"
+            raise NotAnExpression(problem, start)
+        word = match[kind]
         if kind == "quoted":
             word = re.sub(r"\\(.)", r"\1", word[1:-1])
-        made.append(_Token(kind, word, start))
-        at = found.end()
-    return made
+        tokens.append(_Token(kind, word, start))
+        at = match.end()
+    return tokens
 
 
 class _Reader:

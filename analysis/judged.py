@@ -56,8 +56,8 @@ def judged_at(judged: np.ndarray, present: np.ndarray, k: int) -> np.ndarray:
         raise ValueError(f"k is {k}; ranks start at 1")
     present = np.asarray(present, bool)[:, :k]
     counts = present.sum(axis=1)
-    found = (np.asarray(judged, bool)[:, :k] & present).sum(axis=1)
-    shares: np.ndarray = np.divide(found, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    n_judged = (np.asarray(judged, bool)[:, :k] & present).sum(axis=1)
+    shares: np.ndarray = np.divide(n_judged, counts, out=np.full(len(counts), np.nan), where=counts > 0)
     return shares
 
 

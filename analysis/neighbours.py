@@ -48,22 +48,22 @@ def nearest(
 
     Raises: ValueError if there are fewer than k rows.
     """
-    asked, queries = np.asarray(queries), _prepared(queries, similarity)
-    left = len(vectors) - (0 if without is None or not len(without) else int(np.max(np.asarray(without) >= 0)))
-    if not 1 <= k <= left:
-        raise ValueError(f"k is {k}; it must be from 1 to {left}, the number of other rows")
-    wide = min(k + _SPARE, left)
+    query_vectors, queries = np.asarray(queries), _prepared(queries, similarity)
+    remaining = len(vectors) - (0 if without is None or not len(without) else int(np.max(np.asarray(without) >= 0)))
+    if not 1 <= k <= remaining:
+        raise ValueError(f"k is {k}; it must be from 1 to {remaining}, the number of other rows")
+    wide = min(k + _SPARE, remaining)
     rows = np.empty((len(queries), 0), np.int64)
-    found = np.empty((len(queries), 0), np.float32)
+    similarities = np.empty((len(queries), 0), np.float32)
     for start in range(0, len(vectors), _ROWS):
         values = _similarities(queries, _prepared(vectors[start : start + _ROWS], similarity), similarity)
-        here = np.broadcast_to(np.arange(start, start + values.shape[1]), values.shape)
+        block_rows = np.broadcast_to(np.arange(start, start + values.shape[1]), values.shape)
         if without is not None:
-            values[here == np.asarray(without)[:, None]] = -np.inf
-        rows, found = np.concatenate([rows, here], axis=1), np.concatenate([found, values], axis=1)
-        order = _order(found, rows, wide)
-        rows, found = np.take_along_axis(rows, order, 1), np.take_along_axis(found, order, 1)
-    exact = np.stack([_exact(query, np.asarray(vectors[row]), similarity) for query, row in zip(asked, rows)])
+            values[block_rows == np.asarray(without)[:, None]] = -np.inf
+        rows, similarities = np.concatenate([rows, block_rows], axis=1), np.concatenate([similarities, values], axis=1)
+        order = _order(similarities, rows, wide)
+        rows, similarities = np.take_along_axis(rows, order, 1), np.take_along_axis(similarities, order, 1)
+    exact = np.stack([_exact(query, np.asarray(vectors[row]), similarity) for query, row in zip(query_vectors, rows)])
     order = _order(exact, rows, k)
     return Neighbours(np.take_along_axis(rows, order, 1), np.take_along_axis(exact, order, 1).astype(np.float32))
 

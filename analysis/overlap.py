@@ -41,8 +41,8 @@ def _overlap(a: np.ndarray, b: np.ndarray, p: float) -> np.ndarray:
     lengths_a, lengths_b = (a >= 0).sum(axis=1), (b >= 0).sum(axis=1)
     lengths = np.minimum(lengths_a, lengths_b)
     rows, depths = _shared(a, b)
-    kept = depths <= lengths[rows]
-    rows, depths = rows[kept], depths[kept]
+    within = depths <= lengths[rows]
+    rows, depths = rows[within], depths[within]
     # A passage that is in both lists by depth d counts in the agreement at d and at every greater depth, hence the sums
     # from the right. tail[d] = sum over e >= d of p^e / e, up to the row's length.
     steps = np.arange(1, a.shape[1] + 1)

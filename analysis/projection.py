@@ -60,10 +60,10 @@ def principal_components(vectors: np.ndarray, count: int = 50) -> Components:
     covariance = np.asarray(centred.T @ centred, dtype=np.float64)
     values, axes = np.linalg.eigh(covariance)
     count = min(count, len(values))
-    axes, kept = axes[:, ::-1][:, :count], values[::-1][:count]
+    axes, axes_and_variances = axes[:, ::-1][:, :count], values[::-1][:count]
     axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), np.arange(count)] < 0, -1, 1)
     total = float(np.maximum(values, 0).sum())
-    explained = float(np.maximum(kept, 0).sum() / total) if total > 0 else 1.0
+    explained = float(np.maximum(axes_and_variances, 0).sum() / total) if total > 0 else 1.0
     return Components((centred @ axes.astype(np.float32)).astype(np.float32), min(explained, 1.0))
 
 
@@ -182,8 +182,8 @@ def joint(first: np.ndarray, second: np.ndarray, count: int = 50) -> tuple[Compo
     pure rotation, and 1 if a point is as far from its counterpart as from the mean.
     """
     turned = np.asarray(second, np.float32) @ rotation_onto(second, first).astype(np.float32)
-    left = float(np.linalg.norm(first - turned) / max(float(np.linalg.norm(first - first.mean(axis=0))), 1e-12))
-    return principal_components(np.concatenate([first, turned]), count), left
+    residual = float(np.linalg.norm(first - turned) / max(float(np.linalg.norm(first - first.mean(axis=0))), 1e-12))
+    return principal_components(np.concatenate([first, turned]), count), residual
 
 
 def geometry(vectors: np.ndarray, similarity: str) -> np.ndarray:

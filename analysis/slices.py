@@ -313,8 +313,8 @@ def step_down(observed: np.ndarray, resampled: Iterator[np.ndarray]) -> np.ndarr
 def _pair_counts(predicates: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     """Return (p, p) int64 counts of the questions in each pair of predicates, only those where `weight` holds; singles
     on the diagonal."""
-    held = predicates.astype(np.float64)
-    counts: np.ndarray = np.rint((held if weight is None else held * weight) @ held.T).astype(np.int64)
+    members = predicates.astype(np.float64)
+    counts: np.ndarray = np.rint((members if weight is None else members * weight) @ members.T).astype(np.int64)
     return counts
 
 

@@ -115,13 +115,13 @@ def measured(
     if len(group.positives) < 2:
         raise ValueError("a group needs at least two positives")
     vectors = unit(passages[group.positives]).astype(np.float64)
-    asked = (
+    question_vectors = (
         None if questions is None or not len(group.questions) else unit(questions[group.questions]).astype(np.float64)
     )
     return (
         pairwise_pseudo_values(vectors),
         _nearest_other(vectors),
-        None if asked is None else _margins(asked, vectors, group.own),
+        None if question_vectors is None else _margins(question_vectors, vectors, group.own),
     )
 
 
@@ -160,7 +160,7 @@ def _nearest_other(vectors: np.ndarray) -> np.ndarray:
 
 def _margins(questions: np.ndarray, positives: np.ndarray, own: Sequence[Sequence[int]]) -> np.ndarray | None:
     """Return (q,) float64 margins; None if all questions share all positives, so that there are no others."""
-    found = []
+    margins = []
     for start in range(0, len(questions), _BLOCK):
         for row, places in zip(questions[start : start + _BLOCK] @ positives.T, own[start : start + _BLOCK]):
             mine = list(places)
@@ -168,5 +168,5 @@ def _margins(questions: np.ndarray, positives: np.ndarray, own: Sequence[Sequenc
                 continue
             best = row[mine].max()
             row[mine] = -np.inf
-            found.append(best - row.max())
-    return np.array(found) if found else None
+            margins.append(best - row.max())
+    return np.array(margins) if margins else None

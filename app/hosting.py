@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--address", required=True)
     parser.add_argument("--host", action="append", default=[])
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
 
     from app.log import start_log
     from backend.core.study import ENVIRONMENT_VARIABLE
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
 
     start_log(Path(os.environ.get(ENVIRONMENT_VARIABLE) or "."))
     try:
-        host(given.port, given.address, given.host)
+        host(parsed.port, parsed.address, parsed.host)
     except Refused as error:
         sys.exit(f"blindspot: {error}")
 

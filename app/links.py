@@ -1,8 +1,9 @@
 """Personal links: the server exchanges the secret of a link for a session before any page sees the secret.
 
-The server answers a request for `/?invite=SECRET` with a cookie and a redirect to the same page without the secret. The
-secret therefore stays out of the address bar, the history and the cookies. The cookie contains the token of the
-session. Scripts cannot read the cookie, other sites cannot send it, and over https it is only sent encrypted.
+The server answers a request for `/?invite=SECRET` with a cookie and a redirect to the same page without the secret; an
+annotator's link without a page leads to Judge. The secret therefore stays out of the address bar, the history and the
+cookies. The cookie contains the token of the session. Scripts cannot read the cookie, other sites cannot send it, and
+over https it is only sent encrypted.
 """
 
 from __future__ import annotations
@@ -65,29 +66,32 @@ async def _answer(scope: Scope) -> Response | None:
     if secret is None or labels_path is None:
         return None
     try:
-        token = await run_in_threadpool(_sign_in, labels_path, secret)
+        token, first_page = await run_in_threadpool(_sign_in, labels_path, secret)
     except BlindspotError as error:
         return PlainTextResponse(str(error), 503)
-    return _redirect(request, labels_path, token)
+    return _redirect(request, labels_path, token, first_page)
 
 
-def _sign_in(labels_path: Path, secret: str) -> str | None:
+def _sign_in(labels_path: Path, secret: str) -> tuple[str | None, str]:
+    """Return the token of a new session, and the page that a link without a page opens: an annotator's work, or Home."""
     people = People(labels_path)
     try:
-        return people.sign_in(secret)
+        person = people.invited(secret)
+        annotates = person is not None and not person.may("see others' labels")
+        return people.sign_in(secret), "judge" if annotates else ""
     finally:
         people.close()
 
 
-def _redirect(request: Request, labels_path: Path, token: str | None) -> Response:
+def _redirect(request: Request, labels_path: Path, token: str | None, first_page: str) -> Response:
     from starlette.responses import RedirectResponse
 
-    left = [
+    remaining = [
         pair for pair in parse_qsl(request.scope["query_string"].decode("latin-1")) if pair[0] not in (INVITATION, LINK)
     ]
-    query = urlencode(left if token else [*left, (LINK, INVALID)])
+    query = urlencode(remaining if token else [*remaining, (LINK, INVALID)])
     # A relative address lets a proxy serve the app under a path, and prevents redirects to other sites.
-    page = "./" + quote(request.scope["path"].rsplit("/", 1)[-1])
+    page = "./" + quote(request.scope["path"].rsplit("/", 1)[-1] or first_page)
     response = RedirectResponse(f"{page}?{query}" if query else page, 303)
     response.headers["Cache-Control"] = "no-store"
     response.headers["Referrer-Policy"] = "no-referrer"

@@ -75,6 +75,6 @@ class _Lines:
         elif now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
             rate = (done - self._done_at_start) / (now - self._step_start)
-            left = f", {(total - done) / rate:,.0f} s left" if total and rate > 0 else ""
+            remaining = f", {(total - done) / rate:,.0f} s left" if total and rate > 0 else ""
             of = f" of {total:,}" if total else ""
-            print(f"{doing}: {done:,}{of} ({rate:,.0f}/s{left})", file=sys.stderr, flush=True)
+            print(f"{doing}: {done:,}{of} ({rate:,.0f}/s{remaining})", file=sys.stderr, flush=True)

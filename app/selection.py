@@ -111,21 +111,21 @@ def filtered(comparison: Comparison, selection: Selection) -> np.ndarray:
     """Return the rows that match all filters except the cell, (q,) bool. Raises BadInput or Missing for an invalid
     slice.
     """
-    kept = np.ones(len(comparison), dtype=bool)
+    mask = np.ones(len(comparison), dtype=bool)
     if selection.relation:
-        kept &= comparison.relations == selection.relation
+        mask &= comparison.relations == selection.relation
     if selection.set:
-        kept &= comparison.sets == selection.set
+        mask &= comparison.sets == selection.set
     if selection.bucket:
-        kept &= comparison.buckets == selection.bucket
+        mask &= comparison.buckets == selection.bucket
     if selection.slice:
-        kept &= Facts(comparison, selection.k).mask(selection.slice)
+        mask &= Facts(comparison, selection.k).mask(selection.slice)
     if selection.text.strip():
         wanted = selection.text.casefold().split()
-        kept &= np.fromiter(
+        mask &= np.fromiter(
             (all(word in words for word in wanted) for words in comparison.words), bool, len(comparison)
         )
-    return kept
+    return mask
 
 
 def rows(comparison: Comparison, selection: Selection, kept: np.ndarray | None = None) -> np.ndarray:

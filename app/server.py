@@ -84,8 +84,8 @@ def serve(
 def _refuse_open_door(study: Study, address: str) -> None:
     from db.people import People
 
-    here = Path(__file__).parent
-    oidc = any((folder / ".streamlit" / "secrets.toml").is_file() for folder in (Path.home(), Path.cwd(), here))
+    app_folder = Path(__file__).parent
+    oidc = any((folder / ".streamlit" / "secrets.toml").is_file() for folder in (Path.home(), Path.cwd(), app_folder))
     if not oidc and not any(person.invited for person in People(study.labels_path).all()):
         raise Refused(
             f"others can reach {address}, and nobody could sign in there: give people links ('blindspot people "

@@ -26,16 +26,16 @@ def value(key: str, default: str = "") -> str:
 def number(key: str, default: int, low: int = 1, high: int | None = None) -> int:
     """Return a whole number from the address, clipped to its bounds; the default if the parameter is not a number."""
     try:
-        found = int(value(key, ""))
+        parsed = int(value(key, ""))
     except ValueError:
         return default
-    return max(low, found if high is None else min(found, high))
+    return max(low, parsed if high is None else min(parsed, high))
 
 
 def one_of(key: str, options: Sequence[Option], default: Option) -> Option:
     """Return a parameter that is one of the options, else the default."""
-    found = value(key)
-    return next((option for option in options if option == found), default)
+    given_value = value(key)
+    return next((option for option in options if option == given_value), default)
 
 
 def href(page: str, parameters: Mapping[str, Any]) -> str:

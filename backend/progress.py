@@ -1,4 +1,6 @@
-"""The type of a progress callback. It stands outside the packages because every layer of the backend takes one."""
+"""The type of a progress callback. The module is outside the packages because every layer of the backend reports
+progress.
+"""
 
 from __future__ import annotations
 

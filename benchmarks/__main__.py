@@ -50,7 +50,7 @@ def main() -> int:
                 took.append((name, 0.0, 0.0, "skipped"))
                 continue
             began, used = time.monotonic(), _used()
-            code = _run(name, [str(study) if each == STUDY else each for each in arguments])
+            code = _run(name, [str(study) if argument == STUDY else argument for argument in arguments])
             took.append((name, time.monotonic() - began, _used() - used, f"failed, exit {code}" if code else ""))
     return _sum(took)
 

@@ -198,7 +198,7 @@ def fresh_server(study: Path) -> Iterator[tuple[str, float, float | None]]:
             tab.wait_for_timeout(200)
             here = f".position b:text-is('{number}')"
             steps.append(_until(tab, lambda: tab.keyboard.press("n"), here))
-        yield "  then the next question, by key, until it stands there", median(steps), None
+        yield "  then the next question, by key, until the page shows it", median(steps), None
         browser.close()
 
 

@@ -122,11 +122,11 @@ class Person:
     def _send(self, component: Component, gestures: Sequence[dict]) -> Shown:
         self.attempt += 1
         entries = [
-            {"id": f"{self.chance.getrandbits(96):024x}", "client_time": time.time(), **each} for each in gestures
+            {"id": f"{self.chance.getrandbits(96):024x}", "client_time": time.time(), **gesture} for gesture in gestures
         ]
         shown = self.tab.send(component, {"outbox": {"attempt": self.attempt, "entries": entries, "want": 4}})
         states = {receipt["id"]: receipt["state"] for receipt in shown.components["judge"].data["receipts"]}
-        if any(states.get(each["id"]) != "stored" for each in entries):
+        if any(states.get(entry["id"]) != "stored" for entry in entries):
             raise RuntimeError(f"{self.name}: a label was not stored: {shown.components['judge'].data['receipts']}")
         self.judged = shown
         return shown

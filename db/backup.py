@@ -118,8 +118,8 @@ def back_up(path: str | Path, target: str | Path | None = None) -> Path:
 def backups_of(path: str | Path) -> list[Path]:
     """Return the backups beside a labels.db, the newest first. Files put aside as damaged are left out."""
     path = Path(path)
-    found = [file for file in (path.parent / FOLDER).glob(f"{path.stem}-*.db") if "-damaged-" not in file.name]
-    return sorted(found, key=lambda file: (file.stat().st_mtime_ns, file.name), reverse=True)
+    files = [file for file in (path.parent / FOLDER).glob(f"{path.stem}-*.db") if "-damaged-" not in file.name]
+    return sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name), reverse=True)
 
 
 def refuse_lost(path: str | Path) -> None:
@@ -159,9 +159,9 @@ def restore(source: str | Path, path: str | Path, drop_newer: bool = False) -> P
             running process uses it.
     """
     source, path = Path(source), Path(path)
-    found = check(source)
-    if found.problems:
-        raise BadInput(f"cannot be restored: {found.problems[0]}", source)
+    state = check(source)
+    if state.problems:
+        raise BadInput(f"cannot be restored: {state.problems[0]}", source)
     if not path.exists() or path.stat().st_size == 0:
         _copy_in(source, path)
         return None
@@ -175,10 +175,10 @@ def restore(source: str | Path, path: str | Path, drop_newer: bool = False) -> P
         )
     if is_damaged:
         return _copy_in(source, path)
-    kept = back_up(path)
+    safety_copy = back_up(path)
     with closing(connect(source, read_only=True)) as old, closing(connect(path)) as new, readable_sqlite_errors(path):
         old.backup(new)  # one transaction: other processes see the old contents or the new
-    return kept
+    return safety_copy
 
 
 def sync(path: str | Path) -> None:
@@ -211,8 +211,8 @@ def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
         for trigger in triggers
         if trigger not in names
     ]
-    counts = {what: _integer(connection, sql) for what, sql in _WRONG_EVENTS.items()}
-    problems += [f"{count:,} {what}" for what, count in counts.items() if count]
+    counts = {problem: _integer(connection, sql) for problem, sql in _WRONG_EVENTS.items()}
+    problems += [f"{count:,} {problem}" for problem, count in counts.items() if count]
     return Soundness(
         tuple(problems),
         events=_integer(connection, "SELECT count(*) FROM label_event"),
@@ -313,23 +313,23 @@ def _copy_in(source: Path, path: Path) -> Path | None:
     """
     if process := _process_using(path):
         raise Refused(f"{path}: process {process} uses the damaged file; stop it (the app, a job), then restore")
-    kept = path.parent / FOLDER / f"{path.stem}-damaged-{_timestamp()}.db"
+    damaged_copy = path.parent / FOLDER / f"{path.stem}-damaged-{_timestamp()}.db"
     with _partial(path) as partial:
         with closing(connect(source, read_only=True)) as connection:
             backup(connection, partial)
         former = [end for end in ("", *_SIDE_FILES) if os.path.exists(f"{path}{end}")]
         try:
             if former:
-                kept.parent.mkdir(exist_ok=True)
+                damaged_copy.parent.mkdir(exist_ok=True)
             for end in former:
-                os.rename(f"{path}{end}", f"{kept}{end}")
+                os.rename(f"{path}{end}", f"{damaged_copy}{end}")
         except OSError as error:
             raise BlindspotError(
-                f"{kept}: the former file cannot be moved there ({error.strerror or error})"
+                f"{damaged_copy}: the former file cannot be moved there ({error.strerror or error})"
             ) from error
         partial.replace(path)
         sync(path.parent)
-    return kept if "" in former else None
+    return damaged_copy if "" in former else None
 
 
 def _process_using(path: Path) -> int | None:

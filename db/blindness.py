@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import sqlite3
 
+from db.leases import SKIPS_FOR_GOOD
 from db.people import Person, person
 
 # A question is hidden from a person while they hold it in an open batch. From an annotator it is hidden earlier: as long as the
 # queue may still hand it to them. People who settle disputes must see the rest, so for them only the questions they hold count.
-_HIDDEN = """
+_HIDDEN = f"""
     SELECT i.question FROM batch_question i JOIN batch b ON b.number = i.batch
     LEFT JOIN lease l ON l.batch = i.batch AND l.question = i.question AND l.annotator = :me
     WHERE b.state = 'open' AND (:question IS NULL OR i.question = :question) AND (
         (l.state = 'held' AND l.expires > :now)
-        OR (:pending AND i.done = 0 AND coalesce(l.state, 'held') = 'held' AND (i.assigned_to IS NULL OR i.assigned_to = :me)))"""
+        OR (:pending AND i.done = 0 AND (i.assigned_to IS NULL OR i.assigned_to = :me) AND (
+            coalesce(l.state, 'held') = 'held' OR (l.state = 'skipped' AND l.skips < {SKIPS_FOR_GOOD}))))"""
 
 
 def hidden_questions(connection: sqlite3.Connection, name: str, now: float) -> frozenset[str]:
@@ -30,12 +32,17 @@ def is_hidden(connection: sqlite3.Connection, who: Person, question: str, now: f
     return bool(_ids(connection, who, question, now))
 
 
-def judged_before(connection: sqlite3.Connection, name: str, batch: int, question: str) -> bool:
-    """Return whether a person has finished or skipped a question of a batch at any time, and so may have seen its results."""
+def judged_before(connection: sqlite3.Connection, who: Person, batch: int, question: str) -> bool:
+    """Return whether a person has finished or skipped a question of a batch, and so may have seen its results.
+
+    A question that an annotator skipped once stays hidden from them, because it comes back.
+    """
+    stays_hidden = 0 if who.may("see others' labels") else SKIPS_FOR_GOOD - 1
     row = connection.execute(
-        "SELECT 1 FROM lease WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND state <> 'held' UNION ALL "
-        "SELECT 1 FROM queue_act WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND kind IN ('finish', 'skip') LIMIT 1",
-        (batch, question, name),
+        "SELECT 1 FROM lease WHERE batch = ?1 AND question = ?2 AND annotator = ?3 "
+        "AND (state = 'finished' OR skips > ?4) UNION ALL "
+        "SELECT 1 FROM queue_act WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND kind = 'finish' LIMIT 1",
+        (batch, question, who.name, stays_hidden),
     ).fetchone()
     return row is not None
 

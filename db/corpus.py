@@ -83,13 +83,13 @@ class Corpus(PerThread):
         Raises:
             Missing: A row outside the collection.
         """
-        wanted = [int(ordinal) for ordinal in ordinals]
-        found: dict[int, Passage] = {}
-        for block in _blocks(list(dict.fromkeys(wanted))):
+        rows = [int(ordinal) for ordinal in ordinals]
+        by_ordinal: dict[int, Passage] = {}
+        for block in _blocks(list(dict.fromkeys(rows))):
             sql = f"SELECT ordinal, id, title, text FROM passage WHERE ordinal IN ({_marks(block)})"
-            found.update((row[0], Passage(*row[1:])) for row in self.connection.execute(sql, block))
+            by_ordinal.update((row[0], Passage(*row[1:])) for row in self.connection.execute(sql, block))
         try:
-            return [found[ordinal] for ordinal in wanted]
+            return [by_ordinal[ordinal] for ordinal in rows]
         except KeyError as error:
             raise Missing(f"there is no passage number {error.args[0]}; the collection holds {len(self)}") from None
 
@@ -108,11 +108,11 @@ class Corpus(PerThread):
 
     def ordinals(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the row of each id. Ids that the collection does not hold are left out."""
-        found: dict[str, int] = {}
+        by_id: dict[str, int] = {}
         for block in _blocks(list(dict.fromkeys(ids))):
             sql = f"SELECT id, ordinal FROM passage WHERE id IN ({_marks(block)})"
-            found.update(self.connection.execute(sql, block))
-        return found
+            by_id.update(self.connection.execute(sql, block))
+        return by_id
 
 
 class CorpusWriter:

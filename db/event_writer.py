@@ -15,7 +15,7 @@ from db.leases import batch_number, extend, reopen
 from db.people import Person, person, refusal
 
 Passages = Callable[[Iterable[str]], Mapping[str, Any]]
-SURPLUS = "others had finished this question meanwhile; your labels are kept, as surplus"
+SURPLUS = "others have finished this question meanwhile; your labels are saved as surplus"
 
 
 class _Shown(NamedTuple):
@@ -54,6 +54,8 @@ def write_label_event(
     if connection.execute("SELECT 1 FROM queue_act WHERE gesture = ?", (event.id,)).fetchone():
         raise Refused(_used_before(event.id))
     annotating = person(connection, annotator)
+    if annotating.kind == "machine":
+        raise Refused(f"{annotator} is a machine; its labels are imported")
     action = "adjudicate" if event.kind == "adjudicate" else "judge"
     if not annotating.may(action):
         raise Refused(refusal(annotating, action))
@@ -137,9 +139,10 @@ def _as_given(connection: sqlite3.Connection, annotating: Person, event: LabelEv
     batch = batch_number(connection, event.batch)
     if not _was_given(connection, batch, event.question, name):
         raise Refused(
-            f"question {event.question!r} of batch {event.batch!r} was not given to {name}; nothing was stored of this event"
+            f"question {event.question!r} of batch {event.batch!r} was not given to {name}; nothing was stored of "
+            "this event"
         )
-    return replace(event, blind=not judged_before(connection, name, batch, event.question))
+    return replace(event, blind=not judged_before(connection, annotating, batch, event.question))
 
 
 def _was_given(connection: sqlite3.Connection, batch: int, question: str, name: str) -> bool:

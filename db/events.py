@@ -17,6 +17,8 @@ from db.errors import BadInput
 from db.names import text_problem
 
 Label = Literal["positive", "related", "negative", "unsure"]
+MACHINE = "qrels"
+"""The guideline version of labels that a machine gave, or an imported file of which nobody said that people gave them."""
 Kind = Literal["label", "adjudicate", "undo", "note", "bad_question"]
 QueueKind = Literal["finish", "skip", "reopen"]
 
@@ -244,7 +246,7 @@ def _check_choices(event: LabelEvent) -> None:
     if len(choices) > MAX_CHOICES:
         raise BadInput(f"{len(choices):,} passages in one event; {MAX_CHOICES:,} are allowed")
     if len({choice.passage for choice in choices}) < len(choices):
-        raise BadInput("a passage comes twice in one event")
+        raise BadInput("a passage occurs twice in one event")
     for choice in choices:
         _check_text("passage", choice.passage, limit=256)
         _check_text("run", choice.run, optional=True)

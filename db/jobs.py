@@ -1,4 +1,4 @@
-"""Records of jobs in labels.db: what was asked, which process does it, how far it is, how it ended."""
+"""Records of jobs in labels.db: the request, the process, the progress and the outcome of each job."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ from db.errors import Missing, Refused
 from db.people import person
 
 LEASE_SECONDS = 15 * 60.0
+SKIPS_FOR_GOOD = 2
+"""After this many skips of a question by one person, the queue leaves it to others."""
 ACTIVE = "((l.state = 'finished' AND l.surplus = 0) OR (l.state = 'held' AND l.expires > :now))"
 OTHERS = f"""(SELECT count(*) FROM lease l WHERE l.batch = i.batch AND l.question = i.question AND l.annotator <> :me AND {ACTIVE})"""
 """SQL: how many other annotators have a place at question `i` of a batch."""
@@ -35,9 +37,12 @@ def hold(connection: sqlite3.Connection, batch: int, question: str, annotator: s
 
 
 def extend(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
-    """Restart the lease of an annotator who is at work on a question. A lapsed lease stays lapsed: others may hold its place."""
+    """Restart the lease of an annotator who is at work on a question. A lapsed lease stays lapsed: others may hold its
+    place.
+    """
     connection.execute(
-        "UPDATE lease SET expires = ?4 + ?5 WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND state = 'held' AND expires > ?4",
+        "UPDATE lease SET expires = ?4 + ?5 WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND state = 'held' "
+        "AND expires > ?4",
         (batch, question, annotator, now, LEASE_SECONDS),
     )
 
@@ -47,7 +52,8 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
 
     Raises:
         Missing: The batch has no such question.
-        Refused: The annotator has neither labelled a passage of the question nor marked it as bad, or is paused and no longer
+        Refused: The annotator has neither labelled a passage of the question nor marked it as bad, or is paused and no
+        longer
             holds it.
     """
     number = batch_number(connection, batch)
@@ -73,7 +79,7 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
 
 
 def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: str) -> bool:
-    """Skip a question: leave it to another annotator for good. Return whether this is new.
+    """Skip a question for now. After SKIPS_FOR_GOOD skips it is left to others. Return whether this is new.
 
     Raises:
         Missing: The annotator does not hold the question.
@@ -86,7 +92,8 @@ def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: s
     if lease[0] == "finished":
         raise Refused(f"{annotator} has finished question {question!r}; it cannot be skipped any more")
     connection.execute(
-        "UPDATE lease SET state = 'skipped' WHERE batch = ? AND question = ? AND annotator = ?",
+        "UPDATE lease SET state = 'skipped', skips = skips + (state = 'held') "
+        "WHERE batch = ? AND question = ? AND annotator = ?",
         (number, question, annotator),
     )
     return lease[0] == "held"
@@ -115,7 +122,7 @@ def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question
     if not practice and (
         _others(connection, number, question, annotator, now) >= needed or assigned_to not in (None, annotator)
     ):
-        raise Refused(f"question {question!r} is with somebody else by now; your labels are still kept")
+        raise Refused(f"somebody else has question {question!r} now; your labels are still saved")
     hold(connection, number, question, annotator, now)
     return True
 
@@ -147,7 +154,9 @@ def recount(connection: sqlite3.Connection, batch: int, question: str | None) ->
 
 
 def _end_lapsed(connection: sqlite3.Connection, batch: int, question: str, now: float) -> None:
-    """End the lapsed leases of a question whose place is given again, so that a clock that jumps back does not revive them."""
+    """End the lapsed leases of a question whose place is given again, so that a clock that jumps back does not revive
+    them.
+    """
     connection.execute(
         "UPDATE lease SET expires = 0 WHERE batch = ? AND question = ? AND state = 'held' AND expires <= ?",
         (batch, question, now),
@@ -172,10 +181,10 @@ def _others(connection: sqlite3.Connection, batch: int, question: str, annotator
 
 
 def _item(connection: sqlite3.Connection, number: int, batch: str, question: str) -> tuple[int, str | None, int, bool]:
-    """Return people needed, assigned to, practice, and whether the batch is open."""
+    """Return how many people a batch needs, whom it is assigned to, whether it is practice, and whether it is open."""
     row: tuple[int, str | None, int, bool] | None = connection.execute(
-        "SELECT i.people_needed, i.assigned_to, b.practice, b.state = 'open' FROM batch_question i JOIN batch b ON b.number = i.batch "
-        "WHERE i.batch = ? AND i.question = ?",
+        "SELECT i.people_needed, i.assigned_to, b.practice, b.state = 'open' FROM batch_question i JOIN batch b ON "
+        "b.number = i.batch WHERE i.batch = ? AND i.question = ?",
         (number, question),
     ).fetchone()
     if row is None:
@@ -185,7 +194,8 @@ def _item(connection: sqlite3.Connection, number: int, batch: str, question: str
 
 def _refuse_unjudged(connection: sqlite3.Connection, annotator: str, batch: str, question: str) -> None:
     judged = connection.execute(
-        "SELECT 1 FROM live_event WHERE annotator = ? AND question = ? AND batch = ? AND kind IN ('label', 'bad_question') LIMIT 1",
+        "SELECT 1 FROM live_event WHERE annotator = ? AND question = ? AND batch = ? AND kind IN ('label', "
+        "'bad_question') LIMIT 1",
         (annotator, question, batch),
     ).fetchone()
     if judged is None:

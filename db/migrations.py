@@ -17,6 +17,7 @@ from sqlite_utils.migrations import Migrations
 from db.backup import backup, refuse_lost
 from db.connection import connect, error_name, readable_sqlite_errors, writing
 from db.errors import BadInput, Refused
+from db.events import MACHINE
 
 MIGRATIONS = Migrations("blindspot")
 
@@ -82,7 +83,7 @@ def m003_jobs(db: Database) -> None:
 
 @MIGRATIONS()
 def m004_gold_matches_and_more_imports(db: Database) -> None:
-    # SQLite cannot loosen a CHECK, so the table is made again.
+    # SQLite cannot relax a CHECK, so the migration recreates the table.
     db.conn.execute("ALTER TABLE import_record RENAME TO import_record_before")
     db.conn.execute("""
         CREATE TABLE import_record (
@@ -334,11 +335,46 @@ def m012_jobs_of_functions(db: Database) -> None:
     db.conn.execute("ALTER TABLE job ADD COLUMN process TEXT")
 
 
+@MIGRATIONS()
+def m013_skipped_questions_return(db: Database) -> None:
+    """How often a person skipped a question: it comes back to them once. Older skips were for good."""
+    db.conn.execute("ALTER TABLE lease ADD COLUMN skips INTEGER NOT NULL DEFAULT 0 CHECK (skips >= 0)")
+    db.conn.execute("""
+        UPDATE lease SET skips = 2 WHERE state = 'skipped' OR EXISTS (
+            SELECT 1 FROM queue_act a WHERE a.batch = lease.batch AND a.question = lease.question
+            AND a.annotator = lease.annotator AND a.kind = 'skip')""")
+
+
+@MIGRATIONS()
+def m015_machine_annotators(db: Database) -> None:
+    """Annotators are people or machines. Only people's labels are judgements, and so count for consensus and agreement.
+
+    Before, the labels of an imported qrels file counted as a person's. An annotator with no other labels, whom nobody invited, is
+    a machine from now on; 'blindspot people kind NAME person' says that a person gave them.
+    """
+    db.conn.execute(
+        "ALTER TABLE annotator ADD COLUMN kind TEXT NOT NULL DEFAULT 'person' CHECK (kind IN ('person', 'machine'))"
+    )
+    db.conn.execute(f"""
+        UPDATE annotator SET kind = 'machine'
+        WHERE role = 'annotator' AND invitation IS NULL AND email IS NULL
+        AND EXISTS (SELECT 1 FROM label_event e WHERE e.annotator = name)
+        AND NOT EXISTS (SELECT 1 FROM label_event e WHERE e.annotator = name AND e.guideline_version <> '{MACHINE}')""")
+    db.conn.execute("DROP VIEW judgement")
+    db.conn.execute("""
+        CREATE VIEW judgement AS -- a person's last label that is not undone, for each question, passage, annotator
+        SELECT number, question, passage, annotator, label, batch, blind, inclusion_probability FROM (
+            SELECT e.*, row_number() OVER (PARTITION BY question, passage, annotator ORDER BY number DESC) AS nth
+            FROM live_event e JOIN annotator a ON a.name = e.annotator
+            WHERE e.kind = 'label' AND e.practice = 0 AND a.kind = 'person')
+        WHERE nth = 1""")
+
+
 def migrate(path: str | Path, new: bool = False) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 
     Back up an existing file first, to `backups/` beside it. Processes that come at the same time wait for each other.
-    A file that is up to date and cannot be written to (a read-only study) stays as it is.
+    An up-to-date file that is not writable (a read-only study) is left unchanged.
 
     Args:
         new: Create the file even if the study around it has been in use.

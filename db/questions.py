@@ -62,16 +62,16 @@ class Questions(PerThread):
             if match.passage is not None and (match.score is None or match.score > 0):
                 gold[match.question][match.passage] = None
         with writing(self.connection) as connection:
-            grown = []
+            changed = []
             for question in self.some(gold):
                 added = [id for id in gold[question.id] if id not in question.gold]
                 if added:
-                    grown.append((json.dumps([*question.gold, *added], ensure_ascii=False), question.id))
-            connection.executemany("UPDATE question SET gold = ? WHERE id = ?", grown)
+                    changed.append((json.dumps([*question.gold, *added], ensure_ascii=False), question.id))
+            connection.executemany("UPDATE question SET gold = ? WHERE id = ?", changed)
             insert_matches(connection, matches)
             if source is not None:
                 insert_record(connection, source)
-        return len(grown)
+        return len(changed)
 
     def __len__(self) -> int:
         return int(self.connection.execute("SELECT count(*) FROM question").fetchone()[0])
@@ -92,13 +92,13 @@ class Questions(PerThread):
             Missing: An id names no question.
         """
         ids = list(ids)
-        found: dict[str, Question] = {}
+        by_id: dict[str, Question] = {}
         for rows in self._by_ids(f"{_SELECT} WHERE id IN", ids):
-            found.update((row[0], _question(row)) for row in rows)
-        absent = next((id for id in ids if id not in found), None)
+            by_id.update((row[0], _question(row)) for row in rows)
+        absent = next((id for id in ids if id not in by_id), None)
         if absent is not None:
             raise Missing(f"there is no question {absent!r} in this study")
-        return [found[id] for id in ids]
+        return [by_id[id] for id in ids]
 
     def known(self, ids: Iterable[str]) -> set[str]:
         """Return those of the ids that name a question."""
@@ -107,10 +107,10 @@ class Questions(PerThread):
 
     def all(self, split: str | None = None, dataset: str | None = None, relation: str | None = None) -> list[Question]:
         """Return the questions of a split, data set and relation, or all, in the order of import."""
-        wanted = {"split": split, "dataset": dataset, "relation": relation}
-        wanted = {column: value for column, value in wanted.items() if value is not None}
-        where = " WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
-        rows = self.connection.execute(f"{_SELECT}{where} ORDER BY position", tuple(wanted.values()))
+        conditions = {"split": split, "dataset": dataset, "relation": relation}
+        conditions = {column: value for column, value in conditions.items() if value is not None}
+        where = " WHERE " + " AND ".join(f"{column} = ?" for column in conditions) if conditions else ""
+        rows = self.connection.execute(f"{_SELECT}{where} ORDER BY position", tuple(conditions.values()))
         return [_question(row) for row in rows]
 
     def counts(self) -> list[dict[str, Any]]:
@@ -152,8 +152,8 @@ class Questions(PerThread):
         ).fetchone()
         if row:
             return str(row[0])
-        given = self.connection.execute("SELECT 1 FROM question WHERE frequency IS NOT NULL LIMIT 1").fetchone()
-        return "the question files" if given else None
+        has_frequency = self.connection.execute("SELECT 1 FROM question WHERE frequency IS NOT NULL LIMIT 1").fetchone()
+        return "the question files" if has_frequency else None
 
     def _refuse_clash(self, questions: Sequence[Question]) -> None:
         known = self.known(question.id for question in questions)
@@ -162,7 +162,7 @@ class Questions(PerThread):
             if question.id in known:
                 raise Refused(f"question {question.id!r} is in the study already; nothing was added")
             if question.id in seen:
-                raise Refused(f"question {question.id!r} comes twice; nothing was added")
+                raise Refused(f"question {question.id!r} occurs twice; nothing was added")
             seen.add(question.id)
 
     def _by_ids(self, sql: str, ids: Sequence[str]) -> Iterable[list[tuple[Any, ...]]]:

@@ -20,7 +20,7 @@ from db import leases
 from db.blindness import hidden_questions
 from db.connection import PerThread, saving
 from db.errors import Refused
-from db.leases import LEASE_SECONDS, OTHERS, batch_number, forget_the_future, hold, recount
+from db.leases import LEASE_SECONDS, OTHERS, SKIPS_FOR_GOOD, batch_number, forget_the_future, hold, recount
 from db.names import check_display_name
 from db.people import person, require
 
@@ -30,12 +30,11 @@ AT_ONCE = 3  # questions that one annotator holds: the one on the page and two p
 
 _CANDIDATE = ("passage", "near_duplicates", "run", "rank", "score", "answer", "probability", "inclusion_probability")
 # An annotator does not get a question again that they judged, skipped or practised (practice shows the settled labels):
-# a second
-# judgement would be neither blind nor independent. Exceptions: a repeat asks for a second judgement, and an audit that
-# left out
-# judged questions would not be a uniform sample.
-_NEXT = f"""
-    SELECT i.question FROM batch_question i
+# a second judgement would be neither blind nor independent. Exceptions: a repeat asks for a second judgement, and an
+# audit that left out judged questions would not be a uniform sample. A question that they skipped once comes back when
+# the batch has nothing else for them (_SKIPPED).
+_OPEN = f"""
+    FROM batch_question i
     WHERE i.batch = :batch AND i.done = 0 AND (i.assigned_to IS NULL OR i.assigned_to = :me)
     AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.annotator = :me AND l.question = i.question AND (
         (l.batch = i.batch AND l.state <> 'held') OR (l.state = 'held' AND l.expires > :now)))
@@ -43,8 +42,17 @@ _NEXT = f"""
     AND (:practice OR i.arm IN ('audit', 'repeat') OR NOT (
         EXISTS (SELECT 1 FROM lease l WHERE l.annotator = :me AND l.question = i.question AND l.batch <> i.batch AND l.state <> 'held')
         OR EXISTS (SELECT 1 FROM label_event e WHERE e.annotator = :me AND e.question = i.question AND e.batch IS NOT :name
-                   AND e.practice = 0 AND e.kind IN ('label', 'adjudicate', 'bad_question'))))
-    ORDER BY i.position LIMIT 1"""
+                   AND e.practice = 0 AND e.kind IN ('label', 'adjudicate', 'bad_question'))))"""
+_SKIPPED = f"""
+    FROM batch_question i
+    JOIN lease mine ON mine.batch = i.batch AND mine.question = i.question AND mine.annotator = :me
+    WHERE i.batch = :batch AND i.done = 0 AND (i.assigned_to IS NULL OR i.assigned_to = :me)
+    AND mine.state = 'skipped' AND mine.skips < {SKIPS_FOR_GOOD}
+    AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.annotator = :me AND l.question = i.question AND l.state = 'held'
+        AND l.expires > :now)
+    AND (:practice OR {OTHERS} < i.people_needed)"""
+
+_OPEN_BATCHES = "SELECT number, name, practice FROM batch WHERE state = 'open' ORDER BY practice DESC, number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +103,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A question that an annotator holds until `expires` (seconds since 1970). It hides its arm, to stay blind."""
+    """A question that an annotator holds until `expires` (seconds since 1970). It hides its arm, to stay blind.
+
+    `again`: the annotator skipped the question before.
+    """
 
     batch: str
     question: str
     expires: float
     practice: bool = False
+    again: bool = False
 
 
 class Outcome(NamedTuple):
@@ -191,6 +203,34 @@ class Queue(PerThread):
         )
         return dict(rows)
 
+    def open_to(self, annotator: str) -> dict[str, int]:
+        """Return how many questions of each open batch a person holds or can still get; batches without any are left
+        out."""
+        now = self._clock()
+        counts: dict[str, int] = {}
+        for lease in _held(self.connection, annotator, now):
+            counts[lease.batch] = counts.get(lease.batch, 0) + 1
+        for number, name, practice in self.connection.execute(_OPEN_BATCHES).fetchall():
+            values = {"batch": number, "name": name, "me": annotator, "now": now, "practice": practice}
+            for free in (_OPEN, _SKIPPED):
+                counts[name] = (
+                    counts.get(name, 0) + self.connection.execute(f"SELECT count(*) {free}", values).fetchone()[0]
+                )
+        return {name: count for name, count in counts.items() if count}
+
+    def answered(self, annotator: str, limit: int = 200) -> list[tuple[str, str]]:
+        """Return (batch, question) of what a person finished in open batches, the latest first. Practice is left out."""
+        rows = self.connection.execute(
+            "SELECT b.name, l.question FROM lease l JOIN batch b ON b.number = l.batch "
+            "LEFT JOIN (SELECT batch, question, max(number) AS number FROM queue_act "
+            "WHERE annotator = ?1 AND kind = 'finish' GROUP BY batch, question) a "
+            "ON a.batch = l.batch AND a.question = l.question "
+            "WHERE l.annotator = ?1 AND l.state = 'finished' AND b.state = 'open' AND b.practice = 0 "
+            "ORDER BY a.number DESC, l.batch DESC, l.question LIMIT ?2",
+            (annotator, limit),
+        )
+        return [(batch, question) for batch, question in rows]
+
     def items(self, batch: str, questions: Iterable[str] | None = None) -> list[Item]:
         """Return the items of a batch, or those of some questions, in the order of serving. Raises Missing for the
         batch."""
@@ -250,8 +290,8 @@ class Queue(PerThread):
         """Renew the annotator's leases, fill them up with new questions to `count`, and return them all.
 
         Practice comes first. A question whose lease lapsed may come back to the same annotator. A question that they
-        finished or
-        skipped, also in practice, comes back only in the audit or repeat arm of another batch.
+        skipped comes back once, at the end of its batch. A question that they finished, also in practice, comes back
+        only in the audit or repeat arm of another batch.
 
         Raises:
             Missing: There is no annotator of that name.
@@ -267,14 +307,13 @@ class Queue(PerThread):
                 (now + LEASE_SECONDS, annotator, now),
             )
             held = _held(connection, annotator, now)
-            batches = connection.execute(
-                "SELECT number, name, practice FROM batch WHERE state = 'open' ORDER BY practice DESC, number"
-            ).fetchall()
-            for number, name, practice in batches:
+            for number, name, practice in connection.execute(_OPEN_BATCHES).fetchall():
                 values = {"batch": number, "name": name, "me": annotator, "now": now, "practice": practice}
-                while len(held) < count and (row := connection.execute(_NEXT, values).fetchone()):
-                    hold(connection, number, row[0], annotator, now)
-                    held.append(Lease(name, row[0], now + LEASE_SECONDS, bool(practice)))
+                for free in (_OPEN, _SKIPPED):
+                    sql = f"SELECT i.question {free} ORDER BY i.position LIMIT 1"
+                    while len(held) < count and (row := connection.execute(sql, values).fetchone()):
+                        hold(connection, number, row[0], annotator, now)
+                        held.append(Lease(name, row[0], now + LEASE_SECONDS, bool(practice), free is _SKIPPED))
             return held
 
     def held(self, annotator: str) -> list[Lease]:
@@ -298,7 +337,7 @@ class Queue(PerThread):
             return leases.finish(connection, annotator, batch, question, self._clock())[1]
 
     def skip(self, annotator: str, batch: str, question: str) -> None:
-        """Skip a question: leave it to another annotator for good.
+        """Skip a question for now; see `claim`. A second skip leaves it to others for good.
 
         Raises:
             Missing: The annotator does not hold the question.
@@ -309,8 +348,10 @@ class Queue(PerThread):
 
     def release(self, annotator: str) -> int:
         """Release all questions that the annotator holds, as at sign-out. Return their number."""
+        held = "annotator = ? AND state = 'held'"
         with saving(self) as connection:
-            return connection.execute("DELETE FROM lease WHERE annotator = ? AND state = 'held'", (annotator,)).rowcount
+            skipped = connection.execute(f"UPDATE lease SET state = 'skipped' WHERE {held} AND skips > 0", (annotator,))
+            return skipped.rowcount + connection.execute(f"DELETE FROM lease WHERE {held}", (annotator,)).rowcount
 
     def set_state(self, batch: str, state: Literal["open", "closed"], by: str | None = None) -> None:
         """Close a batch or reopen it. The queue serves no more of a closed batch, but takes labels for questions in
@@ -352,9 +393,11 @@ class Queue(PerThread):
 
 def _held(connection: sqlite3.Connection, annotator: str, now: float) -> list[Lease]:
     rows = connection.execute(
-        "SELECT b.name, l.question, l.expires, b.practice FROM lease l JOIN batch b ON b.number = l.batch "
+        "SELECT b.name, l.question, l.expires, b.practice, l.skips > 0 FROM lease l JOIN batch b ON b.number = l.batch "
         "JOIN batch_question i ON i.batch = l.batch AND i.question = l.question "
-        "WHERE l.annotator = ? AND l.state = 'held' AND l.expires > ? AND b.state = 'open' ORDER BY b.practice DESC, l.batch, i.position",
+        "WHERE l.annotator = ? AND l.state = 'held' AND l.expires > ? AND b.state = 'open' ORDER BY b.practice DESC, l.batch, l.skips > 0, i.position",
         (annotator, now),
     )
-    return [Lease(name, question, expires, bool(practice)) for name, question, expires, practice in rows]
+    return [
+        Lease(name, question, expires, bool(practice), bool(again)) for name, question, expires, practice, again in rows
+    ]

@@ -65,11 +65,11 @@ def main() -> None:
     widths, schemes = [int(width) for width in options.widths.split(",")], options.schemes.split(",")
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, served(copied(options.study, Path(folder))) as (study, address):
-        wanted = {name: shot for name, shot in shots(study).items() if options.all or name in DOCUMENTED}
+        selected = {name: shot for name, shot in shots(study).items() if options.all or name in DOCUMENTED}
         for width in widths:
             for scheme in schemes:
                 plain = len(widths) == len(schemes) == 1
-                take(address, study, wanted, width, scheme, lambda name, w=width, s=scheme, plain=plain: options.out / (
+                take(address, study, selected, width, scheme, lambda name, w=width, s=scheme, plain=plain: options.out / (
                     f"{name}.png" if plain else f"{name}-{w}-{s}.png"))  # fmt: skip
 
 

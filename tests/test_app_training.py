@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from app.components.training.models import _curves
 from backend.core.manifest import write_json
 from backend.core.study import Study
+from backend.judging.batches import make_batch
 from backend.training.training_log import LOG
 from backend.training.training_settings import DualEncoderSettings
 from db.jobs import Job
@@ -60,8 +62,66 @@ def test_labels_given_since_are_listed_and_change_the_next_set(study):
     assert "New labels would change 1 pair" in page.text and "positive negative → positive" in page.text
     again = build(study, "labels", name="clean")
     page = Page(study.folder, "training", "lea", set="clean", before="raw")
-    assert "changed pair" in page.text and "negative by run → positive by label" in page.text
+    assert "From raw to clean: 1 changed pair" in page.text and "negative by run → positive by label" in page.text
     assert first.name in page.text and again.name in page.text
+
+
+def test_the_differences_of_two_sets_begin_with_what_matters_and_are_paged(study, monkeypatch):
+    """Negatives that became positives come first, with their texts; other kinds and reasons are a link away."""
+    from app.components.training import changes
+
+    monkeypatch.setattr(changes, "PER_PAGE", 2)
+    build(study, name="raw")
+    say(study, "ann", "q0", {"p1": "positive", "p0": "negative", "p3": "negative"})
+    build(study, "answer_match+labels", name="clean", last=3)
+    page = Page(study.folder, "training", "lea", set="clean", before="raw")
+    kinds = re.findall(r'<tr class="kind"><td>(\d+)</td>.*?<a [^>]*>([^<]*)</a>', page.html)
+    assert [title for _, title in kinds][:3] == ["negative → positive", "positive → negative", "negative → dropped"]
+    assert kinds[0][0] == "1" and study.corpus.passage(1).text in page.text and "p1" in page.text
+    removed = next(count for count, title in kinds if title == "negative, no longer in the set")
+    gone = {"set": "clean", "before": "raw", "change": "negative-absent"}
+    first, second = (Page(study.folder, "training", "lea", **gone, page=number) for number in ("1", "2"))
+    listed = [re.findall(r'<span class="roles">([^<]*)</span>', each.html) for each in (first, second)]
+    assert [len(each) for each in listed] == [2, min(2, int(removed) - 2)] and set(listed[0]) == {
+        "negative by run → absent"
+    }
+    assert f"1–2 of {removed} pairs" in first.text and "not at ranks 1 to 3 of r" in first.text
+    one = Page(study.folder, "training", "lea", **gone, reason="not at ranks 1 to 3 of r", page="99")
+    assert f"negative, no longer in the set, not at ranks 1 to 3 of r: {removed} pairs" in one.text
+
+
+def test_labels_that_never_train_are_counted_and_a_batch_that_would_is_a_button(study, monkeypatch):
+    """Two labels of dev questions change no set: the page says so and offers training questions."""
+    assert "on training questions" not in Page(study.folder, "training", "lea").text, "no label, nothing to say"
+    say(study, "ann", "dev", {"p1": "positive", "p3": "negative"})
+    page = Page(study.folder, "training", "lea")
+    assert "2 labels: 0 on training questions." in page.text and "change no training set" in page.text
+    sent = []
+    monkeypatch.setattr(
+        "backend.core.jobs.submit_request", lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments, by))
+    )
+    with monkeypatch.context() as patch:
+        patch.setenv("BLINDSPOT_STUDY", str(study.folder))
+        patch.setenv("BLINDSPOT_SIGN_IN", "none")
+        next(each for each in page.app.button if each.label == "Make a batch of training questions").click().run()
+    ((kind, arguments, by),) = sent
+    assert (kind, by, arguments["splits"], arguments["runs"]) == ("make batch", "lea", ["train"], ["r"])
+    monkeypatch.undo()
+    make_batch(study, arguments["name"], arguments["runs"], splits=arguments["splits"], by=by)
+    page = Page(study.folder, "training", "lea")
+    assert "Judge batch train-1 : its questions are training questions." in page.text
+    assert not any(each.label == "Make a batch of training questions" for each in page.app.button)
+    say(study, "ann", "q0", {"p1": "positive"})
+    page = Page(study.folder, "training", "lea")
+    assert "3 labels: 1 on training questions, 2 on other questions, which correct the evaluation" in page.text
+
+
+def test_an_annotator_is_told_that_differences_show_labels(study):
+    build(study, name="raw")
+    build(study, "answer_match", name="clean")
+    page = Page(study.folder, "training", "ann", set="clean", before="raw")
+    assert "Only people who settle disputes can see them" in page.text and "changed pair" not in page.text
+    assert "can see them" not in Page(study.folder, "training", "ann", set="clean").text
 
 
 def test_hostile_names_stay_text(study):

@@ -41,6 +41,9 @@ def test_assigned_and_skipped_questions(desk):
     assert desk.queue.hidden("ann") == {"q1", "q2"} and "q0" in desk.queue.hidden("ben")
     assert desk.claim("ann") == ["q1"]
     desk.queue.skip("ann", "b1", "q1")
+    assert desk.queue.hidden("ann") == {"q1", "q2"}, "a question that was skipped once comes back"
+    assert desk.claim("ann", 2) == ["q2", "q1"]
+    desk.queue.skip("ann", "b1", "q1")
     assert desk.queue.hidden("ann") == {"q2"}
 
 

@@ -56,6 +56,13 @@ def test_a_link_becomes_a_session_and_leaves_the_address(client, study):
     assert client.get("/judge?question=1").text == "page /judge?question=1"
 
 
+@pytest.mark.parametrize("role, page", [("annotator", "./judge"), ("adjudicator", "./"), ("lead", "./")])
+def test_an_annotator_s_link_opens_her_work(client, study, role, page):
+    secret = People(study.labels_path).invite("ben", role)
+    assert client.get(f"/?invite={secret}").headers["location"] == page
+    assert client.get(f"/quality?invite={secret}").headers["location"] == "./quality"
+
+
 def test_the_cookie_is_secure_where_the_app_is_served_over_https(client, study):
     secret = People(study.labels_path).invite("ben")
     assert "Secure" not in client.get(f"/?invite={secret}").headers["set-cookie"]

@@ -60,7 +60,7 @@ def study(tmp_path_factory):
         write_run(made, name, [q.id for q in questions], Hits(rows, scores), {"retriever": "imported"})
     labelled = [f"q{i} 0 {passages[p].id} {int(rng.random() < 0.3)}\n" for i in range(40) for p in rng.choice(60, 3)]
     (folder / "labels.qrels").write_text("".join(dict.fromkeys(labelled)))
-    import_labels(made, folder / "labels.qrels", format="qrels", annotator="ann")
+    import_labels(made, folder / "labels.qrels", format="qrels", annotator="ann", by_person=True)
     return made
 
 

@@ -118,7 +118,7 @@ def test_a_clock_that_jumps_back_revives_no_lease_that_another_took_over(desk):
     assert [desk.work("ann", "b1", "q0"), desk.work("ben", "b1", "q0")] == [True, False]
 
 
-def test_skipping_frees_the_place_and_the_question_does_not_come_back(desk):
+def test_skipping_frees_the_place(desk):
     desk.batch(questions=2)
     desk.claim("ann")
     desk.queue.skip("ann", "b1", "q0")
@@ -129,6 +129,41 @@ def test_skipping_frees_the_place_and_the_question_does_not_come_back(desk):
     desk.work("ben", "b1", "q0")
     with pytest.raises(Refused, match="has finished"):
         desk.queue.skip("ben", "b1", "q0")
+
+
+def test_a_skipped_question_comes_back_once_at_the_end_and_stays_blind(desk):
+    desk.batch(questions=3)
+    assert desk.claim("ann", 2) == ["q0", "q1"]
+    desk.queue.skip("ann", "b1", "q0")
+    assert "q0" in desk.queue.hidden("ann"), "it will come back, so its results stay out of reach"
+    assert desk.queue.open_to("ann") == {"b1": 3} and desk.claim("ann", 2) == ["q1", "q2"]
+    desk.work("ann", "b1", "q1")
+    desk.work("ann", "b1", "q2")
+    (lease,) = desk.queue.claim("ann", 2)
+    assert lease.question == "q0" and lease.again and desk.queue.held("ann") == [lease]
+    (receipt,) = desk.labels.add_all("ann", [desk.sent("q0", {"p1": "positive"})])
+    assert receipt.state == "stored" and [event.blind for event in desk.labels.events(questions=["q0"])] == [1]
+    desk.queue.skip("ann", "b1", "q0")
+    assert desk.claim("ann") == [] and desk.queue.open_to("ann") == {} and "q0" not in desk.queue.hidden("ann")
+    assert desk.queue.answered("ann") == [("b1", "q1"), ("b1", "q2")]
+    assert desk.claim("ben") == ["q0"], "others get it all the while"
+
+
+def test_a_skipped_question_comes_after_the_others_that_one_holds(desk):
+    desk.batch(questions=3)
+    desk.claim("ann", 2)
+    desk.queue.skip("ann", "b1", "q0")
+    assert desk.claim("ann", 3) == ["q1", "q2", "q0"] == [lease.question for lease in desk.queue.held("ann")]
+    assert desk.queue.release("ann") == 3 and desk.claim("ann", 3) == ["q1", "q2", "q0"], "also after a sign-out"
+
+
+def test_a_label_of_somebody_who_could_see_the_skipped_question_is_not_blind(desk):
+    desk.batch(questions=1)
+    desk.claim("lea")
+    desk.queue.skip("lea", "b1", "q0")
+    assert "q0" not in desk.queue.hidden("lea") and desk.claim("lea") == ["q0"]
+    desk.labels.add_all("lea", [desk.sent("q0", {"p1": "positive"})])
+    assert [event.blind for event in desk.labels.events()] == [0]
 
 
 def test_nothing_is_finished_before_something_is_said_of_it(desk):
@@ -280,7 +315,7 @@ def test_an_outbox_carries_finish_and_skip_in_order_with_the_labels(desk):
         r.message for r in receipts if r.safe
     )
     assert states(desk.labels.add_all("ann", outbox[:2] + outbox[3:])) == ["known"] * 5
-    assert desk.claim("ann", 3) == ["q3"] and desk.queue.batches()[0].done == 2
+    assert desk.claim("ann", 3) == ["q3", "q1"] and desk.queue.batches()[0].done == 2, "q1 was skipped: it is last"
     ids = [each["id"] for each in outbox]
     assert desk.labels.stored_ids(ids) == set(ids) - {ids[2]}
 

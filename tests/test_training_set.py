@@ -27,7 +27,7 @@ from backend.training_sets import denoising, spec
 from backend.training_sets.assemble import DENIED, NO_POSITIVE
 from backend.training_sets.builder import make_training_set
 from backend.training_sets.denoising import policy_names
-from backend.training_sets.differences import NewLabel, change_summary, diff, new_labels
+from backend.training_sets.differences import KINDS, NewLabel, change_summary, changes_of_kind, diff, new_labels
 from backend.training_sets.sources import NOT_SEARCHED
 from backend.training_sets.spec import TrainingSetSpec
 from backend.training_sets.stratified_sample import KEPT, PSEUDO, REMOVED, queue_stratified_sample, stratified_sample
@@ -611,6 +611,26 @@ def test_a_diff_says_what_changed_and_why(study):
     assert made.changed == len(found) and made.same == 15 + 3 - len(found)
     assert made.changes["negative", "positive", denoising.RELABELLED] == 1
     assert list(diff(after, after)) == []
+    kinds = made.by_kind()
+    assert list(kinds) == [kind for kind in KINDS if kind in {change.kind for change in found.values()}]
+    assert list(kinds)[:3] == [("negative", "positive"), ("positive", "negative"), ("negative", "dropped")]
+    for kind, reasons in kinds.items():
+        of_kind = [change for change in found.values() if change.kind == kind]
+        assert Counter(change.why for change in of_kind) == reasons
+        assert changes_of_kind(before, after, kind, None, 0, 99) == of_kind
+        assert changes_of_kind(before, after, kind, None, 1, 1) == of_kind[1:2]
+        assert changes_of_kind(before, after, kind, "no such reason", 0, 99) == []
+
+
+def test_an_unchanged_role_is_no_change(study):
+    """A label that confirms a negative changes the pair's source and reason, and nothing for training."""
+    before = build(study)
+    say(study, "ann", "q0", {"p1": "negative", "p2": "negative"})
+    after = build(study, "labels")
+    assert after.roles("q0")["p1"] == ("negative", "label") and before.roles("q0")["p1"] == ("negative", "run")
+    made = change_summary(before, after)
+    assert made.changed == 0 and list(diff(before, after)) == []
+    assert (made.same, made.other_source) == (sum(len(pairs) for _, pairs in before.groups()), 2)
 
 
 def test_a_diff_says_which_questions_came_and_went(study):

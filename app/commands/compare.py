@@ -51,7 +51,7 @@ def compare(
     if find and measure != "success":
         raise typer.BadParameter("--find-slices tests Success@k only; for other measures use --by slice or --slice")
     opened = Study.open(study)
-    made = (
+    report = (
         find_in_runs(opened, a, b, k, relevance, rule, slice)
         if find
         else compare_runs(opened, a, b, k, by, relevance, rule, slice, measure)
@@ -59,9 +59,9 @@ def compare(
     if json or csv or latex:
         from app.terminal import clean_json
 
-        text = clean_json(made.as_json()) if json else made.as_csv() if csv else made.as_latex()
+        text = clean_json(report.as_json()) if json else report.as_csv() if csv else report.as_latex()
         print(text.rstrip("\n"))
     else:
         from app.console import Terminal
 
-        Terminal().print(made.as_rich())
+        Terminal().print(report.as_rich())

@@ -151,8 +151,8 @@ def _run(
     if plan:
         from backend.experiments.cost import cost, planned_parts
 
-        waiting, made = planned_parts(opened, name, given, device).as_words()
-        print(f"To do: {waiting}.\nAlready done: {made}.", flush=True)
+        waiting, parts = planned_parts(opened, name, given, device).as_words()
+        print(f"To do: {waiting}.\nAlready done: {parts}.", flush=True)
         print("\n".join(_as_lines(cost(opened, name, given, device))))
         return
     from backend.experiments.running import run_experiment

@@ -170,7 +170,7 @@ def import_triples(
     skip_bad: SkipBad = False,
 ) -> None:
     """Make questions from triples (subject, relation, object, frequency), as in EntityQuestions."""
-    given = templates and str(templates.absolute())
+    templates_path = templates and str(templates.absolute())
     from backend.data.importing.triples import import_triples
 
     result = do(
@@ -178,7 +178,7 @@ def import_triples(
         open_study(study),
         path=str(file.absolute()),
         dataset=dataset,
-        templates=given,
+        templates=templates_path,
         split=split,
         least=least,
         least_answers=least_answers,

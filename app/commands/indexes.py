@@ -59,11 +59,17 @@ def index_dense(
             )
         _encode_shard(study, encoder, shard, device, precision)
         return
-    given = None if vectors is None else str(vectors.absolute())
+    vectors_path = None if vectors is None else str(vectors.absolute())
     from backend.retrieval.dense import build_index
 
     manifest = do(
-        build_index, open_study(study), name=encoder, vectors=given, device=device, merge=merge, precision=precision
+        build_index,
+        open_study(study),
+        name=encoder,
+        vectors=vectors_path,
+        device=device,
+        merge=merge,
+        precision=precision,
     )
     print(
         f"{counted(manifest['passages'], 'passage')}, {manifest['dimension']} dimensions, similarity "
@@ -145,7 +151,7 @@ def index_milvus(
     study: StudyOption = None,
 ) -> None:
     """Fill a Milvus collection with an encoder's vectors. Resumes an interrupted upload."""
-    given = dict(setting.partition("=")[::2] for setting in settings or ())
+    milvus_settings = dict(setting.partition("=")[::2] for setting in settings or ())
     from backend.retrieval.milvus import build
 
     record = do(
@@ -157,7 +163,7 @@ def index_milvus(
         index=index,
         replicas=replicas,
         replace=replace,
-        parameters={name: int(value) if value.isdecimal() else value for name, value in given.items()},
+        parameters={name: int(value) if value.isdecimal() else value for name, value in milvus_settings.items()},
     )
     print(
         f"Milvus holds {counted(record['passages'], 'vector')} in {record['collection']} ({record['index']}), "

@@ -27,10 +27,10 @@ def labels_backup(
     from db.backup import back_up, check
 
     target = back_up(_labels_path(study), out)
-    found = check(target)
+    state = check(target)
     print(
-        f"Wrote {target}: {counted(found.events, 'label event')}, the last is {found.last_event}; "
-        f"{counted(found.questions, 'question')}."
+        f"Wrote {target}: {counted(state.events, 'label event')}, the last is {state.last_event}; "
+        f"{counted(state.questions, 'question')}."
     )
 
 
@@ -58,11 +58,11 @@ def labels_restore(
         migrate(path, new=True)
         print(f"Created an empty {path}. Import the questions again.")
         return
-    kept = restore(file, path, drop_newer)
+    safety_copy = restore(file, path, drop_newer)
     migrate(path)
     print(
         f"Restored {file}: {counted(check(path).events, 'label event')}."
-        + (f" The former file is {kept}." if kept else "")
+        + (f" The former file is {safety_copy}." if safety_copy else "")
     )
 
 
@@ -72,15 +72,15 @@ def labels_check(study: StudyOption = None) -> None:
     from db.backup import check
 
     path = _labels_path(study)
-    found = check(path)
-    problems = [*found.problems, *(_passage_problems(path) if not found.problems else ())]
+    state = check(path)
+    problems = [*state.problems, *(_passage_problems(path) if not state.problems else ())]
     for problem in problems:
         print(problem)
     if problems:
         raise BlindspotError(f"{path} is damaged; restore a backup with 'blindspot labels restore FILE'")
     print(
-        f"{path}: sound. {counted(found.events, 'label event')} of {counted(found.people, 'person', 'people')}, the "
-        f"last is {found.last_event}; {counted(found.questions, 'question')}."
+        f"{path}: sound. {counted(state.events, 'label event')} of {counted(state.people, 'person', 'people')}, the "
+        f"last is {state.last_event}; {counted(state.questions, 'question')}."
     )
 
 
@@ -121,6 +121,13 @@ def labels_import(
         typer.Option("--format", metavar="jsonl|csv|qrels", help="Format of the file (default: from its extension)."),
     ] = None,
     annotator: Annotated[str | None, typer.Option(help="Annotator to record for the labels of a qrels file.")] = None,
+    by_person: Annotated[
+        bool,
+        typer.Option(
+            "--by-person",
+            help="A person gave the labels of the qrels file; without it they are a machine's and count for no consensus.",
+        ),
+    ] = False,
     skip_bad: Annotated[
         bool,
         typer.Option(
@@ -132,11 +139,17 @@ def labels_import(
 ) -> None:
     """Import labels. Events that are already in the study are skipped."""
     from backend.judging.labels_io import import_labels
+    from db.labels import Labels
 
-    done = import_labels(open_study(study), file, format, annotator, skip_bad)
+    opened = open_study(study)
+    done = import_labels(opened, file, format, annotator, skip_bad, by_person)
     print(f"Imported {counted(done.stored, 'label event')} from {file}; {done.known:,} were already in the study.")
     if done.left_out:
         print(f"Left out {counted(done.left_out, 'line')}; they are listed in {done.file}")
+    if annotator and not by_person and annotator in Labels(opened.labels_path).machines():
+        print(
+            f"{annotator} is a machine: these labels count for no consensus and no agreement. If a person gave them, give --by-person."
+        )
 
 
 def _labels_path(folder: str | None) -> Path:

@@ -57,7 +57,7 @@ def takes_options(
             return command(**given, **{parameter: chosen})
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         del run.__wrapped__  # otherwise typer would read the annotations of the command itself
         return run
 

@@ -163,9 +163,11 @@ def diff(
             print(dumps(asdict(change), ensure_ascii=False))
         return
     summary = change_summary(old, new)
-    print(f"{counted(summary.changed, 'pair')} changed, {summary.same:,} are the same.")
-    for (was, now, why), count in summary.changes.most_common():
-        print(f"{count:>8,}  {was or 'absent'} -> {now or 'absent'}: {why}")
+    print(f"{counted(summary.changed, 'pair')} changed, {summary.same:,} have the same role in both sets.")
+    for kind, reasons in summary.by_kind().items():
+        was, now = (role or "absent" for role in kind)
+        for why, count in reasons.items():
+            print(f"{count:>8,}  {was} -> {now}: {why}")
     for change in islice(changes(old, new), limit or None):
         was, now = (" by ".join(end) if end else "absent" for end in (change.before, change.after))
         print(f"{change.question} {change.passage}: {was} -> {now} ({change.why})")
@@ -263,13 +265,13 @@ def _print_counts(counts: dict[str, Any]) -> None:
         rows = counts[f"by_{kind}"]
         table = Table(kind, "mined", "removed", "relabelled", "removed by people", "together")
         for name, row in _first_ranks(rows) if kind == "rank" else rows.items():
-            gone = sum(row[fate] for fate in fates)
-            mined = gone + row["kept"]
+            removed = sum(row[fate] for fate in fates)
+            mined = removed + row["kept"]
             table.add_row(
                 escape(name),
                 f"{mined:,}",
                 *(f"{row[fate]:,}" for fate in fates),
-                f"{100 * gone / mined:.1f}%" if mined else "",
+                f"{100 * removed / mined:.1f}%" if mined else "",
             )
         if rows:
             console.print(table)

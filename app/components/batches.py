@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from app.components import jobs
 from app.components.marks import notice
 from app.desk import desk
 from app.markup import link, show, tag
+from app.runs import over_training_questions
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.judges.judge import judges_of
@@ -41,7 +42,7 @@ def batch_panel(opened: Study) -> None:
         show(notice(refused, kind="error"))
     batches = queue.batches()
     with st.expander("Batches and people", expanded=not any(batch.state == "open" for batch in batches)):
-        everybody = people.all()
+        everybody = [person for person in people.all() if person.kind == "person"]
         for batch in reversed(batches):
             _batch(opened, batch, everybody)
         _make(opened, {batch.name for batch in batches})
@@ -154,7 +155,7 @@ def _make(opened: Study, taken: set[str]) -> None:
             )
         )
         return
-    training = _over_training_questions(opened, runs)
+    training = over_training_questions(opened, runs)
     if not training:
         show(
             notice(
@@ -204,16 +205,10 @@ def _make(opened: Study, taken: set[str]) -> None:
         st.rerun()
 
 
-def _over_training_questions(opened: Study, runs: Mapping[str, dict[str, Any]]) -> list[str]:
-    """Return the runs that searched training questions. A run without a split searched all questions."""
-    if not any(count["split"] == "train" for count in opened.questions.counts()):
-        return []
-    return [name for name, manifest in runs.items() if manifest.get("split") in ("train", None)]
-
-
 def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:
     """Show the field that chooses a judge, if the study has scores of one; return it and the newest training set."""
-    scored = [card.name for card in judges_of(opened) if card.scored]
+    cards = sorted((card for card in judges_of(opened) if card.scored), key=lambda card: card.calibrated)
+    scored = [card.name for card in cards]  # shown in reverse: calibrated probabilities come first
     if not scored:
         return None, None
     sets = list(training_sets(opened))

@@ -29,18 +29,18 @@ def header(study_name: str | None, here: str, person: Person | None = None) -> H
     Args:
         here: the title of the current page.
     """
-    kept = {key: url.value(key) for key in ("a", "b", "k", "relevance")}
+    parameters = {key: url.value(key) for key in ("a", "b", "k", "relevance")}
     links = [
         link(
             title,
-            url.href(page, kept),
+            url.href(page, parameters),
             cls="here" if title == here else None,
             aria_current="page" if title == here else None,
         )
         for title, page in PAGES
         if title not in SEES_OTHERS or (person is not None and person.may("see others' labels"))
     ]
-    brand = link(span("Blindspot"), url.href(url.HOME, kept), cls="brand")
+    brand = link(span("Blindspot"), url.href(url.HOME, parameters), cls="brand")
     return tag(
         "header",
         div(brand, span(study_name or "", cls="study-name"), span(*_at_work(person), cls="person"), cls="left"),

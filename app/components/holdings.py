@@ -79,10 +79,10 @@ def _indexes(indexes: dict[str, dict]) -> object:
     lines = []
     for name, manifest in indexes.items():
         dense = manifest.get("kind") == "dense index"
-        what = (
+        description = (
             f"dense, {manifest.get('dimension', '?')} dimensions, {manifest.get('similarity', '')}"
             if dense
             else "Lucene"
         )
-        lines.append(div(span(name), span(what, cls="soft after")))
+        lines.append(div(span(name), span(description, cls="soft after")))
     return join(*lines)

@@ -122,9 +122,9 @@ def _unfinished_jobs(study: Study, known: set[str]) -> None:
 
 
 def _with_cancel(study: Study, job: Job) -> None:
-    left, right = st.columns([9, 1.8], vertical_alignment="center")
+    main_column, right = st.columns([9, 1.8], vertical_alignment="center")
     since_cancelled = jobs.seconds_since_cancelled(study, job.id)
-    with left:
+    with main_column:
         show(_progress(job, since_cancelled is not None))
     if not who.may(study.labels_path, "cancel jobs"):
         return

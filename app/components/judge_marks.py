@@ -30,11 +30,11 @@ class JudgeMark:
     spoke: list[tuple[str, float]]
 
     def badge(self) -> Html:
-        said = (
+        tooltip = (
             f"Judge {self.judge}: {self.probability:.0%} probable that this passage answers the question. It "
             "never saw the answers."
         )
-        return span(f"judge {self.probability:.0%}", cls="badge judge", title=said)
+        return span(f"judge {self.probability:.0%}", cls="badge judge", title=tooltip)
 
     def reasons(self) -> Html:
         """The features, loudest first; + speaks for an answer, - against."""
@@ -85,12 +85,12 @@ def _marks(
         return {}
     lists: Lists = lists_of(found, [question], judge.depth)
     rows = lists.rows[0]
-    given = np.flatnonzero(rows >= 0)
-    contributions = judge.model.contributions(judge.features(lists)[0][given])
-    passages = opened.corpus.passages(rows[given].tolist())
+    present = np.flatnonzero(rows >= 0)
+    contributions = judge.model.contributions(judge.features(lists)[0][present])
+    passages = opened.corpus.passages(rows[present].tolist())
     return {
-        int(row): JudgeMark(judge.name, known[passage.id], spoke_for(each))
-        for row, passage, each in zip(rows[given], passages, contributions, strict=True)
+        int(row): JudgeMark(judge.name, known[passage.id], spoke_for(contribution))
+        for row, passage, contribution in zip(rows[present], passages, contributions, strict=True)
         if passage.id in known
     }
 

@@ -34,9 +34,9 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
         return Html("")
     rows = []
     for side, name in zip("ab", dict.fromkeys(names), strict=False):
-        found = _figures(study, name, study.run(name).manifest.get("made"), k, relevance, rule, last)
-        if found is not None:
-            rows.append(_row(side, name, found))
+        figures = _figures(study, name, study.run(name).manifest.get("made"), k, relevance, rule, last)
+        if figures is not None:
+            rows.append(_row(side, name, figures))
     head = tag(
         "tr",
         tag("th", "run", scope="col", cls="left"),

@@ -160,8 +160,8 @@ def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) ->
 
 
 def _beside(name: str, ours: Sequence[Estimate], theirs: Sequence[float]) -> Html:
-    cells = [tag("td", figure(each)) for each in ours] + [
-        tag("td", f"{each:.1f}", cls="first" if i == 0 else None) for i, each in enumerate(theirs)
+    cells = [tag("td", figure(value)) for value in ours] + [
+        tag("td", f"{their:.1f}", cls="first" if i == 0 else None) for i, their in enumerate(theirs)
     ]
     return tag("tr", tag("th", name, scope="row"), *cells)
 
@@ -171,7 +171,7 @@ def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str],
     questions."""
     grouped = curves.cut == "mentions"
     words = ("subjects", "mentions", "n") if grouped else ("subjects", "bucket", "mentions", "n")
-    heads = [tag("th", each, scope="col", cls="left" if each == "subjects" else None) for each in words]
+    heads = [tag("th", word, scope="col", cls="left" if word == "subjects" else None) for word in words]
     heads += [tag("th", run, scope="col") for run in runs]
     lines = []
     for series, by_run in curves.series.items():
@@ -225,11 +225,11 @@ def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:
         link(
             words,
             to,
-            cls="here" if here else None,
-            aria_current="true" if here else None,
+            cls="here" if active else None,
+            aria_current="true" if active else None,
             data_focus=f"{label}-{words}",
         )
-        for words, to, here in options
+        for words, to, active in options
     ]
     return tag("div", span(label, cls="label"), span(*links, cls="choices"), cls="k-picker")
 

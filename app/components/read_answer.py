@@ -46,24 +46,24 @@ class ReadAnswer:
 
 def read_answer(study: Study, run: str, question: Question, reader: str, k: int) -> ReadAnswer | None:
     """Return the reader's answer from the first k passages, or from fewer if it read fewer; None if it read none."""
-    found = reading(study, run, reader) if reader else None
-    if found is None or (row := found.run.row(question.id)) is None:
+    opened_reading = reading(study, run, reader) if reader else None
+    if opened_reading is None or (row := opened_reading.run.row(question.id)) is None:
         return None
-    k = min(k, found.depth)
-    at = int(found.selected(k)[row])
+    k = min(k, opened_reading.depth)
+    at = int(opened_reading.selected(k)[row])
     if at < 0:
         return None
-    low, high = found.spans[row, at].tolist()
+    low, high = opened_reading.spans[row, at].tolist()
     return ReadAnswer(
         reader,
         k,
         at + 1,
-        int(found.run.hits.ordinals[row, at]),
+        int(opened_reading.run.hits.ordinals[row, at]),
         (low, high),
-        float(found.relevance[row, at]),
-        found.selection_probability(row, at, k),
-        float(found.scores[row, at]),
-        float(found.probabilities[row, at]),
+        float(opened_reading.relevance[row, at]),
+        opened_reading.selection_probability(row, at, k),
+        float(opened_reading.scores[row, at]),
+        float(opened_reading.probabilities[row, at]),
     )
 
 
@@ -95,13 +95,15 @@ def read_lines(study: Study, question: Question, lists: Sequence, passages: dict
     if not lines:
         return Html("")
     _, known = chosen_reader(study, tuple(column.name for column in lists))
-    here = {key: st.query_params[key] for key in st.query_params}
+    parameters = {key: st.query_params[key] for key in st.query_params}
     others = [
-        link(reader, url.href(url.QUESTION, {**here, "reader": reader}), cls="quiet", data_focus=f"reader-{reader}")
+        link(
+            reader, url.href(url.QUESTION, {**parameters, "reader": reader}), cls="quiet", data_focus=f"reader-{reader}"
+        )
         for reader in known
         if reader != lists_reader(lists)
     ]
-    more = [div("Other readers: ", *(join(each, " ") for each in others), cls="soft")] if others else []
+    more = [div("Other readers: ", *(join(other, " ") for other in others), cls="soft")] if others else []
     return join(style_sheet("readings.css"), div(*lines, *more, cls="read-lines", role="note"))
 
 

@@ -75,9 +75,9 @@ def readings_panel(
     }
     if not readings:
         return Html("")
-    depth = min(each.depth for each in readings.values())
+    depth = min(reading.depth for reading in readings.values())
     k = min(chosen.k, depth)
-    ks = tuple(sorted({each for found in readings.values() for each in found.ks if each <= depth} | {k}))
+    ks = tuple(sorted({k for found in readings.values() for k in found.ks if k <= depth} | {k}))
     key = held.questions_key(study)
     made = {
         side: _answered(study, found, key, found.name, (found.run.manifest.get("made"), found.manifest["made"]), ks)
@@ -117,11 +117,11 @@ def readings_panel(
 
 
 def _head(reader: str, known: list[str]) -> Html:
-    here = st.query_params.to_dict()
+    parameters = st.query_params.to_dict()
     links = [
         link(
             each,
-            url.href(url.COMPARE, {**here, "reader": each}),
+            url.href(url.COMPARE, {**parameters, "reader": each}),
             cls="here" if each == reader else None,
             data_focus=f"reader-{each}",
             aria_current="true" if each == reader else None,
@@ -157,9 +157,10 @@ def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: se
         line(join(letter(side), " ", term("F1", F1)), [_mean(mean(each.f1[at][rows[side]])) for at in ks], "second")
         for side, each in made.items()
     ]
-    there = {side: [figure(proportion(each.found[at][rows[side]])) for at in ks] for side, each in made.items()}
+    measured = {side: [figure(proportion(each.found[at][rows[side]])) for at in ks] for side, each in made.items()}
     lines += [
-        line(join(letter(side), " ", term("answer in top k", FOUND)), cells, "second") for side, cells in there.items()
+        line(join(letter(side), " ", term("answer in top k", FOUND)), cells, "second")
+        for side, cells in measured.items()
     ]
     heads = [
         tag("th", link(f"@{at}", chosen.on_compare(k=at), data_focus=f"read-k{at}"), scope="col", cls=marked(at))

@@ -23,21 +23,23 @@ def setting_field(place: DeltaGenerator, kind: type, name: str, value: Any = Non
         more: passed to Streamlit, such as `step`, `format` or `disabled`. A `minimum` or `maximum` narrows the declared
         bounds.
     """
-    one = declared(kind)[name]
-    value = one.default if value is None else value
-    more.setdefault("help", f"{one.help}.")
-    if one.choices:
-        words = [*one.choices] if one.default is not None else [None, *one.choices]
-        return place.selectbox(one.title, words, words.index(value), format_func=lambda word: word or "default", **more)
-    if one.kind is bool:
-        return place.checkbox(one.title, bool(value), **more)
-    if one.kind is str:
-        return place.text_input(one.title, value or "", **more) or None
-    number = one.kind
-    lowest = more.pop("minimum", one.minimum if one.minimum is not None else one.above)
-    highest = more.pop("maximum", one.maximum if one.maximum is not None else one.below)
+    setting = declared(kind)[name]
+    value = setting.default if value is None else value
+    more.setdefault("help", f"{setting.help}.")
+    if setting.choices:
+        words = [*setting.choices] if setting.default is not None else [None, *setting.choices]
+        return place.selectbox(
+            setting.title, words, words.index(value), format_func=lambda word: word or "default", **more
+        )
+    if setting.kind is bool:
+        return place.checkbox(setting.title, bool(value), **more)
+    if setting.kind is str:
+        return place.text_input(setting.title, value or "", **more) or None
+    number = setting.kind
+    lowest = more.pop("minimum", setting.minimum if setting.minimum is not None else setting.above)
+    highest = more.pop("maximum", setting.maximum if setting.maximum is not None else setting.below)
     return place.number_input(
-        one.title,
+        setting.title,
         None if lowest is None else number(lowest),
         number(LARGEST if highest is None else min(highest, LARGEST)),
         None if value is None else number(value),

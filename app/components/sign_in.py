@@ -73,8 +73,8 @@ def _by_name(labels_path: Path) -> None:
             args=(labels_path, person.name),
         )
     with st.form("sign-in-form", border=False):
-        left, right = st.columns([3, 1], vertical_alignment="bottom")
-        with left:
+        name_column, right = st.columns([3, 1], vertical_alignment="bottom")
+        with name_column:
             st.text_input("New name" if people else "Your name", key=_NEW, max_chars=64)
         with right:
             st.form_submit_button("Start", on_click=_say_new, args=(labels_path,))

@@ -33,7 +33,7 @@ def condition_help(runs: Sequence[str]) -> Html:
     """The syntax of slices, in a fold."""
     written = (*TEXTS.values(), *NUMBERS.values(), *FLAGS.values(), *OF_RUNS.values())
     lines = [tag("li", tag("code", words.partition(" (")[0]), f" {_explained(words)}") for words in written]
-    lines += [tag("li", tag("code", f"tag:{name}"), f" {said}") for name, said in TAGS.items()]
+    lines += [tag("li", tag("code", f"tag:{name}"), f" {explanation}") for name, explanation in TAGS.items()]
     return tag(
         "details",
         tag("summary", "Syntax"),
@@ -88,9 +88,9 @@ def saved_table(
 ) -> Html:
     """The saved slices with both runs' figures and jointly adjusted p values."""
     members, broken = {}, {}
-    for name, each in slices.items():
+    for name, slice_ in slices.items():
         try:
-            members[name] = np.flatnonzero(facts.mask(each.expression))
+            members[name] = np.flatnonzero(facts.mask(slice_.expression))
         except BlindspotError as error:
             broken[name] = str(error)
     measure = MEASURES.get(chosen.measure)
@@ -129,21 +129,21 @@ def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
     lines = [
         tag(
             "tr",
-            tag("th", link(tag("code", each.expression), opened(each.expression)), scope="row"),
+            tag("th", link(tag("code", slice_.expression), opened(slice_.expression)), scope="row"),
             *(
                 tag("td", cell)
                 for cell in (
-                    f"{each.figures.n:,}",
-                    figure(each.figures.a),
-                    figure(each.figures.b),
-                    gain(each.figures.difference),
-                    f"{100 * each.outside:+.1f}",
-                    f"{100 * each.explained:+.1f}",
-                    _p(each.p_adjusted),
+                    f"{slice_.figures.n:,}",
+                    figure(slice_.figures.a),
+                    figure(slice_.figures.b),
+                    gain(slice_.figures.difference),
+                    f"{100 * slice_.outside:+.1f}",
+                    f"{100 * slice_.explained:+.1f}",
+                    _p(slice_.p_adjusted),
                 )
             ),
         )
-        for each in found.slices
+        for slice_ in found.slices
     ]
     heads = (
         "slice",

@@ -9,7 +9,7 @@ from app.components.marks import gold_badge, letter
 from app.components.stylesheets import style_sheet
 from app.markup import Html, div, join, link, span, tag, term
 from backend.core.study import Study
-from backend.evaluation.why import Standing, Why, Words, why
+from backend.evaluation.why import Standing, Why, Words, summary_sentence, why
 from backend.text.counting import counted
 from db.records import Question
 
@@ -24,52 +24,35 @@ def why_section(study: Study, question: Question, runs: Sequence[str], rule: str
     """The panel if the address has `why=1`, else a link to it, because reading the vectors takes a moment."""
     import streamlit as st
 
-    here = st.query_params.to_dict()
+    parameters = st.query_params.to_dict()
     if url.value("why") != "1":
         return link(
             "Why did a run miss this?",
-            url.href(url.QUESTION, {**here, "question": question.id, "why": 1}),
+            url.href(url.QUESTION, {**parameters, "question": question.id, "why": 1}),
             cls="quiet",
             data_focus="why",
         )
-    close = link("Close", url.href(url.QUESTION, {**here, "why": None}), cls="quiet", data_focus="why")
+    close = link("Close", url.href(url.QUESTION, {**parameters, "why": None}), cls="quiet", data_focus="why")
     head = div(tag("h2", "Why did a run miss this?"), close, cls="list-head")
     return join(style_sheet("analysis.css"), div(head, why_panel(study, question, runs, rule), cls="panel why"))
 
 
 def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr", neighbours: int = 5) -> Html:
     """The facts for one question. `runs` are A and B, in this order. Raises Missing for an unknown run."""
-    found = why(study, question, runs, rule, neighbours)
-    if not found.standings:
+    explanation = why(study, question, runs, rule, neighbours)
+    if not explanation.standings:
         return Html("")
-    facts = [div(tag("dt", name), tag("dd", value)) for name, value in _facts(found)]
+    facts = [div(tag("dt", name), tag("dd", value)) for name, value in _facts(explanation)]
     return join(
-        tag("p", _summary(found), cls="conclusion"),
-        _standings(found, list(runs)),
+        tag(
+            "p",
+            summary_sentence(explanation) or "The gold passage and the top-ranked passage of each run:",
+            cls="conclusion",
+        ),
+        _standings(explanation, list(runs)),
         tag("dl", *facts, cls="why-facts"),
-        *_neighbours(found),
+        *_neighbours(explanation),
     )
-
-
-def _summary(found: Why) -> str:
-    """Return the most informative fact as one sentence."""
-    for each in found.standings:
-        if each.winner in found.namesake and each.rank != 1:
-            title = found.passages[each.winner].title
-            return (
-                f"{each.run} ranks another entity with a similar name first: {title} instead of "
-                f"{found.question.subject}."
-            )
-    for each in found.standings:
-        if each.winner is not None and each.rank is not None and each.rank > 1 and found.holds_answer.get(each.winner):
-            return (
-                f"{each.run} ranks a passage first that contains an answer but is not gold: it may be a false negative."
-            )
-    if not any(each.gold is not None for each in found.standings):
-        return "Neither run retrieves a gold passage." if found.question.gold else "This question has no gold passage."
-    if all(each.rank == 1 for each in found.standings):
-        return "Every run ranks a gold passage first."
-    return "The gold passage and the top-ranked passage of each run:"
 
 
 def _standings(found: Why, runs: Sequence[str]) -> Html:
@@ -84,7 +67,8 @@ def _standings(found: Why, runs: Sequence[str]) -> Html:
         "question words: gold",
     )
     lines = [
-        _line(found, each, "ab"[runs.index(each.run)] if runs.index(each.run) < 2 else "") for each in found.standings
+        _line(found, standing, "ab"[runs.index(standing.run)] if runs.index(standing.run) < 2 else "")
+        for standing in found.standings
     ]
     head = tag(
         "tr",
@@ -112,7 +96,7 @@ def _line(found: Why, each: Standing, side: str) -> Html:
 
 
 def _any_gold(found: Why) -> int | None:
-    winners = {each.winner for each in found.standings}
+    winners = {standing.winner for standing in found.standings}
     return next((ordinal for ordinal in found.words if ordinal not in winners), None)
 
 

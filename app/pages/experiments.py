@@ -44,14 +44,16 @@ def page() -> None:
 
 
 def _page(opened: Study) -> None:
-    found = results(opened)
-    name = url.one_of("experiment", list(experiments()), found[0]["experiment"] if found else next(iter(experiments())))
+    all_results = results(opened)
+    name = url.one_of(
+        "experiment", list(experiments()), all_results[0]["experiment"] if all_results else next(iter(experiments()))
+    )
     show(style_sheet("analysis.css"))
     left, right = st.columns([3, 10], gap="medium")
     with left:
-        show(asked_list(found, name))
+        show(asked_list(all_results, name))
     with right:
-        _experiment(opened, name, [result for result in found if result["experiment"] == name])
+        _experiment(opened, name, [result for result in all_results if result["experiment"] == name])
     jobs.panel(opened)
 
 
@@ -85,13 +87,13 @@ def _experiment(opened: Study, name: str, found: list[dict]) -> None:
 def _small_version(opened: Study, name: str) -> None:
     """Say what the small version would make. Its models are tiny, so that each part takes seconds."""
     try:
-        waiting, made = planned_parts(opened, name, TRIED).as_words()
+        waiting, parts = planned_parts(opened, name, TRIED).as_words()
     except BlindspotError as error:
         show(notice(f"{error}.", kind="warning"))
         return
     words = (
         "The small version trains tiny models on few questions, to see that everything runs. To be made: "
-        f"{waiting}. There already: {made}."
+        f"{waiting}. There already: {parts}."
     )
     show(tag("p", words, cls="convention"))
 

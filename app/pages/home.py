@@ -34,10 +34,10 @@ def page() -> None:
 
 
 def _page(opened: Study) -> None:
-    held = summary(opened)
+    contents = summary(opened)
     show(style_sheet("home.css"))
-    if held["passages"] is None and not held["questions"]:
-        show(_welcome(held["name"]))
+    if contents["passages"] is None and not contents["questions"]:
+        show(_welcome(contents["name"]))
     is_made = is_demo(opened) and _demo(opened)
     if is_made:
         jobs.panel(opened)
@@ -46,17 +46,17 @@ def _page(opened: Study) -> None:
         show(findings_panel(opened, runs))
         show(run_table(opened, runs))
     with st.container(key="home"):
-        left, right = st.columns(2, gap="small")
-        with left:
-            show(holdings(held))
+        first_column, right = st.columns(2, gap="small")
+        with first_column:
+            show(holdings(contents))
             curve_panel(opened, "home")
         with right:
-            if held["passages"] is not None and held["questions"]:
+            if contents["passages"] is not None and contents["questions"]:
                 show(queue_card(opened, who.who(opened.labels_path), len(runs)))
             if who.may(opened.labels_path, "retrieve") and not is_made:
                 with st.container(key="next"):
-                    _next(opened, held)
-                    _make_more(opened, held)
+                    _next(opened, contents)
+                    _make_more(opened, contents)
             if not is_made:
                 jobs.panel(opened)
 
@@ -95,7 +95,7 @@ def _road(opened: Study, held: dict[str, Any]) -> Html:
         },
         "Two runs": len(held["runs"]) > 1,
     }
-    here = next((name for name, is_done in done.items() if not is_done), None)
+    current_step = next((name for name, is_done in done.items() if not is_done), None)
     return tag(
         "ol",
         *(
@@ -103,8 +103,8 @@ def _road(opened: Study, held: dict[str, Any]) -> Html:
                 "li",
                 "✓ " if is_done else "",
                 name,
-                cls="done" if is_done else "now" if name == here else None,
-                aria_current="step" if name == here else None,
+                cls="done" if is_done else "now" if name == current_step else None,
+                aria_current="step" if name == current_step else None,
             )
             for name, is_done in done.items()
         ),
@@ -143,8 +143,8 @@ def _next(opened: Study, held: dict[str, Any]) -> None:
     for number, step in enumerate(steps, 1):
         with st.container(key=f"step-{number}"):
             show(div(span(f"{number}", cls="place"), span(step.why), cls="step-why"))
-            left, right = st.columns([7, 2], vertical_alignment="center")
-            with left:
+            text_column, right = st.columns([7, 2], vertical_alignment="center")
+            with text_column:
                 st.code(with_study(step.command, opened), language=None, wrap_lines=True)
             if step.job is not None:
                 with right:
@@ -157,8 +157,8 @@ def _lacking(held: dict[str, Any], job: JobRequest) -> str:
         return ""
     arguments = job.arguments
     retriever = RETRIEVERS.get(arguments["kind"])
-    given = {key: value for key, value in arguments.items() if key not in RESERVED}
-    needed = retriever.parts(retriever.name_of(options_for(retriever, given)))
+    settings = {key: value for key, value in arguments.items() if key not in RESERVED}
+    needed = retriever.parts(retriever.name_of(options_for(retriever, settings)))
     missing = [index for index in needed if index not in held["indexes"]]
     return f"needs the {' and the '.join(missing)} index first" if missing else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -20,6 +21,7 @@ from app.markup import show
 from backend.core.study import Study
 from backend.judging.cards import key
 from backend.judging.guidelines import guidelines
+from backend.judging.own_answers import own_answers
 from backend.text.counting import counted
 from db.events import LabelEvent
 from db.people import Person
@@ -70,20 +72,25 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
     # server.
     recent = dict.fromkeys((event.batch, event.question) for event in history[:12] if event.batch is not None)
     leased = {(lease.batch, lease.question) for lease in leases}
+    opened_answer = _opened_answer(stores, person, judging.asked(component, "open", None))
+    if opened_answer is not None and opened_answer not in leased:
+        recent[opened_answer] = None
     undoable = [
         Lease(batch, question, 0.0, batch in practice) for batch, question in recent if (batch, question) not in leased
     ]
     cards = stores.cards.leased(person.name, [*leases, *undoable])
     mine = stores.queue.finished_by(person.name)
-    progress = {batch.name: _progress(batch, mine.get(batch.name, 0)) for batch in batches}
+    remaining = _open_to(stores, person.name, str(opened.labels_path), tuple(mine.items()), tuple(leased))
+    progress = {name: _progress(name, mine.get(name, 0), remaining.get(name, 0)) for name in {*mine, *remaining}}
+    again = {key(lease.batch, lease.question) for lease in leases if lease.again}
     for card in cards:
         card["progress"] = progress.get(card["batch"], "")
-        card["notice"] = (
-            "Practice: these labels do not count. Press Enter to see the settled labels."
-            if card["settled"] is not None
-            else ""
-        )
-    title, lines = _empty(batches, person)
+        card["notice"] = ""
+        if card["settled"] is not None:
+            card["notice"] = "Practice: these labels do not count. Press Enter to see the settled labels."
+        elif card["key"] in again:
+            card["notice"] = "You skipped this question before. Skip it again to leave it to somebody else."
+    title, lines = _empty(batches, person, mine)
     judging.mount(
         "judge",
         component,
@@ -93,6 +100,11 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
             "kind": "label",
             "cards": cards,
             "order": [key(lease.batch, lease.question) for lease in leases],
+            "again": sorted(again),
+            "answers": own_answers(opened, stores.queue, stores.labels, person.name)
+            if judging.asked(component, "answers", False)
+            else None,
+            "answered": sum(mine.values()),
             "history": _history(history),
             "empty_title": title,
             "empty": lines,
@@ -104,10 +116,23 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
     )
 
 
-def _progress(batch: Batch, mine: int) -> str:
-    """Return the progress of a batch and of the person, as in "Batch b1: 7 of 20 questions done, 3 by you"."""
-    words = f"Batch {batch.name}: {batch.done:,} of {counted(batch.questions, 'question')} done"
-    return f"{words}, {mine:,} judged by you" if mine else words
+def _progress(batch: str, mine: int, remaining: int) -> str:
+    """Return the person's own progress, as in "You: 7 of 20 questions of batch b1"."""
+    return f"You: {mine:,} of {counted(mine + remaining, 'question')} of batch {batch}"
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _open_to(_stores: Desk, name: str, *key: object) -> dict[str, int]:
+    """Return how many questions of each batch the person can still get. Counted once for each finished question."""
+    return _stores.queue.open_to(name)
+
+
+def _opened_answer(stores: Desk, person: Person, asked: Any) -> tuple[str, str] | None:
+    """Return (batch, question) of an answered question that the browser asks for; None if it is not this person's."""
+    if not isinstance(asked, str):
+        return None
+    answered = stores.queue.answered(person.name)
+    return next((one for one in answered if key(*one) == asked), None)
 
 
 def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
@@ -124,7 +149,7 @@ def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
     return stores.queue.claim(person.name, count)
 
 
-def _empty(batches: list[Batch], person: Person) -> tuple[str, list[str]]:
+def _empty(batches: list[Batch], person: Person, mine: Mapping[str, int]) -> tuple[str, list[str]]:
     """Return the title and the lines of the empty state: there is nothing to judge."""
     if person.paused:
         return "Paused", ["A lead has paused you. Labels already sent are still saved for a minute."]
@@ -137,15 +162,19 @@ def _empty(batches: list[Batch], person: Person) -> tuple[str, list[str]]:
             else "A lead creates batches; come back when there is one.",
         ]
     remaining = sum(batch.questions - batch.done for batch in batches if not batch.practice)
+    judged = sum(mine.get(batch.name, 0) for batch in batches if not batch.practice)
+    lines = []
+    if judged:
+        lines.append(f"You judged {counted(judged, 'question')}. Thank you.")
     if remaining:
-        return "No question for you at the moment", [
-            f"Other annotators are judging the remaining {counted(remaining, 'question')}, or you have judged "
-            f"{'it' if remaining == 1 else 'them'} already.",
-        ]
-    return "All done", [
-        "Enough people have judged every question of every open batch.",
-        "Create another batch below." if person.may("make batches") else "Thank you.",
-    ]
+        lines.append(f"Other annotators judge the remaining {counted(remaining, 'question')}.")
+    else:
+        lines.append("Enough people have judged every question of every open batch.")
+        if person.may("make batches"):
+            lines.append("Create another batch below.")
+    if judged:
+        return "You are done", lines
+    return ("No question for you at the moment" if remaining else "All done"), lines
 
 
 def _history(events: list[LabelEvent]) -> list[dict[str, Any]]:
@@ -154,8 +183,8 @@ def _history(events: list[LabelEvent]) -> list[dict[str, Any]]:
 
 
 def _guidelines(opened: Study) -> dict[str, Any]:
-    found = guidelines(opened.folder)
-    return {"guideline": found.version, "guideline_text": found.blocks()}
+    text = guidelines(opened.folder)
+    return {"guideline": text.version, "guideline_text": text.blocks()}
 
 
 @judging.keeps_component("adjudicate")
@@ -166,13 +195,13 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
     """
     judging.at_work(opened, person)
     component = f"adjudicate-{person.name}"
-    asked = url.value("question")
+    question_id = url.value("question")
     history = [event for event in stores.labels.undoable(person.name, HISTORY) if event.kind == "adjudicate"]
     hidden = stores.queue.hidden(person.name)
     disputed = dict.fromkeys(
         pair.question for pair in stores.labels.consensus() if pair.state == "open" and pair.question not in hidden
     )
-    order = ([asked] if asked in disputed else []) + [id for id in disputed if id != asked]
+    order = ([question_id] if question_id in disputed else []) + [id for id in disputed if id != question_id]
     earlier = [
         id for id in dict.fromkeys(event.question for event in history[:12]) if id not in disputed and id not in hidden
     ]

@@ -30,13 +30,13 @@ DEFAULT_K = 20
 def page() -> None:
     show(style_sheet("map/page.css"))
     study = opened_study.current()
-    made = maps_of(study)
+    maps = maps_of(study)
     selection.said()
-    if not made or url.value("new"):
-        _make(study, set(made))
-        if not made:
+    if not maps or url.value("new"):
+        _make(study, set(maps))
+        if not maps:
             return
-    names = list(made)[::-1]
+    names = list(maps)[::-1]
     with st.container(key="pickers"):
         columns = st.columns([3, 2.2, 2.4, 1.3, 2.2, 1.7], vertical_alignment="bottom")
         with columns[0]:
@@ -102,13 +102,13 @@ def _view(map: Map) -> list[int]:
 
 def _picture(map: Map, colour: MapColour, run: str | None, k: int, view: list[int]) -> None:
     shown, state = points(map), clusters_of(map)
-    asked = url.number("cluster", 0, 0) - 1
-    cluster = asked if asked in state.ids else None
+    cluster_number = url.number("cluster", 0, 0) - 1
+    cluster = cluster_number if cluster_number in state.ids else None
     saved = saved_selection(map.study, url.value("selection")).points if url.value("selection") else None
     point = url.value("point")
     with st.container(key="map-body"):
-        left, right = st.columns([7, 4] if len(view) == 1 else [8, 3])
-        with left:
+        picture_column, right = st.columns([7, 4] if len(view) == 1 else [8, 3])
+        with picture_column:
             with st.container(key="map-picture"):
                 _plot(map, shown, state, colour, run, k, view, _marked(map, shown, state, cluster, saved))
             show(warnings(map, len(selectable(len(map), len(view)))), quality_line(map))
@@ -137,10 +137,10 @@ def _chosen(
     if cluster is not None:
         clusters.opened_cluster(map, shown, state, cluster, run, k)
     elif saved is not None:
-        there = [id for id in saved if id in shown.number]
-        if len(there) < len(saved):
-            show(notice(f"Not on this map: {counted(len(saved) - len(there), 'point')} of this selection."))
-        selection.panel(map, shown, there, url.value("selection"), run, k)
+        on_map = [id for id in saved if id in shown.number]
+        if len(on_map) < len(saved):
+            show(notice(f"Not on this map: {counted(len(saved) - len(on_map), 'point')} of this selection."))
+        selection.panel(map, shown, on_map, url.value("selection"), run, k)
     elif ids:
         selection.panel(map, shown, ids, "Selection", run, k)
     elif not reading:
@@ -171,15 +171,17 @@ def _plot(
 ) -> None:
     measured = run if colour.needs_run else None
     first = first_hits(map.study, measured) if measured else None
-    found = values(map, known_of(map), colour.name, state, first, map.study.run(measured) if measured else None, k)
+    point_values = values(
+        map, known_of(map), colour.name, state, first, map.study.run(measured) if measured else None, k
+    )
     labelled = (
         (lambda name: relation_label(name) if name != SEVERAL and name.startswith("P") else name)
         if colour.relations
         else str
     )
-    made = held_figure(map, found, view, marked, shown.titles, shown.starts, shown.ids, labelled)
+    plot = held_figure(map, point_values, view, marked, shown.titles, shown.starts, shown.ids, labelled)
     st.plotly_chart(
-        made,
+        plot,
         key=selection.plot_key(map),
         on_select=lambda: selection.take(map),
         selection_mode=("points", "box", "lasso"),

@@ -30,7 +30,7 @@ def open_array(path: str | Path, advice: str = "make it again") -> np.ndarray:
     try:
         with open(path, "rb") as file:
             start = file.read(8)
-        if other := next((what for magic, what in _OTHER_FILES.items() if start.startswith(magic)), None):
+        if other := next((kind for magic, kind in _OTHER_FILES.items() if start.startswith(magic)), None):
             raise BadInput(f"is {other}, not one .npy array; {advice}", path)
         array = np.lib.format.open_memmap(path, mode="r")
         if min(array.shape, default=0) < 0:

@@ -123,8 +123,8 @@ def _is_finished(part: Path) -> bool:
 
 
 def _state(folder: Path) -> list[tuple[str, int, int, int]]:
-    """What changes if a folder is made again or written to: names, inodes, sizes and times of its files."""
-    found = []
+    """Return the names, inodes, sizes and times of a folder's files, which change if anything writes to the folder."""
+    entries = []
     for path in sorted(folder.rglob("*")):
         if any(_is_temporary(part) for part in path.relative_to(folder).parts):
             continue
@@ -133,8 +133,8 @@ def _state(folder: Path) -> list[tuple[str, int, int, int]]:
         except FileNotFoundError:
             continue
         if not path.is_dir():
-            found.append((str(path.relative_to(folder)), status.st_ino, status.st_size, status.st_mtime_ns))
-    return found
+            entries.append((str(path.relative_to(folder)), status.st_ino, status.st_size, status.st_mtime_ns))
+    return entries
 
 
 def _ignore_temporary(folder: str, names: list[str]) -> set[str]:

@@ -92,15 +92,15 @@ class Declared:
             return "a text"
         if self.kind not in (int, float):
             return "a table"
-        least = None if self.minimum is None else f"at least {plain(self.minimum)}"
-        least = f"above {plain(self.above)}" if self.above is not None else least
-        most = None if self.maximum is None else f"at most {plain(self.maximum)}"
-        most = f"below {plain(self.below)}" if self.below is not None else most
+        lower = None if self.minimum is None else f"at least {plain(self.minimum)}"
+        lower = f"above {plain(self.above)}" if self.above is not None else lower
+        upper = None if self.maximum is None else f"at most {plain(self.maximum)}"
+        upper = f"below {plain(self.below)}" if self.below is not None else upper
         number = "a whole number" if self.kind is int else "a number"
         if self.minimum is not None and self.maximum is not None:
             return f"{number} from {plain(self.minimum)} to {plain(self.maximum)}"
-        bounds = " and ".join(bound for bound in (least, most) if bound)
-        return f"{number} of {bounds}" if least and self.above is None else f"{number} {bounds}".rstrip()
+        bounds = " and ".join(bound for bound in (lower, upper) if bound)
+        return f"{number} of {bounds}" if lower and self.above is None else f"{number} {bounds}".rstrip()
 
     @property
     def option(self) -> str:
@@ -168,9 +168,9 @@ def build(cls: type[C], table: object, key: str = "", path: Path | None = None) 
     if not isinstance(table, Mapping):
         raise BadInput(f"{key or 'the settings'} must be a table, not {_shown(table)}", path)
     values = dict(table)
-    for name, one in declared(cls).items():  # type: ignore[arg-type]  # a class is hashable
-        if name in values and hasattr(one.kind, "__pydantic_fields__"):
-            values[name] = build(one.kind, values[name], f"{key}.{name}".lstrip("."), path)
+    for name, declaration in declared(cls).items():  # type: ignore[arg-type]  # a class is hashable
+        if name in values and hasattr(declaration.kind, "__pydantic_fields__"):
+            values[name] = build(declaration.kind, values[name], f"{key}.{name}".lstrip("."), path)
     try:
         return cls(**{str(name): value for name, value in values.items()})
     except BadInput as error:
@@ -180,7 +180,7 @@ def build(cls: type[C], table: object, key: str = "", path: Path | None = None) 
 
 
 def _problem(cls: type, error: ValidationError, prefix: str = "") -> str:
-    """One line about the first wrong value: the key, what it accepts, what it is."""
+    """Return one line about the first wrong value: the key, the accepted values, the value."""
     first = error.errors(include_url=False, include_context=True)[0]
     known, place = declared(cls), [str(part) for part in first["loc"]]
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
@@ -207,7 +207,7 @@ def _shown_key(key: str) -> str:
 
 
 def plain(value: object) -> str:
-    """A number without needless digits, yes and no for a flag, a word as it is."""
+    """Return a value as text: a number without trailing zeros, a flag as yes or no, other values unchanged."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -222,19 +222,19 @@ def toml_section(cls: type, values: Mapping[str, Any] | None = None) -> str:
         values: what differs from the defaults. A setting without a value and without a default gets no line.
     """
     lines = []
-    for name, one in declared(cls).items():
-        value = (values or {}).get(name, one.default)
+    for name, declaration in declared(cls).items():
+        value = (values or {}).get(name, declaration.default)
         if (
-            one.kind not in (int, float, bool, str)
+            declaration.kind not in (int, float, bool, str)
             or value is None
-            or one.extra.get("toml") is False
+            or declaration.extra.get("toml") is False
             and name not in (values or {})
         ):
             continue
         written = (
             _quoted(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
         )
-        lines.append((f"{name} = {written}", one.help))
+        lines.append((f"{name} = {written}", declaration.help))
     width = max((len(line) for line, about in lines if len(about) <= LONGEST_COMMENT), default=0)
     return "".join(_commented(line, about, width) for line, about in lines)
 
@@ -254,9 +254,9 @@ def _quoted(text: str) -> str:
 def markdown_table(cls: type) -> str:
     """The settings of a class as a table for the docs; a test compares it with the page."""
     rows = ["| setting | default | accepts | what it does |", "|---|---|---|---|"]
-    for name, one in declared(cls).items():
-        if one.kind not in (int, float, bool, str):
+    for name, declaration in declared(cls).items():
+        if declaration.kind not in (int, float, bool, str):
             continue
-        default = "" if one.default is None else f"`{plain(one.default)}`"
-        rows.append(f"| `{name}` | {default} | {one.accepted.removeprefix('one of ')} | {one.help} |")
+        default = "" if declaration.default is None else f"`{plain(declaration.default)}`"
+        rows.append(f"| `{name}` | {default} | {declaration.accepted.removeprefix('one of ')} | {declaration.help} |")
     return "\n".join(rows)

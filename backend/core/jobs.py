@@ -215,14 +215,14 @@ def cancel(study: Study, id: str, by: str | None = None, *, force: bool = False)
     `submit_request`.
     """
     require(study, by, "cancel jobs")
-    found = status(study, id)
-    if not found.unfinished:
+    job = status(study, id)
+    if not job.unfinished:
         return
     folder = study.path("jobs", id)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cancel").touch()
     if force:
-        job_process.kill(found)
+        job_process.kill(job)
         Jobs(study.labels_path).end(id, "cancelled", "cancelled and ended at once; the same command starts it again")
 
 
@@ -238,28 +238,28 @@ def status(study: Study, id: str) -> Job:
     """The job as it is now. A job whose process is gone is recorded as failed, or as cancelled if somebody cancelled
     it."""
     jobs = Jobs(study.labels_path)
-    found = jobs.get(id)
+    job = jobs.get(id)
     folder = study.path("jobs", id)
-    if not found.unfinished or job_process.is_alive(folder, found):
-        return found
+    if not job.unfinished or job_process.is_alive(folder, job):
+        return job
     # The process may have recorded the outcome, and ended, since the record was read.
-    found = jobs.get(id)
-    if not found.unfinished:
-        return found
+    job = jobs.get(id)
+    if not job.unfinished:
+        return job
     if (folder / "cancel").exists():
         outcome, why = "cancelled", CANCELLED
     else:
-        outcome, why = "failed", DIED if found.state == "running" else NEVER_STARTED
+        outcome, why = "failed", DIED if job.state == "running" else NEVER_STARTED
     try:
         jobs.end(id, outcome, why)
     except sqlite3.OperationalError:  # a study that may only be read
-        return dataclasses.replace(found, state=outcome, error=why)
+        return dataclasses.replace(job, state=outcome, error=why)
     return jobs.get(id)
 
 
 def recent(study: Study, count: int = 20) -> list[Job]:
     """The last jobs, newest first, each as it is now."""
-    return [status(study, found.id) if found.unfinished else found for found in Jobs(study.labels_path).recent(count)]
+    return [status(study, job.id) if job.unfinished else job for job in Jobs(study.labels_path).recent(count)]
 
 
 def log(study: Study, id: str) -> str:
@@ -295,11 +295,11 @@ def without_waiting() -> Iterator[None]:
 
 
 def _kind_of(function: Callable[..., object]) -> JobKind:
-    found = next((kind for kind in _KINDS.values() if kind.function is function), None)
-    if found is None:
+    registered = next((kind for kind in _KINDS.values() if kind.function is function), None)
+    if registered is None:
         name = getattr(function, "__qualname__", repr(function))
         raise Refused(f"{name} is not a job; register it with @job(...) where it is defined")
-    return found
+    return registered
 
 
 def _by_name(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
@@ -373,7 +373,7 @@ def _execute(study: Study, id: str, kind: JobKind, arguments: Mapping[str, Any],
 def _wait_for_turn(study: Study, id: str, report: Progress) -> None:
     """Wait until every heavy job that was submitted earlier has ended."""
     jobs = Jobs(study.labels_path)
-    while ahead := [found for found in jobs.ahead(id) if status(study, found.id).unfinished]:
+    while ahead := [job for job in jobs.ahead(id) if status(study, job.id).unfinished]:
         others = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
         report(0, None, f"waits for: {title(ahead[0].kind, ahead[0].arguments)}{others}")
         time.sleep(SECONDS_BETWEEN_LOOKS)

@@ -140,8 +140,8 @@ def whole_folder(target: Path) -> Iterator[Path]:
     deleted first.
     """
     building, old = target.with_name(f".{target.name}.building"), target.with_name(f".{target.name}.old")
-    for left in (building, old):  # by their exact names: ".x.y.building" belongs to another part, "x.y"
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in (building, old):  # by their exact names: ".x.y.building" belongs to another part, "x.y"
+        shutil.rmtree(leftover, ignore_errors=True)
     building.mkdir(parents=True)
     try:
         yield building
@@ -171,10 +171,10 @@ def text_sha256(*parts: str) -> str:
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that influence results. Reads their metadata; imports none of
     them."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed

@@ -122,13 +122,13 @@ def code_in(folder: Path) -> list[str]:
         BadInput: an invalid file: a pipe or device, a configuration that is not a JSON object, truncated weights.
     """
     files = _files(folder)
-    found: list[str] = []
+    sources: list[str] = []
     for name, path in files.items():
         if path.suffix == ".json" and not _is_vocabulary(path):
-            found += [f"{name}: {line}" for line in _code_in_config(path, folder)]
+            sources += [f"{name}: {line}" for line in _code_in_config(path, folder)]
         elif path.suffix == ".safetensors":
             _check_safetensors(path)
-    return found + [f"{name}: pickled weights" for name in _pickles(files)]
+    return sources + [f"{name}: pickled weights" for name in _pickles(files)]
 
 
 @contextmanager
@@ -148,7 +148,7 @@ def readable_model(path: str | Path, what: str = "the model") -> Iterator[None]:
 
 def _files(folder: Path) -> dict[str, Path]:
     """The files by their path inside the folder. Links of folders are not followed."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for place, _, names in os.walk(folder):
         for name in names:
             path = Path(place, name)
@@ -156,10 +156,10 @@ def _files(folder: Path) -> dict[str, Path]:
                 raise BadInput(
                     "this is not a regular file (but a pipe, a device or a broken link); take it out of the model", path
                 )
-            found[path.relative_to(folder).as_posix()] = path
-            if len(found) > MAX_FILES:
+            files[path.relative_to(folder).as_posix()] = path
+            if len(files) > MAX_FILES:
                 raise BadInput(f"holds more than {MAX_FILES:,} files; is this the model's folder?", folder)
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
 def _is_vocabulary(path: Path) -> bool:
@@ -230,7 +230,7 @@ def _foreign(what: str, name: object, own: str) -> list[str]:
 
 def _classes(value: object) -> str:
     values = list(value.values()) if isinstance(value, dict) else [value]
-    return ", ".join(str(each)[:100] for each in values[:3])
+    return ", ".join(str(value)[:100] for value in values[:3])
 
 
 def _check_inside(place: object, path: Path) -> None:
@@ -286,8 +286,8 @@ def _is_trusted(folder: Path) -> bool:
     path = _trusted_file()
     if not path.is_file():
         return False
-    wanted = _fingerprint(folder)
-    return any(wanted in line for line in path.read_text(encoding="utf-8").splitlines())
+    fingerprint = _fingerprint(folder)
+    return any(fingerprint in line for line in path.read_text(encoding="utf-8").splitlines())
 
 
 def _trusted_file() -> Path:

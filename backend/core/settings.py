@@ -185,7 +185,7 @@ def _in_study(model: str | None, folder: Path) -> str | None:
 
 
 def add_encoder(path: Path, name: str, values: dict[str, Any]) -> None:
-    """Add `[encoders.NAME]` to a study.toml, everything else in it left as it is."""
+    """Add `[encoders.NAME]` to a study.toml and change nothing else in the file."""
     import tomlkit
 
     from backend.core.manifest import write_text

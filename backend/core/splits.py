@@ -18,17 +18,17 @@ def questions_in_split(study: Study, split: str | None) -> list[Question]:
     Raises Missing for none.
     """
     if split is None:
-        found = study.questions.all()
+        questions = study.questions.all()
     elif "/" in split:
         dataset, _, part = split.partition("/")
-        found = study.questions.all(split=part, dataset=dataset)
+        questions = study.questions.all(split=part, dataset=dataset)
     else:
-        found = study.questions.all(split=split) if split in SPLITS else study.questions.all(dataset=split)
-    if not found:
+        questions = study.questions.all(split=split) if split in SPLITS else study.questions.all(dataset=split)
+    if not questions:
         counts = study.questions.counts()
         known = sorted({count["split"] for count in counts} | {count["dataset"] for count in counts} - {""})
         raise Missing(
             f"there are no questions{f' in {split!r}' if split else ''}; "
             f"{'known: ' + ', '.join(known) if known else 'import some first'}"
         )
-    return found
+    return questions

@@ -107,12 +107,12 @@ class Study:
         folder = self.folder / kind
         if not folder.is_dir():
             return {}
-        found = {
+        manifests = {
             part.name: manifest
             for part in sorted(folder.iterdir())
             if not part.name.startswith(".") and (manifest := read_manifest(part)) is not None
         }
-        return dict(sorted(found.items(), key=lambda item: item[1].get("made", "")))
+        return dict(sorted(manifests.items(), key=lambda item: item[1].get("made", "")))
 
     def runs(self) -> list[str]:
         """Names of the finished runs, oldest first."""
@@ -136,13 +136,13 @@ class Study:
         Raises:
             Refused: Another process makes the part.
         """
-        held = _held_parts()
+        claimed = _held_parts()
         with self.building(part, refuse):
-            held.add((self.folder, part))
+            claimed.add((self.folder, part))
             try:
                 yield
             finally:
-                held.discard((self.folder, part))
+                claimed.discard((self.folder, part))
 
     @contextmanager
     def building(self, part: str, refuse: Callable[[], object] | None = None) -> Iterator[None]:
@@ -201,5 +201,5 @@ def _held_parts() -> set[tuple[Path, str]]:
     """The parts that this thread has claimed."""
     if not hasattr(_threads, "held"):
         _threads.held = set()
-    held: set[tuple[Path, str]] = _threads.held
-    return held
+    claimed: set[tuple[Path, str]] = _threads.held
+    return claimed

@@ -50,7 +50,7 @@ MAX_UNPACKED = 64 << 30  # bytes; limit for zip bombs
 
 @dataclass(frozen=True)
 class DownloadedFile:
-    """A complete file. `again`: an earlier download of it was still in place."""
+    """A complete file. `again`: whether an earlier download of the file was there."""
 
     path: Path
     size: int
@@ -99,12 +99,12 @@ def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float 
                 raise Missing(f"{url}: the server answers {error.code} {error.reason}") from error
         except (OSError, http.client.HTTPException) as error:
             if attempt == TRIES - 1:
-                kept = (
+                advice = (
                     f"; {partial.stat().st_size:,} bytes are kept; run the same command to resume"
                     if partial.exists()
                     else ""
                 )
-                raise Missing(f"{url}: cannot be fetched ({_reason(error)}){kept}") from error
+                raise Missing(f"{url}: cannot be fetched ({_reason(error)}){advice}") from error
         time.sleep(wait * 2**attempt)
     digest = file_sha256(partial)
     if known and known["sha256"] != digest:

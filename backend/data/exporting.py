@@ -108,8 +108,8 @@ def _entries(study: Study, run: Run, ties: str) -> Iterator[tuple[Question, list
     for block in _blocks(study, run):
         questions = study.questions.some(run.question_ids[row : row + len(block)])
         for question, passages in zip(questions, block, strict=True):
-            found = len(passages)
-            scores, rows = run.hits.scores[row, :found], run.hits.ordinals[row, :found]
+            present = len(passages)
+            scores, rows = run.hits.scores[row, :present], run.hits.ordinals[row, :present]
             order = tied_order(scores, rows, [passage.id for passage in passages], ties)
             yield question, [(passages[i], float(scores[i]), bool(answers[row, i])) for i in order]
             row += 1

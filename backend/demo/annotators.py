@@ -35,7 +35,7 @@ def simulate_annotators(study: Study, name: str, progress: Progress | None = Non
     """Let the simulated annotators judge a batch. Returns {questions, labels}.
 
     Args:
-        name: of the batch. Its labels count like those of people, under names that say "simulated".
+        name: Name of the batch. Its labels count like those of people, under names that say "simulated".
     """
     people, labels, queue = People(study.labels_path), Labels(study.labels_path), Queue(study.labels_path)
     known = {person.name for person in people.all()}
@@ -43,16 +43,16 @@ def simulate_annotators(study: Study, name: str, progress: Progress | None = Non
         people.add(annotator)
     truth, rng = truth_of(study), np.random.default_rng(SEED)
     total = sum(batch.questions for batch in queue.batches() if batch.name == name) * len(ANNOTATORS)
-    finished = given = 0
+    finished = n_labels = 0
     while leases := [(annotator, lease) for annotator in ANNOTATORS for lease in queue.claim(annotator, 1)]:
         for annotator, lease in leases:
             events = _judge(study, queue, annotator, lease, truth, rng)
             labels.add_all(annotator, events)
             queue.finish(annotator, lease.batch, lease.question)
-            finished, given = finished + 1, given + len(events)
+            finished, n_labels = finished + 1, n_labels + len(events)
         if progress:
             progress(finished, total, "simulated annotators judge")
-    return {"questions": finished, "labels": given}
+    return {"questions": finished, "labels": n_labels}
 
 
 def _judge(
@@ -63,7 +63,7 @@ def _judge(
     truth: Mapping[str, set[str]],
     rng: np.random.Generator,
 ) -> list[LabelEvent]:
-    candidates = [each.passage for each in queue.items(lease.batch, [lease.question])[0].candidates]
+    candidates = [candidate.passage for candidate in queue.items(lease.batch, [lease.question])[0].candidates]
     subject = study.questions.some([lease.question])[0].subject or ""
     texts = study.corpus.passages(list(study.corpus.ordinals(candidates).values()))
     names_subject = {passage.id for passage in texts if subject and subject in f"{passage.title} {passage.text}"}

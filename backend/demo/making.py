@@ -94,7 +94,7 @@ class DemoSize:
 def begin(
     folder: Path, passages: int | None = None, seed: int | None = None, progress: Progress | None = None
 ) -> Study:
-    """Make the demo study up to its BM25 run, or what is missing of this.
+    """Make the parts of the demo study up to its BM25 run that are missing.
 
     Args:
         passages, seed: None takes those of the demo in the folder; for a new demo PASSAGES and SEED.
@@ -139,7 +139,7 @@ def finish_in_background(study: Study) -> str | None:
 
 def running(study: Study) -> Job | None:
     """The unfinished job that makes the rest of the demo."""
-    return next((found for found in jobs.recent(study, 50) if found.kind == "demo" and found.unfinished), None)
+    return next((job for job in jobs.recent(study, 50) if job.kind == "demo" and job.unfinished), None)
 
 
 def missing(study: Study, size: DemoSize | None = None) -> list[DemoPart]:
@@ -148,7 +148,7 @@ def missing(study: Study, size: DemoSize | None = None) -> list[DemoPart]:
 
 
 def parts(size: DemoSize) -> list[DemoPart]:
-    """Everything that `finish` makes: first what takes seconds, then the dense retriever, then what is trained."""
+    """All parts that `finish` makes: first the quick ones, then the dense retriever, then the trained models."""
     settings = TRAINING | size.training
     return [
         _run("bm25", "train", TRAIN_RUN),
@@ -272,8 +272,8 @@ def _map(study: Study, encoder: str, report: Progress | None) -> object:
 
 
 def _experiment(study: Study, encoder: str, report: Progress | None) -> object:
-    given = {"encoders": [encoder], "on": f"{encyclopedia.DATASET}/{SPLIT}"}
-    return jobs.run(run_experiment, study, EXPERIMENT, given, progress=report)
+    experiment_settings = {"encoders": [encoder], "on": f"{encyclopedia.DATASET}/{SPLIT}"}
+    return jobs.run(run_experiment, study, EXPERIMENT, experiment_settings, progress=report)
 
 
 def _counted(progress: Progress | None, number: int, total: int, title: str) -> Progress | None:
@@ -292,27 +292,27 @@ def _generate(source: Path, passages: int | None, seed: int | None, progress: Pr
     """Generate the files of the encyclopedia, unless they exist."""
     about = source / ABOUT
     if about.is_file():
-        made = json.loads(about.read_text())
-        if passages not in (None, made["passages"]) or seed not in (None, made["seed"]):
+        about_files = json.loads(about.read_text())
+        if passages not in (None, about_files["passages"]) or seed not in (None, about_files["seed"]):
             raise Refused(
-                f"{source.parent} holds a demo of {made['passages']:,} passages from seed {made['seed']}; "
-                "name another folder, or delete it"
+                f"{source.parent} holds a demo of {about_files['passages']:,} passages from seed "
+                f"{about_files['seed']}; name another folder, or delete it"
             )
         return
     size = PASSAGES if passages is None else passages
-    made = encyclopedia.write(source, size, SEED if seed is None else seed, progress, encyclopedia.BLIND_SPOT)
-    about.write_text(json.dumps(made) + "\n")
+    about_files = encyclopedia.write(source, size, SEED if seed is None else seed, progress, encyclopedia.BLIND_SPOT)
+    about.write_text(json.dumps(about_files) + "\n")
 
 
 def shows(study: Study) -> list[str]:
     """One line for each figure of this study's BM25 and dense runs, with n and a 95% interval; before the dense run,
     its size only.
     """
-    made = json.loads((study.path(SOURCE) / ABOUT).read_text())
+    about_files = json.loads((study.path(SOURCE) / ABOUT).read_text())
     lines = [
-        f"A generated encyclopedia: {made['passages']:,} passages about {made['entities']:,} entities, "
-        f"{made['questions']:,} questions, {made['planted']:,} of them with planted false negatives (seed "
-        f"{made['seed']})."
+        f"A generated encyclopedia: {about_files['passages']:,} passages about {about_files['entities']:,} entities, "
+        f"{about_files['questions']:,} questions, {about_files['planted']:,} of them with planted false negatives "
+        f"(seed {about_files['seed']})."
     ]
     if RUNS["dense"] not in study.runs():
         return lines

@@ -72,9 +72,9 @@ def _blind_spot(compared: Compare, runs: set[str]) -> DemoStep:
         return DemoStep(
             "blind-spot", title, "waiting", "BM25 is ready. Dense retrieval follows when its index is built."
         )
-    found = findings(compared(RUNS["bm25"], BEFORE), K, NAMES)
-    falls = [each.sentence for each in found if each.topic == "frequency"]
-    sentence = falls[0] if falls else found[0].sentence
+    all_findings = findings(compared(RUNS["bm25"], BEFORE), K, NAMES)
+    falls = [finding.sentence for finding in all_findings if finding.topic == "frequency"]
+    sentence = falls[0] if falls else all_findings[0].sentence
     return DemoStep("blind-spot", title, "ready", sentence[0].upper() + sentence[1:])
 
 
@@ -133,7 +133,7 @@ def _first_is_gold(compared: Comparison, row: int) -> bool:
 
 def _judge(study: Study) -> DemoStep:
     title = "Judge five passages yourself"
-    batch = next((each for each in Queue(study.labels_path).batches() if each.name == YOURS), None)
+    batch = next((batch for batch in Queue(study.labels_path).batches() if batch.name == YOURS), None)
     if batch is None:
         return DemoStep(
             "judge", title, "waiting", "The passages are chosen when BM25 has searched the training questions."

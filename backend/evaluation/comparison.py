@@ -101,13 +101,13 @@ class Measured:
 
     def without(self, ids: Set[str], reason: str) -> Measured:
         """Return the same run without some questions, which count as left out for this reason."""
-        kept = np.array([question.id not in ids for question in self.questions], dtype=bool)
+        visible = np.array([question.id not in ids for question in self.questions], dtype=bool)
         return replace(
             self,
-            questions=[question for question, keep in zip(self.questions, kept.tolist(), strict=True) if keep],
-            rows=self.rows[kept],
-            first=self.first[kept],
-            left_out={**self.left_out, reason: int((~kept).sum())},
+            questions=[question for question, keep in zip(self.questions, visible.tolist(), strict=True) if keep],
+            rows=self.rows[visible],
+            first=self.first[visible],
+            left_out={**self.left_out, reason: int((~visible).sum())},
         )
 
 
@@ -122,9 +122,9 @@ def measure(
     unknown run or rule, BadInput.
     """
     run = study.run(name)
-    found = relevant(study, run, relevance, rule, questions)
+    judged = relevant(study, run, relevance, rule, questions)
     return Measured(
-        study, run, found.kind, rule, found.questions, found.rows, first_hit(found.relevant), found.left_out
+        study, run, judged.kind, rule, judged.questions, judged.rows, first_hit(judged.relevant), judged.left_out
     )
 
 
@@ -161,9 +161,9 @@ class Comparison:
             [row for row, question in enumerate(a.questions) if question.id in b.row_of] if a.kind == b.kind else []
         )
         shared = [a.questions[row] for row in rows_a]
-        left = np.array(rows_a, dtype=np.int64)
+        rows_of_a = np.array(rows_a, dtype=np.int64)
         right = np.array([b.row_of[question.id] for question in shared], dtype=np.int64)
-        return cls(a, b, shared, a.first[left], b.first[right], a.rows[left], b.rows[right])
+        return cls(a, b, shared, a.first[rows_of_a], b.first[right], a.rows[rows_of_a], b.rows[right])
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -366,12 +366,12 @@ def overall(
     measure: Measure = SUCCESS,
 ) -> Overall:
     """Return the figures at each k, over all questions and averaged over relations, as a table shows them together."""
-    made = {("at", k): at(comparison, k, rows, seed, measure) for k in ks}
-    made |= {
-        ("macro", k): both for _, k in list(made) if (both := macro_at(comparison, k, rows, seed, measure)) is not None
+    cells = {("at", k): at(comparison, k, rows, seed, measure) for k in ks}
+    cells |= {
+        ("macro", k): both for _, k in list(cells) if (both := macro_at(comparison, k, rows, seed, measure)) is not None
     }
-    differences = adjusted_together({key: both.difference for key, both in made.items()})
-    adjusted = {key: replace(both, difference=differences[key]) for key, both in made.items()}
+    differences = adjusted_together({key: both.difference for key, both in cells.items()})
+    adjusted = {key: replace(both, difference=differences[key]) for key, both in cells.items()}
     return Overall(*({k: both for (kind, k), both in adjusted.items() if kind == each} for each in ("at", "macro")))
 
 

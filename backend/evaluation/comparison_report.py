@@ -129,12 +129,12 @@ class ComparisonReport:
         whole += [_row(f"macro @{k}" if cut_off else "macro", both) for k, both in self.macro.items()]
         over = "" if self.measure is SUCCESS else f" over {self.kind}"
         of_slice = f", slice {self.slice}" if self.slice else ""
-        made = [(f"A: {self.a}, B: {self.b}. {self.measure.at('k')}{over}, %{of_slice}", head, whole)]
+        tables = [(f"A: {self.a}, B: {self.b}. {self.measure.at('k')}{over}, %{of_slice}", head, whole)]
         if self.by:
             head = [self.by.capitalize(), *head[1:]]
             rows = [_row(self.names[key], both) for key, both in self.groups.items()]
-            made.append((f"{self.measure.at(self.k)} by {self.by}, %", head, rows))
-        return made
+            tables.append((f"{self.measure.at(self.k)} by {self.by}, %", head, rows))
+        return tables
 
     def remarks(self) -> list[str]:
         return [self.conclusion, self.reservation, *self.notes, self.method]
@@ -280,8 +280,8 @@ def _members(study: Study, facts: Facts, by: By | None) -> tuple[dict[str, np.nd
         slices = saved(study)
         if not slices:
             raise Missing("this study has no saved slices; save one on the Slices page, or give --slice")
-        groups = {name: np.flatnonzero(facts.mask(each.expression)) for name, each in slices.items()}
-        return groups, {name: f"{name} ({each.expression})" for name, each in slices.items()}
+        groups = {name: np.flatnonzero(facts.mask(slice_.expression)) for name, slice_ in slices.items()}
+        return groups, {name: f"{name} ({slice_.expression})" for name, slice_ in slices.items()}
     groups = facts.comparison.groups(by)
     return groups, {name: relation_name(name) if by == "relation" else name for name in groups}
 
@@ -289,11 +289,11 @@ def _members(study: Study, facts: Facts, by: By | None) -> tuple[dict[str, np.nd
 def notes(study: Study, compared: Comparison, by: By | None) -> list[str]:
     """Return notes on the questions left out and on the source of frequencies, one line each."""
     a, b = compared.a, compared.b
-    said = []
+    sentences = []
     if not len(compared) == len(a.questions) == len(b.questions):
         counts = f"{a.name} {len(a.questions):,}, {b.name} {len(b.questions):,}"
-        said.append(f"Compared on the {len(compared):,} questions that both runs have ({counts}).")
-    said += [
+        sentences.append(f"Compared on the {len(compared):,} questions that both runs have ({counts}).")
+    sentences += [
         f"{each.name}: {count:,} questions left out: {reason}."
         for each in (a, b)
         for reason, count in each.left_out.items()
@@ -301,5 +301,5 @@ def notes(study: Study, compared: Comparison, by: By | None) -> list[str]:
     if by == "bucket":
         source = study.questions.frequency_source or "none, no frequencies are known"
         official = "Official buckets are used for questions that have one (0 most frequent, 7 rarest)"
-        said.append(f"{official}, otherwise mentions of the subject (source: {source}).")
-    return said
+        sentences.append(f"{official}, otherwise mentions of the subject (source: {source}).")
+    return sentences

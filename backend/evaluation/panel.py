@@ -49,15 +49,15 @@ class Panel:
         shared = [q for q in measured[0].questions if all(q.id in each.row_of for each in measured[1:])]
         if not shared:
             raise BadInput(f"{', '.join(runs)} share no measured question; choose runs over the same questions")
-        rows = {name: [each.row_of[q.id] for q in shared] for name, each in runs.items()}
-        return cls(runs, shared, {name: each.first[rows[name]] for name, each in runs.items()})
+        rows = {name: [run.row_of[q.id] for q in shared] for name, run in runs.items()}
+        return cls(runs, shared, {name: run.first[rows[name]] for name, run in runs.items()})
 
     def __len__(self) -> int:
         return len(self.questions)
 
     @property
     def depth(self) -> int:
-        return min(each.k for each in self.runs.values())
+        return min(run.k for run in self.runs.values())
 
     @property
     def kind(self) -> str:
@@ -118,13 +118,11 @@ def relation_table(panel: Panel, k: int, seed: int = SEED) -> RelationTable:
     labels = [relation or None for relation in panel.relations.tolist()]
     rows = sorted(group_table(panel.first, labels, ks), key=lambda row: relation_order(row.group))
     related = panel.relations != ""
-    micro = {run: {each: proportion(found_by(first, each)) for each in ks} for run, first in panel.first.items()}
+    micro = {run: {k: proportion(found_by(first, k)) for k in ks} for run, first in panel.first.items()}
     macro = {}
     if related.any():
         macro = {
-            run: {
-                each: macro_average(found_by(first[related], each), panel.relations[related], seed=seed) for each in ks
-            }
+            run: {k: macro_average(found_by(first[related], k), panel.relations[related], seed=seed) for k in ks}
             for run, first in panel.first.items()
         }
     compared = panel.comparison
@@ -182,9 +180,9 @@ def frequency_curves(panel: Panel, k: int, relation: str = "", cut: Cut | None =
     """
     kept = panel.relations == relation if relation else np.ones(len(panel), dtype=bool)
     given = np.array([-1 if q.bucket is None else q.bucket for q in panel.questions], dtype=np.int64)
-    there = bool((given[kept] >= 0).any())
-    if cut is None or (cut == "official" and not there):
-        cut = "official" if there else "mentions"
+    has_buckets = bool((given[kept] >= 0).any())
+    if cut is None or (cut == "official" and not has_buckets):
+        cut = "official" if has_buckets else "mentions"
     source = panel.study.questions.frequency_source or "none, no frequencies are known"
     if cut == "official":
         sets = np.array([question.dataset for question in panel.questions], dtype=str)
@@ -218,8 +216,8 @@ def training_subjects(study: Study) -> tuple[set[str], str | None]:
     if path.is_file():
         lines = path.read_text(encoding="utf-8").splitlines()
         return {subject_key(line) for line in lines if line.strip()}, TRAINING_FILE
-    found = {subject_key(question.subject) for question in study.questions.all(split="train") if question.subject}
-    return found, f"the subjects of {counted(len(found), 'imported training question')}" if found else None
+    subjects = {subject_key(question.subject) for question in study.questions.all(split="train") if question.subject}
+    return subjects, f"the subjects of {counted(len(subjects), 'imported training question')}" if subjects else None
 
 
 def runs_named(text: str, known: Sequence[str], default: Sequence[str]) -> list[str]:

@@ -85,8 +85,8 @@ def _axis_number(trace: Mapping[str, Any]) -> int:
 
 def _categories(traces: Sequence[Mapping[str, Any]], along: str) -> list[str]:
     """Return the distinct texts along an axis in their order; none for numbers."""
-    found = (value for trace in traces for value in _values(trace.get(along)) if isinstance(value, str))
-    return list(dict.fromkeys(found))
+    names = (value for trace in traces for value in _values(trace.get(along)) if isinstance(value, str))
+    return list(dict.fromkeys(names))
 
 
 def _values(values: Any) -> list[Any]:
@@ -126,9 +126,9 @@ def _draw(axes: Axes, traces: Sequence[Mapping[str, Any]], layout: Mapping[str, 
 
 def _places(traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any], along: str) -> dict[str, int]:
     """Return the position of each category: in the order of the layout if it has one, else in that of the traces."""
-    there = _categories(traces, along)
-    given = [name for name in _values(layout.get(f"{along}axis", {}).get("categoryarray")) if name in there]
-    return {name: place for place, name in enumerate(dict.fromkeys([*given, *there]))}
+    occurring = _categories(traces, along)
+    declared = [name for name in _values(layout.get(f"{along}axis", {}).get("categoryarray")) if name in occurring]
+    return {name: place for place, name in enumerate(dict.fromkeys([*declared, *occurring]))}
 
 
 def _shortened(name: str) -> str:

@@ -91,8 +91,8 @@ def _by_answers(study: Study, run: Run, rule: str, questions: list[Question]) ->
     except Missing:
         matrix = match_run(study.corpus, questions, run.hits.ordinals, rule)
     left_out = {"no answers": len(questions) - len(rows)} if len(rows) < len(questions) else {}
-    kept = [questions[i] for i in rows]
-    return Relevance(rows, np.asarray(matrix)[rows], None, kept, "answers", "answers", rule, left_out)
+    run_questions = [questions[i] for i in rows]
+    return Relevance(rows, np.asarray(matrix)[rows], None, run_questions, "answers", "answers", rule, left_out)
 
 
 def _by_gold(study: Study, run: Run, asked: Kind, questions: list[Question]) -> Relevance:
@@ -102,9 +102,9 @@ def _by_gold(study: Study, run: Run, asked: Kind, questions: list[Question]) -> 
     strangers = len(questions) - len(rows) - bare
     reasons = {"no gold passages": bare, "gold passages that are not in the collection": strangers}
     left_out = {reason: count for reason, count in reasons.items() if count}
-    kept = [questions[i] for i in rows]
-    grades, ideal = _graded(study, run, matrix, rows, kept, counts[rows])
-    return Relevance(rows, matrix[rows], counts[rows], kept, "gold", asked, None, left_out, grades, ideal)
+    run_questions = [questions[i] for i in rows]
+    grades, ideal = _graded(study, run, matrix, rows, run_questions, counts[rows])
+    return Relevance(rows, matrix[rows], counts[rows], run_questions, "gold", asked, None, left_out, grades, ideal)
 
 
 def _graded(
@@ -172,5 +172,7 @@ def _by_labels(study: Study, run: Run, questions: list[Question]) -> Relevance:
         judged[i] = [each in judgements[row] for each in hits[row].tolist()]
     without = len(questions) - len(rows)
     left_out = {"no passage in the collection is gold or labelled positive": without} if without else {}
-    kept = [questions[i] for i in rows]
-    return Relevance(rows, grades > 0, counts[rows], kept, "labels", "labels", None, left_out, grades, ideal, judged)
+    run_questions = [questions[i] for i in rows]
+    return Relevance(
+        rows, grades > 0, counts[rows], run_questions, "labels", "labels", None, left_out, grades, ideal, judged
+    )

@@ -195,20 +195,20 @@ def report(
 
 def convention(kinds: Collection[str], rule: str, by: By | None, frequency_source: str | None, seed: int) -> str:
     """Return the note on how the figures were computed."""
-    said = []
+    sentences = []
     if "answers" in kinds:
         title = "title and text are searched" if rule in SEARCHES_TITLE else "titles are not searched"
-        said.append(f"A passage is relevant if it contains an answer (rule: {rule}; {title}).")
+        sentences.append(f"A passage is relevant if it contains an answer (rule: {rule}; {title}).")
     if "gold" in kinds:
         where = ", in runs whose questions have no answers" if "answers" in kinds else ""
-        said.append(f"A passage is relevant if it is gold for the question{where}.")
+        sentences.append(f"A passage is relevant if it is gold for the question{where}.")
     if "labels" in kinds:
-        said.append(
+        sentences.append(
             "A passage is relevant if people labelled it positive, or if it is gold and no settled label says otherwise. "
             "Judged@k: mean share of gold or labelled passages in the top k. The bounds are Success@k if every other "
             "passage were not relevant, or relevant."
         )
-    said += [
+    sentences += [
         "Success@k: share of questions with a relevant passage in the top k, with 95% Wilson interval.",
         f"Macro: mean over relations; 95% interval by stratified bootstrap, seed {seed}.",
         f"MRR@{MRR_DEPTH}: mean of 1 / rank of the first relevant passage within {MRR_DEPTH}, over "
@@ -219,11 +219,11 @@ def convention(kinds: Collection[str], rule: str, by: By | None, frequency_sourc
     ]
     if by == "bucket":
         source = frequency_source or "none, no frequencies are known"
-        said.append(
+        sentences.append(
             "Official buckets are used for questions that have one (0 most frequent, 7 rarest), otherwise mentions "
             f"of the subject (source: {source})."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _questions(study: Study, runs) -> dict[str, Question]:

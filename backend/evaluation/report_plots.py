@@ -155,10 +155,10 @@ def _grey(trace, few: Sequence[bool]):
     """Plot the points of few questions again in grey."""
     from plotly.graph_objects import Scatter
 
-    kept = [i for i, each in enumerate(few) if each]
+    places = [i for i, each in enumerate(few) if each]
     return Scatter(
-        x=[trace.x[i] for i in kept],
-        y=[trace.y[i] for i in kept],
+        x=[trace.x[i] for i in places],
+        y=[trace.y[i] for i in places],
         mode="markers",
         hoverinfo="skip",
         showlegend=False,

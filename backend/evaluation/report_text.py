@@ -33,7 +33,7 @@ def as_dict(report: Report) -> dict:
 
 
 def _run_dict(run: RunReport, by: str | None) -> dict:
-    made = {
+    about_run = {
         "retriever": run.retriever,
         "hits": run.k,
         "relevance": run.kind,
@@ -58,13 +58,13 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
         "notes": run.notes,
     }
     if run.measures:
-        made["measures"] = {name: _measure_dict(name, figures, by) for name, figures in run.measures.items()}
+        about_run["measures"] = {name: _measure_dict(name, figures, by) for name, figures in run.measures.items()}
     if run.judged:
-        made["judged"] = {
+        about_run["judged"] = {
             str(k): {**_mean(share.judged), "success_lower": share.lower.value, "success_upper": share.upper.value}
             for k, share in run.judged.items()
         }
-    return made if by is None else made | {"groups": _group_dicts(run.groups)}
+    return about_run if by is None else about_run | {"groups": _group_dicts(run.groups)}
 
 
 def _measure_dict(name: str, figures: MeasureFigures, by: str | None) -> dict:
@@ -165,13 +165,13 @@ def report_tables(report: Report) -> list[Table]:
     judged = [_judged_table(report)] if any(run.judged for run in report.runs) else []
     if report.measures:
         return [table for name in report.measures for table in _measure_tables(report, name)] + judged
-    made = [_success_table(report), _ranks_table(report), *judged]
+    tables = [_success_table(report), _ranks_table(report), *judged]
     macro = [run for run in report.runs if run.macro]
     if macro:
-        made.append(_macro_table(report, macro))
+        tables.append(_macro_table(report, macro))
     if report.by is not None:
-        made += [_group_table(report, report.by, run) for run in report.runs if run.groups]
-    return made
+        tables += [_group_table(report, report.by, run) for run in report.runs if run.groups]
+    return tables
 
 
 def _success_table(report: Report) -> Table:
@@ -198,8 +198,15 @@ def _ranks_table(report: Report) -> Table:
 def _macro_table(report: Report, runs: list[RunReport]) -> Table:
     rows = []
     for run in runs:
-        some = next(iter(run.macro.values()))
-        rows.append([run.name, str(some.n_groups), f"{some.n:,}", *(_interval(run.macro.get(k)) for k in report.ks)])
+        first_macro = next(iter(run.macro.values()))
+        rows.append(
+            [
+                run.name,
+                str(first_macro.n_groups),
+                f"{first_macro.n:,}",
+                *(_interval(run.macro.get(k)) for k in report.ks),
+            ]
+        )
     return "Success@k averaged over relations, %", ["Run", "Relations", "n", *_at(report)], rows
 
 

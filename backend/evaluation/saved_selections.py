@@ -37,7 +37,7 @@ def saved_selections(study: Study) -> dict[str, SavedSelection]:
         return {}
     content = read_json(path)
     try:
-        made = [
+        selections = [
             SavedSelection(**{**each, "questions": tuple(each["questions"]), "points": tuple(each["points"])})
             for each in content["selections"]
         ]
@@ -45,7 +45,7 @@ def saved_selections(study: Study) -> dict[str, SavedSelection]:
         raise BadInput(
             "is not a list of selections; repair the file, or delete it to start with an empty list", path
         ) from error
-    return {each.name: each for each in made}
+    return {selection.name: selection for selection in selections}
 
 
 def saved_selection(study: Study, name: str) -> SavedSelection:

@@ -31,10 +31,12 @@ def saved(study: Study) -> dict[str, SavedSlice]:
         return {}
     content = read_json(path)
     try:
-        found = [SavedSlice(**each) for each in content["slices"]]
-        if not all(isinstance(value, str) for each in found for value in (each.name, each.expression, each.made)):
+        slices = [SavedSlice(**each) for each in content["slices"]]
+        if not all(
+            isinstance(value, str) for slice_ in slices for value in (slice_.name, slice_.expression, slice_.made)
+        ):
             raise TypeError
-        return {each.name: each for each in found}
+        return {slice_.name: slice_ for slice_ in slices}
     except (KeyError, TypeError, IndexError) as error:
         raise BadInput(
             "is not a list of slices; repair the file, or delete it to start with an empty list", path
@@ -75,4 +77,4 @@ def delete(study: Study, name: str, by: str | None = None) -> None:
 
 
 def _write(study: Study, slices: dict[str, SavedSlice]) -> None:
-    write_json(study.folder / FILE, {"slices": [asdict(each) for each in slices.values()]})
+    write_json(study.folder / FILE, {"slices": [asdict(slice_) for slice_ in slices.values()]})

@@ -63,21 +63,21 @@ def find_slices(
     not candidates: they are results, so they would explain the difference by the difference.
     """
     compared, k = facts.comparison, facts.k
-    kept = np.arange(len(compared)) if rows is None else np.arange(len(compared))[rows]
-    differences = found_by(compared.first_a[kept], k).astype(np.int8) - found_by(compared.first_b[kept], k)
+    members = np.arange(len(compared)) if rows is None else np.arange(len(compared))[rows]
+    differences = found_by(compared.first_a[members], k).astype(np.int8) - found_by(compared.first_b[members], k)
     expressions, families, masks = [], [], []
     for family, expression in candidates(facts):
-        mask = facts.mask(expression)[kept]
-        if min_questions <= mask.sum() < len(kept):
+        mask = facts.mask(expression)[members]
+        if min_questions <= mask.sum() < len(members):
             expressions.append(expression)
             families.append(family)
             masks.append(mask)
-    predicates = np.array(masks, dtype=bool).reshape(len(masks), len(kept))
+    predicates = np.array(masks, dtype=bool).reshape(len(masks), len(members))
     search = find(differences, predicates, families, limit, correction=correction, min_questions=min_questions)
     slices = [
         FoundSlice(
             joined([expressions[member] for member in finding.members]),
-            at(compared, k, kept[predicates[list(finding.members)].all(axis=0)]),
+            at(compared, k, members[predicates[list(finding.members)].all(axis=0)]),
             finding.explained,
             finding.outside,
             finding.p,
@@ -98,17 +98,17 @@ def joined(expressions: list[str]) -> str:
 def candidates(facts: Facts) -> list[tuple[str, str]]:
     """Return (family, expression) of every condition to test. Conditions of one family share few questions or none."""
     compared = facts.comparison
-    made = [("relation", written("relation", each)) for each in np.unique(compared.relations).tolist() if each]
-    made += [("set", written("set", each)) for each in np.unique(compared.sets).tolist()]
-    made += [("word", written("word", each)) for each in np.unique(facts.questions.word).tolist()]
-    made += [("group", written("group", each)) for each in np.unique(compared.buckets).tolist()]
-    made += [("length", _between("length", *each)) for each in LENGTHS]
-    made += [("answer_length", _between("answer_length", *each)) for each in ANSWER_LENGTHS]
-    made += [("overlap", each) for each in ("overlap<0.5", "overlap>=0.5 and overlap<1", "overlap=1")]
-    made += [("title", "answer_in_title"), ("title", "not answer_in_title")]
+    conditions = [("relation", written("relation", each)) for each in np.unique(compared.relations).tolist() if each]
+    conditions += [("set", written("set", each)) for each in np.unique(compared.sets).tolist()]
+    conditions += [("word", written("word", each)) for each in np.unique(facts.questions.word).tolist()]
+    conditions += [("group", written("group", each)) for each in np.unique(compared.buckets).tolist()]
+    conditions += [("length", _between("length", *each)) for each in LENGTHS]
+    conditions += [("answer_length", _between("answer_length", *each)) for each in ANSWER_LENGTHS]
+    conditions += [("overlap", each) for each in ("overlap<0.5", "overlap>=0.5 and overlap<1", "overlap=1")]
+    conditions += [("title", "answer_in_title"), ("title", "not answer_in_title")]
     # A pair of conditions becomes one expression, which must fit into an address, so longer names are skipped.
     longest = (MAX_LENGTH - len(" and ")) // 2
-    return [(family, expression) for family, expression in made if len(expression) <= longest]
+    return [(family, expression) for family, expression in conditions if len(expression) <= longest]
 
 
 def written(name: str, value: str) -> str:

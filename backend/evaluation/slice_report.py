@@ -54,21 +54,21 @@ class SliceReport:
             "tried": self.found.tried,
             "correction": self.found.correction,
             "method": method(self.found),
-            "slices": [_figures(each) for each in self.found.slices],
+            "slices": [_figures(slice_) for slice_ in self.found.slices],
         }
         return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
 
     def as_csv(self) -> str:
         text = io.StringIO()
-        write_csv(text, COLUMNS, (_figures(each) for each in self.found.slices))
+        write_csv(text, COLUMNS, (_figures(slice_) for slice_ in self.found.slices))
         return text.getvalue()
 
     def tables(self) -> list[Table]:
         rows = []
-        for each in self.found.slices:
-            both, estimate = each.figures, each.figures.difference.estimate
+        for slice_ in self.found.slices:
+            both, estimate = slice_.figures, slice_.figures.difference.estimate
             difference, low, high = estimate.percent
-            p = "<0.001" if each.p_adjusted < 0.001 else f"{each.p_adjusted:.3f}"
+            p = "<0.001" if slice_.p_adjusted < 0.001 else f"{slice_.p_adjusted:.3f}"
             shares = (
                 f"{both.a.percent[0]:.1f}",
                 f"{both.b.percent[0]:.1f}",
@@ -76,11 +76,11 @@ class SliceReport:
             )
             rows.append(
                 [
-                    each.expression,
+                    slice_.expression,
                     f"{both.n:,}",
                     *shares,
-                    f"{100 * each.outside:+.1f}",
-                    f"{100 * each.explained:+.1f}",
+                    f"{100 * slice_.outside:+.1f}",
+                    f"{100 * slice_.explained:+.1f}",
                     p,
                 ]
             )

@@ -70,7 +70,7 @@ def by_results(expression: str) -> bool:
         conditions = _conditions(parse(expression)) if expression.strip() else []
     except NotAnExpression:
         return False
-    return any(each.name in (*OF_RUNS, "tag") for each in conditions)
+    return any(condition.name in (*OF_RUNS, "tag") for condition in conditions)
 
 
 def _conditions(expression: Expression) -> list[Condition]:
@@ -157,16 +157,16 @@ class Facts:
             ) | (self.comparison.sets == value)
         if name == "split":
             return np.fromiter((q.split == value for q in self.comparison.questions), bool, len(self.comparison))
-        held = {"relation": self.comparison.relations, "group": self.comparison.buckets, "word": self.questions.word}
-        return held[name] == value
+        texts = {"relation": self.comparison.relations, "group": self.comparison.buckets, "word": self.questions.word}
+        return texts[name] == value
 
     def first(self, run: str) -> np.ndarray:
         """Return the rank of the first relevant passage in a run, (q,) float64; inf without one, NaN if the run lacks
         the question.
         """
         measured = self.comparison.other(run)
-        found = np.append(np.where(measured.first > 0, measured.first, np.inf), np.nan)
-        return found[[measured.row_of.get(question.id, -1) for question in self.comparison.questions]]
+        ranks = np.append(np.where(measured.first > 0, measured.first, np.inf), np.nan)
+        return ranks[[measured.row_of.get(question.id, -1) for question in self.comparison.questions]]
 
     def gold_rank(self, run: str) -> np.ndarray:
         """Return the rank of the best gold passage in a run, (q,) float64; inf without one, NaN without gold or if the
@@ -247,5 +247,9 @@ class Facts:
     @cached_property
     def _judged(self) -> list[Consensus]:
         """Return the agreed or adjudicated labels of pairs of these questions."""
-        found = Labels(self.study.labels_path).consensus()
-        return [each for each in found if each.label is not None and each.question in self.comparison.rows]
+        consensus = Labels(self.study.labels_path).consensus()
+        return [
+            consensu
+            for consensu in consensus
+            if consensu.label is not None and consensu.question in self.comparison.rows
+        ]

@@ -40,7 +40,8 @@ class FittingTable:
     def __init__(self, table: Table) -> None:
         self.caption, headings, rows = table
         self.headings = [
-            each.replace(" ", "\n") if number and len(each) > LONG else each for number, each in enumerate(headings)
+            heading.replace(" ", "\n") if number and len(heading) > LONG else heading
+            for number, heading in enumerate(headings)
         ]
         self.rows = [[row[0], *(cell.replace(" [", "\n[", 1) for cell in row[1:])] for row in rows]
         self.widths = [self._width(column) for column in range(len(headings))]
@@ -54,7 +55,7 @@ class FittingTable:
 
     def parts(self, width: int) -> tuple[int, list[list[int]]]:
         """Return the width of the first column, and the other columns of each part."""
-        beside = sum(each + BETWEEN for each in self.widths[1:])
+        beside = sum(width + BETWEEN for width in self.widths[1:])
         first = min(self.widths[0], max(NARROWEST, width - beside if beside <= width - NARROWEST else width // 3))
         parts: list[list[int]] = [[]]
         room = width - first

@@ -108,10 +108,10 @@ def why(
     gold = sorted(find_ordinals(study.corpus, question.gold).values())
     standings = [found for name in dict.fromkeys(runs) if (found := _standing(study, name, question, gold)) is not None]
     near = _neighbours(study, standings, gold, neighbours) if gold and neighbours else {}
-    named = dict.fromkeys([*gold, *(each.winner for each in standings if each.winner is not None)])
-    wanted = dict.fromkeys([*named, *(each.ordinal for found in near.values() for each in found)])
-    passages = dict(zip(wanted, study.corpus.passages(wanted), strict=True))
-    winners = [each.winner for each in standings if each.winner is not None]
+    named = dict.fromkeys([*gold, *(standing.winner for standing in standings if standing.winner is not None)])
+    ordinals = dict.fromkeys([*named, *(each.ordinal for found in near.values() for each in found)])
+    passages = dict(zip(ordinals, study.corpus.passages(ordinals), strict=True))
+    winners = [standing.winner for standing in standings if standing.winner is not None]
     return Why(
         question,
         standings,
@@ -130,6 +130,35 @@ def why(
     )
 
 
+def namesake_sentence(found: Why, standing: Standing) -> str:
+    """Say that a run ranks another entity with a similar name first; "" if it does not."""
+    if standing.winner is None or standing.winner not in found.namesake or standing.rank == 1:
+        return ""
+    title = found.passages[standing.winner].title
+    return (
+        f"{standing.run} ranks another entity with a similar name first: {title} instead of {found.question.subject}."
+    )
+
+
+def false_negative_sentence(found: Why, standing: Standing) -> str:
+    """Say that a run ranks an unlabelled passage with an answer above the gold; "" if it does not."""
+    if standing.winner is None or (standing.rank or 0) <= 1 or not found.holds_answer.get(standing.winner):
+        return ""
+    return f"{standing.run} ranks a passage first that contains an answer but is not gold: it may be a false negative."
+
+
+def summary_sentence(found: Why) -> str:
+    """Return the most informative fact as one sentence; "" if none stands out."""
+    for tell in (namesake_sentence, false_negative_sentence):
+        if sentence := next(filter(None, (tell(found, standing) for standing in found.standings)), ""):
+            return sentence
+    if not any(standing.gold is not None for standing in found.standings):
+        return "Neither run retrieves a gold passage." if found.question.gold else "This question has no gold passage."
+    if all(standing.rank == 1 for standing in found.standings):
+        return "Every run ranks a gold passage first."
+    return ""
+
+
 def _holds(question: Question, passage: Passage, rule: str) -> bool:
     return has_answer(passage.text, question.answers, rule_for(question, rule), passage.title)
 
@@ -141,16 +170,16 @@ def _standing(study: Study, name: str, question: Question, gold: Sequence[int]) 
         return None
     ordinals, scores = np.asarray(run.hits.ordinals[row]), np.asarray(run.hits.scores[row], dtype=np.float64)
     columns = np.flatnonzero(np.isin(ordinals, gold)) if len(gold) else np.zeros(0, np.int64)
-    found = int(columns[0]) if len(columns) else None
+    column = int(columns[0]) if len(columns) else None
     searched = len(ordinals) > 0 and ordinals[0] >= 0
     top = float(scores[0]) if searched else None
-    score = None if found is None else float(scores[found])
+    score = None if column is None else float(scores[column])
     return Standing(
         name,
         str(run.manifest.get("retriever") or "imported"),
         run.hits.k,
-        None if found is None else int(ordinals[found]),
-        None if found is None else found + 1,
+        None if column is None else int(ordinals[column]),
+        None if column is None else column + 1,
         score,
         top,
         None if score is None or top is None else top - score,
@@ -192,8 +221,8 @@ def pattern(question: Question) -> str | None:
     """
     if question.template or not question.subject:
         return question.template
-    before, found, after = question.text.partition(question.subject)
-    return f"{before}[X]{after}" if found else None
+    before, parts_of_text, after = question.text.partition(question.subject)
+    return f"{before}[X]{after}" if parts_of_text else None
 
 
 def trained(study: Study, question: Question) -> Trained | None:
@@ -217,10 +246,14 @@ def _neighbours(
 ) -> dict[str, list[Neighbour]]:
     """Return the passages nearest to the best-ranked gold, by encoder, for indexes whose vectors are in the study."""
     indexes = study.parts("indexes")
-    ranked = [(each.rank, each.gold) for each in standings if each.rank is not None and each.gold is not None]
+    ranked = [
+        (standing.rank, standing.gold)
+        for standing in standings
+        if standing.rank is not None and standing.gold is not None
+    ]
     centre = min(ranked, key=lambda pair: pair[0])[1] if ranked else gold[0]
     result = {}
-    for name in dict.fromkeys(each.retriever for each in standings):
+    for name in dict.fromkeys(standing.retriever for standing in standings):
         path = study.folder / "indexes" / name / "embeddings.npy"
         if name not in indexes or not path.is_file():
             continue
@@ -263,6 +296,6 @@ def nearest(
 
 
 def _top(values: np.ndarray, count: int) -> np.ndarray:
-    least = np.partition(values, -count)[-count]
-    rows = np.flatnonzero(values >= least)
+    threshold = np.partition(values, -count)[-count]
+    rows = np.flatnonzero(values >= threshold)
     return rows[np.argsort(-values[rows], kind="stable")][:count]

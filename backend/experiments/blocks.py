@@ -51,9 +51,12 @@ class BlockStudy(Study):
 
     @property
     def settings(self) -> Settings:
-        held = self._bench.settings
+        settings = self._bench.settings
         return replace(
-            held, encoders={name: _longer(each, self._tokens + TITLE_TOKENS) for name, each in held.encoders.items()}
+            settings,
+            encoders={
+                name: _longer(encoder, self._tokens + TITLE_TOKENS) for name, encoder in settings.encoders.items()
+            },
         )
 
     @cached_property

@@ -28,7 +28,7 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
     Args:
         cell: returns the folder of a budget's and a seed's run.
     """
-    found: dict[int, np.ndarray] = {}
+    figures: dict[int, np.ndarray] = {}
     first = None
     for budget in budgets:
         rows = []
@@ -38,12 +38,12 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
             assert manifest is not None, "every run of the experiment is finished"
             first = corrected_run(asked.study, Run(folder, manifest))
             rows.append(success_at(corrected(first.relevant, first.labels), asked.k))
-        found[budget.share] = np.array(rows)
+        figures[budget.share] = np.array(rows)
     assert first is not None, "there are at least two budgets and a seed"
     groups = np.array([bucket_group(question.bucket, question.frequency) for question in first.questions])
     names = sorted(set(groups.tolist()), key=bucket_order)
     before, after = budgets[-2:]
-    gain = Gain.of(before.labels, after.labels, found[before.share], found[after.share])
+    gain = Gain.of(before.labels, after.labels, figures[before.share], figures[after.share])
     verdict, sentence = gain.verdict(asked.worth)
     return {
         "name": asked.name,
@@ -57,9 +57,9 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
         "budgets": [
             {
                 **asdict(budget),
-                "success": _figure(found[budget.share]),
-                "by_seed": found[budget.share].mean(axis=1).tolist(),
-                "buckets": {name: _figure(found[budget.share][:, groups == name]) for name in names},
+                "success": _figure(figures[budget.share]),
+                "by_seed": figures[budget.share].mean(axis=1).tolist(),
+                "buckets": {name: _figure(figures[budget.share][:, groups == name]) for name in names},
             }
             for budget in budgets
         ],

@@ -43,8 +43,8 @@ def of_one_set(setting: Setting, bench: Workbench) -> Setting:
 
 def questions_by_relation(bench: Workbench, asked: QuestionSelection) -> dict[str, int]:
     """Count these questions by relation, in the order of the relations."""
-    found = Counter(question.relation for question in asked.of(bench) if question.relation)
-    return dict(sorted(found.items(), key=lambda item: relation_order(item[0])))
+    counts = Counter(question.relation for question in asked.of(bench) if question.relation)
+    return dict(sorted(counts.items(), key=lambda item: relation_order(item[0])))
 
 
 def chosen(
@@ -61,34 +61,34 @@ def chosen(
     Raises:
         Refused: a named relation, or every relation, has too few.
     """
-    least = SMALL_LEAST if setting.small else LEAST
+    minimum = SMALL_LEAST if setting.small else LEAST
     for relation in setting.relations:
-        if counts.get(relation, 0) < least:
+        if counts.get(relation, 0) < minimum:
             raise Refused(
-                f"{relation_name(relation)} has {counts.get(relation, 0):,} {what}, but at least {least} are "
+                f"{relation_name(relation)} has {counts.get(relation, 0):,} {what}, but at least {minimum} are "
                 "needed; name another relation, or import more"
             )
-    enough = [relation for relation, count in counts.items() if count >= least]
+    enough = [relation for relation, count in counts.items() if count >= minimum]
     if not enough:
         largest = max(counts.items(), key=lambda item: item[1], default=None)
         raise Refused(
-            f"no relation has {least} {what}"
+            f"no relation has {minimum} {what}"
             + (f"; the largest, {relation_name(largest[0])}, has {largest[1]:,}" if largest else "")
             + "; import more questions, or questions with relations"
         )
     if setting.relations:
         return tuple(dict.fromkeys(setting.relations)), []
-    if wanted := [relation for relation in preferred if relation in enough]:
-        return tuple(wanted), []
+    if relations := [relation for relation in preferred if relation in enough]:
+        return tuple(relations), []
     if most is not None and len(enough) > most:
         return tuple(sorted(sorted(enough, key=lambda each: -counts[each])[:most], key=relation_order)), []
-    few = [f"{relation} ({count:,})" for relation, count in counts.items() if count < least]
-    return tuple(enough), [f"Left out, with fewer than {least} {what}: {', '.join(few)}."] if few else []
+    few = [f"{relation} ({count:,})" for relation, count in counts.items() if count < minimum]
+    return tuple(enough), [f"Left out, with fewer than {minimum} {what}: {', '.join(few)}."] if few else []
 
 
 def success_of(hits: Sequence[RunPart]) -> Measured:
     """Return Success@k of one run for each seed."""
-    return lambda k, relations, macro: tuple(Success(each, k, macro, relations) for each in hits)
+    return lambda k, relations, macro: tuple(Success(hit, k, macro, relations) for hit in hits)
 
 
 def relation_cells(
@@ -134,5 +134,5 @@ class Together:
 
     def values(self, bench: Workbench) -> np.ndarray:
         """Return the values of all questions, (q,) float64."""
-        found = [measure.values(bench) for measure in self.measures]
-        return macro_values(np.concatenate(found), np.repeat(np.arange(len(found)), [len(each) for each in found]))
+        values = [measure.values(bench) for measure in self.measures]
+        return macro_values(np.concatenate(values), np.repeat(np.arange(len(values)), [len(value) for value in values]))

@@ -40,7 +40,7 @@ class PlannedParts:
     waiting: Sequence[Part]
 
     def as_words(self) -> tuple[str, str]:
-        """Return what is to be made and what is there, as in "4 runs, 1 index"."""
+        """Return the missing and the finished parts in words, as in "4 runs, 1 index"."""
         return _in_words(_by_kind(self.waiting)), _in_words(_by_kind(self.made))
 
 
@@ -51,8 +51,10 @@ def planned_parts(
     chosen, bench = named(experiment), Workbench(study, device)
     found = dict.fromkeys(all_parts(chosen.plan(chosen.setting(frozen(given or {})), bench)))
     parts = [part for part in found if not isinstance(part, StudyEncoder)]
-    made = {part for part in parts if part.finished(bench)}
-    return PlannedParts([part for part in parts if part in made], [part for part in parts if part not in made])
+    finished_parts = {part for part in parts if part.finished(bench)}
+    return PlannedParts(
+        [part for part in parts if part in finished_parts], [part for part in parts if part not in finished_parts]
+    )
 
 
 def _by_kind(parts: Sequence[Part]) -> Counter[str]:
@@ -168,9 +170,9 @@ class _CostEstimator:
         key = (origin, replace(settings, seed=0, epochs=1, steps=1))
         if key not in self._trials:
             batch = settings.batch if self._device == "cuda" else min(settings.batch, TRIED_BATCH)
-            wanted = 2 * batch + 2
-            texts = self._passages * (1 + 2 * wanted // len(self._passages))
-            examples = [Example(str(n), texts[n].text[:60], (texts[n],), (texts[-n - 1],)) for n in range(wanted)]
+            n_questions = 2 * batch + 2
+            texts = self._passages * (1 + 2 * n_questions // len(self._passages))
+            examples = [Example(str(n), texts[n].text[:60], (texts[n],), (texts[-n - 1],)) for n in range(n_questions)]
             tried = estimate(
                 self.bench.settings.encoders[origin],
                 examples,
@@ -233,7 +235,7 @@ class _CostEstimator:
 
             def encode(passages):
                 return model.encode_document(
-                    [start.passage_template.format(title=one.title, text=one.text) for one in passages]
+                    [start.passage_template.format(title=passage.title, text=passage.text) for passage in passages]
                 )
 
         tried = self._passages[:TRIED]

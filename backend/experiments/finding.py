@@ -46,12 +46,12 @@ def find(
         progress(row, total, "encoding passages")
         block = encoder.encode_passages(list(islice(passages, PER_STEP)))
         vectors[row : row + len(block)] = block
-    asked = []
+    queries = []
     for row in range(0, len(questions), PER_STEP):
         progress(row, len(questions), "encoding questions")
-        asked.append(encoder.encode_questions([question.text for question in questions[row : row + PER_STEP]]))
+        queries.append(encoder.encode_questions([question.text for question in questions[row : row + PER_STEP]]))
     hits = ExactSearch(vectors, "l2" if encoder.similarity == "l2" else "dot", device).search(
-        np.concatenate(asked), k, progress
+        np.concatenate(queries), k, progress
     )
     write_json(folder / "questions.json", [question.id for question in questions])
     np.save(folder / "ordinals.npy", hits.ordinals)

@@ -89,14 +89,14 @@ class Adapted(Part):
     def examples(self, bench: Workbench) -> TrainingExamples:
         whole, tests = self.whole.examples(bench), [apart.keeps(bench) for apart in self.apart]
         questions = bench.questions.some(whole.ids if isinstance(whole, TrainingSetExamples) else [])
-        kept = [number for number, question in enumerate(questions) if all(keeps(question) for keeps in tests)]
+        numbers = [number for number, question in enumerate(questions) if all(keeps(question) for keeps in tests)]
         texts = {}
-        for number in kept:
+        for number in numbers:
             relation, subject = questions[number].relation, questions[number].subject
             wording = None if relation is None else dict(self.wordings).get(relation)
             if wording is not None and subject:
                 texts[number] = wording.replace("[X]", subject)
-        return _AdaptedExamples(whole, kept, texts)
+        return _AdaptedExamples(whole, numbers, texts)
 
 
 class _AdaptedExamples:

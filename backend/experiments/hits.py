@@ -203,15 +203,15 @@ class TunedBm25Hits(Bm25Hits):
 
         asked = self.tuned_on.of(bench)
         texts = [question.text for question in asked]
-        found = {}
+        figures = {}
         for number, pair in enumerate(self.grid):
             if progress is not None:
                 progress(number, len(self.grid), "trying k1 and b")
             ordinals = BM25(bench, *pair).search(texts, min(TUNED_AT, len(bench.corpus))).ordinals
-            found[pair] = float(match_run(bench.corpus, asked, ordinals).any(axis=1).mean())
-        retriever = BM25(bench, *max(found, key=found.get))
+            figures[pair] = float(match_run(bench.corpus, asked, ordinals).any(axis=1).mean())
+        retriever = BM25(bench, *max(figures, key=figures.get))
         hits = retriever.search([question.text for question in questions], k, progress)
         return hits, {
             **retriever.settings,
-            "tuned": {f"{k1:g}, {b:g}": round(value, 4) for (k1, b), value in found.items()},
+            "tuned": {f"{k1:g}, {b:g}": round(value, 4) for (k1, b), value in figures.items()},
         }

@@ -344,9 +344,11 @@ def _train_and_search(
 def _is_of(model: Path, about: Mapping[str, Any], seed: int) -> bool:
     """Return whether a stored model is the wanted one. If so, the process was killed after the training."""
     path = model / "training.json"
-    held = read_object(path) if path.is_file() else {}
+    manifest = read_object(path) if path.is_file() else {}
     return (
-        bool(held) and all(held.get(key) == value for key, value in about.items()) and held["settings"]["seed"] == seed
+        bool(manifest)
+        and all(manifest.get(key) == value for key, value in about.items())
+        and manifest["settings"]["seed"] == seed
     )
 
 

@@ -84,7 +84,7 @@ class Part(ABC):
 
     @abstractmethod
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        """Make the complete part or nothing. A finished part is not made again."""
+        """Make the complete part or nothing. A finished part is not repeated."""
 
     def left_out(self, bench: Workbench) -> bool:
         """Whether the part has no reason to be made. Asked once the parts that it needs are made."""

@@ -150,12 +150,12 @@ class Success:
         from backend.evaluation.relevance import relevant
 
         judged = relevant(bench, self.hits.open(bench))
-        found = success_at(judged.relevant, self.k).astype(float)
+        values = success_at(judged.relevant, self.k).astype(float)
         names = np.array([question.relation or "" for question in judged.questions])
         if self.relations:
-            kept = np.isin(names, self.relations)
-            found, names = found[kept], names[kept]
-        return macro_values(found, names) if self.macro else found
+            mask = np.isin(names, self.relations)
+            values, names = values[mask], names[mask]
+        return macro_values(values, names) if self.macro else values
 
 
 def macro_weights(names: np.ndarray) -> np.ndarray:
@@ -202,8 +202,7 @@ def success_cells(
 ) -> list[Cell]:
     """Return a row of Success@k, with one run for each seed. published: the paper's figures in per cent, by k."""
     return [
-        Cell(row, f"Success@{k}", tuple(Success(each, k, **more) for each in hits), (published or {}).get(k))
-        for k in ks
+        Cell(row, f"Success@{k}", tuple(Success(hit, k, **more) for hit in hits), (published or {}).get(k)) for k in ks
     ]
 
 
@@ -259,8 +258,8 @@ class PaperClaim:
         """
         if ahead.shape[1] != behind.shape[1]:
             raise ValueError(f"{ahead.shape[1]} and {behind.shape[1]} items cannot be compared pair by pair")
-        found = crossed_mean(ahead - behind, level=level)
-        return self.judge_estimate(found, max(len(ahead), len(behind)) if trained else LEAST_SEEDS, level)
+        estimate = crossed_mean(ahead - behind, level=level)
+        return self.judge_estimate(estimate, max(len(ahead), len(behind)) if trained else LEAST_SEEDS, level)
 
     def _word(self, low: float, high: float) -> Word:
         if self.within is not None:
@@ -274,9 +273,9 @@ class PaperClaim:
     def judge_estimate(self, found: Estimate, seeds: int, level: float) -> dict[str, Any]:
         """Judge the claim from an estimate of the difference, or of the one cell."""
         few = [
-            f"{counted(count, what)} (at least {least} needed)"
-            for count, what, least in ((seeds, "seed", LEAST_SEEDS), (found.n, "question", LEAST_QUESTIONS))
-            if count < least
+            f"{counted(count, noun)} (at least {minimum} needed)"
+            for count, noun, minimum in ((seeds, "seed", LEAST_SEEDS), (found.n, "question", LEAST_QUESTIONS))
+            if count < minimum
         ]
         word: Word = "inconclusive"
         if not few:
@@ -349,8 +348,8 @@ class Experiment:
         if unused := [name for name in given if name not in common | self.takes]:
             raise BadInput(f"experiment {self.name} has no setting {unused[0]}")
         training = {**({} if small else dict(self.defaults.get("training", {}))), **dict(given.get("training", ()))}
-        least = {"seeds": (0,), "depth": SMALL_DEPTH} if small else {}
-        result = Setting(**{**self.defaults, **least, **given, "training": tuple(sorted(training.items()))})
+        smallest = {"seeds": (0,), "depth": SMALL_DEPTH} if small else {}
+        result = Setting(**{**self.defaults, **smallest, **given, "training": tuple(sorted(training.items()))})
         if not result.seeds or not result.ks:
             raise BadInput("give at least one seed and one k")
         return replace(result, ks=tuple(sorted(set(result.ks))), seeds=tuple(dict.fromkeys(result.seeds)))

@@ -19,7 +19,7 @@ def training_sets(setting: Setting, bench: Workbench, least: int = 2) -> tuple[s
     Raises BadInput for fewer than `least`.
     """
     splits = _splits(bench)
-    able = sorted(name for name, held in splits.items() if "train" in held and held & set(MEASURED))
+    able = sorted(name for name, parts in splits.items() if "train" in parts and parts & set(MEASURED))
     chosen = setting.sets or tuple(able)
     if unable := [name for name in chosen if name not in able]:
         raise BadInput(
@@ -36,17 +36,17 @@ def training_sets(setting: Setting, bench: Workbench, least: int = 2) -> tuple[s
 
 def measured_on(setting: Setting, bench: Workbench, name: str) -> str:
     """Return the questions of a set to measure on: dev or test as in --on if the set has them, else the other split."""
-    held = _splits(bench)[name]
-    return f"{name}/{setting.on if setting.on in held else next(split for split in MEASURED if split in held)}"
+    parts = _splits(bench)[name]
+    return f"{name}/{setting.on if setting.on in parts else next(split for split in MEASURED if split in parts)}"
 
 
 def measured_sets(setting: Setting, bench: Workbench) -> tuple[str, ...]:
     """Return the sets named with --set, or else the dev or test questions of every set."""
-    named = sorted(name for name, held in _splits(bench).items() if name and held & set(MEASURED))
-    found = setting.sets or tuple(measured_on(setting, bench, name) for name in named)
-    if not found:
+    named = sorted(name for name, parts in _splits(bench).items() if name and parts & set(MEASURED))
+    names = setting.sets or tuple(measured_on(setting, bench, name) for name in named)
+    if not names:
         raise BadInput("no question set of the study has dev or test questions; give one with --set")
-    return found
+    return names
 
 
 def _splits(bench: Workbench) -> dict[str, set[str]]:

@@ -164,8 +164,8 @@ class ExactMatchOfSelected:
 
     def values(self, bench: Workbench) -> np.ndarray:
         """Return the values of half of the questions, (q / 2,) float64."""
-        found = [Success(read.hits, self.k).values(bench)[0::2].mean() for read in self.reads]
-        chosen = self.reads[int(np.argmax(found) if self.most else np.argmin(found))]
+        by_seed = [Success(read.hits, self.k).values(bench)[0::2].mean() for read in self.reads]
+        chosen = self.reads[int(np.argmax(by_seed) if self.most else np.argmin(by_seed))]
         return ExactMatch(chosen, self.k).values(bench)[1::2]
 
 

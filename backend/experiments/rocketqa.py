@@ -49,8 +49,8 @@ class Steps:
 
         Only training questions are searched, because every hit is judged.
         """
-        asked = QuestionSelection(self.setting.train[0], limit=self.setting.data().limit, trains=True)
-        return found_by(self.cross_batch, asked, self.setting.depth)
+        questions = QuestionSelection(self.setting.train[0], limit=self.setting.data().limit, trains=True)
+        return found_by(self.cross_batch, questions, self.setting.depth)
 
     @cached_property
     def judge(self) -> CrossEncoder:
@@ -81,14 +81,14 @@ class Steps:
         """Step 4: return training data that adds up to `limit` unlabelled questions, with passages that the
         cross-encoder scores with confidence.
         """
-        found = found_by(self.denoised, QuestionSelection("unlabelled"), self.setting.depth)
+        candidates = found_by(self.denoised, QuestionSelection("unlabelled"), self.setting.depth)
         free = TrainingData(
             questions=("unlabelled",),
             limit=limit,
-            mined=(found,),
+            mined=(candidates,),
             last=self.setting.depth,
             policy="cross_encoder",
-            judge=(ScoresPart(self.judge, found, self.setting.depth),),
+            judge=(ScoresPart(self.judge, candidates, self.setting.depth),),
             positives=("cross_encoder",),
             may_be_empty=True,
         )

@@ -88,8 +88,8 @@ def difference(claim: Mapping[str, Any], unit: str) -> str:
 
 
 def _signed(value: float, unit: str) -> str:
-    said = shown(value, unit)
-    return said if said.startswith("-") else f"+{said}"
+    text = shown(value, unit)
+    return text if text.startswith("-") else f"+{text}"
 
 
 def as_csv(result: Mapping[str, Any]) -> str:

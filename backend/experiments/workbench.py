@@ -51,7 +51,7 @@ class Workbench(Study):
     @property
     def settings(self) -> Settings:
         """The study's settings, with the models of experiments as further encoders."""
-        held = super().settings
+        settings = super().settings
         models = self.home / "models"
         for path in models.glob("part-*/training.json") if models.is_dir() else ():
             if path.parent.name not in self._encoders and (result := read_object(path)).get("kind") == "dual encoder":
@@ -60,7 +60,7 @@ class Workbench(Study):
                     passage_template=result["start"]["passage_template"],
                     max_tokens=result["settings"]["passage_tokens"],
                 )
-        return replace(held, encoders={**held.encoders, **self._encoders})
+        return replace(settings, encoders={**settings.encoders, **self._encoders})
 
     @cached_property
     def _digest(self) -> str:

@@ -18,7 +18,7 @@ from db.errors import Refused
 
 METHODS = ("platt", "isotonic")
 ISOTONIC_PAIRS, ISOTONIC_EACH = 1000, 100  # below, isotonic regression fits noise
-PENALTY = 100.0  # C of the logistic regression: next to none, yet finite where the classes lie apart
+PENALTY = 100.0  # C of the logistic regression: next to none, yet finite where a score separates the classes
 FOLDS = 5
 BINS = 10
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -80,15 +80,17 @@ def cross_validated(
     """(n,) each pair's probability by a fit to the other questions' pairs; None where there are too few to do so."""
     from sklearn.model_selection import StratifiedGroupKFold
 
-    least = min(len(set(questions)), int(positive.sum()), int((~positive).sum()), FOLDS)
-    if least < 2:
+    smallest = min(len(set(questions)), int(positive.sum()), int((~positive).sum()), FOLDS)
+    if smallest < 2:
         return None
-    found = np.empty(len(scores))
-    for others, part in StratifiedGroupKFold(least, shuffle=True, random_state=seed).split(scores, positive, questions):
+    probabilities = np.empty(len(scores))
+    for others, part in StratifiedGroupKFold(smallest, shuffle=True, random_state=seed).split(
+        scores, positive, questions
+    ):
         if len(set(positive[others].tolist())) < 2:
             return None
-        found[part] = fit(scores[others], positive[others], method)(scores[part])
-    return found
+        probabilities[part] = fit(scores[others], positive[others], method)(scores[part])
+    return probabilities
 
 
 def at_thresholds(

@@ -1,6 +1,6 @@
 """Features that are computed once: of the first ranks of a run's lists, question by question.
 
-Whoever learns again and again from the same lists, as the learning curve does, computes only what is new.
+Repeated learning from the same lists, as for the learning curve, therefore computes only new lists.
 """
 
 from __future__ import annotations
@@ -48,26 +48,28 @@ def kept_features(
     lists = lists_of(run, questions, depth)
     dense = None if encoder is None else Dense(study, encoder)
     path = _path(study, run, dense, lists.rows.shape[1])
-    kept = _read(path, lists.rows.shape[1])
-    absent = [place for place, question in enumerate(questions) if question.id not in kept]
+    stored = _read(path, lists.rows.shape[1])
+    absent = [place for place, question in enumerate(questions) if question.id not in stored]
     if absent:
         new = Lists([questions[i] for i in absent], lists.rows[absent], lists.scores[absent])
         computed = features_of(study, new, word_weights(study), dense, progress)
-        kept |= {question.id: row for question, row in zip(new.questions, computed, strict=True)}
-        _write(path, kept)
+        stored |= {question.id: row for question, row in zip(new.questions, computed, strict=True)}
+        _write(path, stored)
     shape = (len(questions), lists.rows.shape[1], len(NAMES))
-    return lists, np.stack([kept[question.id] for question in questions]) if questions else np.empty(shape, np.float32)
+    return lists, np.stack([stored[question.id] for question in questions]) if questions else np.empty(
+        shape, np.float32
+    )
 
 
 def word_weights(study: Study) -> WordWeights:
     """Return the word weights of the study's passages, counted once."""
     path = study.path(FOLDER, "words.json")
     try:
-        found = read_json(path) if path.is_file() else {}
+        stored = read_json(path) if path.is_file() else {}
     except BlindspotError:
-        found = {}  # a damaged cache is made again
-    if isinstance(found, dict) and found.get("corpus") == study.corpus.digest:
-        return WordWeights(found["frequencies"], found["passages"])
+        stored = {}  # a damaged cache is replaced
+    if isinstance(stored, dict) and stored.get("corpus") == study.corpus.digest:
+        return WordWeights(stored["frequencies"], stored["passages"])
     weights = WordWeights.of(study)
     path.parent.mkdir(exist_ok=True)
     about = {"corpus": study.corpus.digest, "passages": weights.passages, "frequencies": weights.frequencies}

@@ -108,7 +108,7 @@ def learn_judge(
     weights = WordWeights.of(study)
     dense = None if encoder is None else Dense(study, encoder)
     features = features_of(study, lists, weights, dense, progress)
-    given = lists.rows >= 0
+    present = lists.rows >= 0
     examples = examples_of(lists, features, truth, answers)
     if progress is not None:
         progress(0, None, "learning")
@@ -131,7 +131,7 @@ def learn_judge(
         write_json(building / WORDS, {"passages": weights.passages, "frequencies": weights.frequencies})
         write_json(building / ABOUT, about)
     probabilities = np.full(lists.rows.shape, np.nan)
-    probabilities[given] = out_of_fold
+    probabilities[present] = out_of_fold
     _keep_out_of_fold(study, name, lists, probabilities, replace)
     return LearnedJudge(name, about, round(time.monotonic() - started, 1))
 
@@ -174,9 +174,9 @@ def labelled_lists(
 
 def examples_of(lists: Lists, features: np.ndarray, truth: np.ndarray, answers: np.ndarray) -> Examples:
     """Flatten some lists to examples. features: (q, k, f). truth, answers: (q, k)."""
-    given = lists.rows >= 0
+    present = lists.rows >= 0
     numbers = np.broadcast_to(np.arange(len(lists.questions))[:, None], lists.rows.shape)
-    return Examples(features[given], truth[given], numbers[given].astype(np.int64), answers[given])
+    return Examples(features[present], truth[present], numbers[present].astype(np.int64), answers[present])
 
 
 def trainable_questions(study: Study, run: Run) -> list[str]:
@@ -190,11 +190,11 @@ def settled_labels(pairs: Iterable[Consensus]) -> dict[str, dict[str, int]]:
     """Return POSITIVE, NEGATIVE or UNKNOWN by question and passage. "Related" is NEGATIVE; "unsure" and disputes are
     UNKNOWN.
     """
-    found: dict[str, dict[str, int]] = {}
+    by_question: dict[str, dict[str, int]] = {}
     for pair in pairs:
         settled = {"positive": POSITIVE, "negative": NEGATIVE, "related": NEGATIVE}.get(pair.label or "", UNKNOWN)
-        found.setdefault(pair.question, {})[pair.passage] = settled
-    return found
+        by_question.setdefault(pair.question, {})[pair.passage] = settled
+    return by_question
 
 
 def truth_of(
@@ -247,16 +247,16 @@ def features_of(
     similarity = None
     if dense is not None:
         similarity = dense.score_vectors(question_vectors(study, dense, texts, progress), lists.rows)
-    found = np.empty((*lists.rows.shape, len(FEATURES)), np.float32)
+    features_by_list = np.empty((*lists.rows.shape, len(FEATURES)), np.float32)
     for begin in range(0, len(texts), QUESTIONS_PER_STEP):
         if progress is not None:
             progress(begin, len(texts), "reading questions and passages")
         block = slice(begin, begin + QUESTIONS_PER_STEP)
         dense_scores = None if similarity is None else similarity[block]
-        found[block] = feature_matrix(
+        features_by_list[block] = feature_matrix(
             study, texts[block], lists.rows[block], lists.scores[block], weights, dense_scores
         )
-    return found
+    return features_by_list
 
 
 def _keep_out_of_fold(study: Study, name: str, lists: Lists, probabilities: np.ndarray, replace: bool) -> None:
@@ -316,7 +316,7 @@ def _about(study: Study, name: str) -> dict[str, Any]:
 
 
 class FeatureJudge:
-    """A learned judge of a study, as it is used."""
+    """A learned judge of a study, ready for use."""
 
     def __init__(self, study: Study, name: str):
         """Open a judge. Raises Missing if there is none of that name, Refused if it learned from other passages."""
@@ -358,17 +358,17 @@ class FeatureJudge:
         return self._each(self.model.ranking_scores, features)
 
     def _each(self, score: Callable[[np.ndarray], np.ndarray], features: np.ndarray) -> np.ndarray:
-        found = np.full(features.shape[:2], np.nan)
-        given = ~np.isnan(features[:, :, 1])  # the rank is known of every hit
-        found[given] = score(features[given])
-        return found
+        probabilities = np.full(features.shape[:2], np.nan)
+        present = ~np.isnan(features[:, :, 1])  # the rank is known of every hit
+        probabilities[present] = score(features[present])
+        return probabilities
 
 
 def _read(folder: Path, about: dict[str, Any]) -> tuple[FeatureModel, WordWeights]:
     try:
         with np.load(folder / MODEL, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        found = json.loads((folder / WORDS).read_text(encoding="utf-8"))
+        content = json.loads((folder / WORDS).read_text(encoding="utf-8"))
         calibration = about["calibration"]
         model = FeatureModel(
             about["model"],
@@ -378,7 +378,7 @@ def _read(folder: Path, about: dict[str, Any]) -> tuple[FeatureModel, WordWeight
             ProbabilityCalibration(**{**calibration, "points": tuple(map(tuple, calibration["points"]))}),
             about["base_rate"],
         )
-        return model, WordWeights(found["frequencies"], found["passages"])
+        return model, WordWeights(content["frequencies"], content["passages"])
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise BadInput(f"is missing or damaged ({error}); learn the judge again", folder) from error
 
@@ -432,18 +432,20 @@ def explain_question(study: Study, name: str, run: str, question: str, count: in
         raise Missing(f"run {run!r} holds no question {question!r}")
     lists = lists_of(opened, study.questions.some([question]), judge.depth)
     features = judge.features(lists)[0]
-    given = np.flatnonzero(lists.rows[0] >= 0)[:count]
-    probabilities = judge.model.probabilities(features[given])
-    contributions = judge.model.contributions(features[given])
-    passages = study.corpus.passages(lists.rows[0, given].tolist())
+    present = np.flatnonzero(lists.rows[0] >= 0)[:count]
+    probabilities = judge.model.probabilities(features[present])
+    contributions = judge.model.contributions(features[present])
+    passages = study.corpus.passages(lists.rows[0, present].tolist())
     return [
         ExplainedHit(int(place) + 1, passage.id, passage.title, float(probability), spoke_for(contribution))
-        for place, passage, probability, contribution in zip(given, passages, probabilities, contributions, strict=True)
+        for place, passage, probability, contribution in zip(
+            present, passages, probabilities, contributions, strict=True
+        )
     ]
 
 
 def feature_judges(study: Study) -> list[dict[str, Any]]:
-    """Return what is known of each feature judge of a study, by name."""
+    """Return a card for each feature judge of a study, by name."""
     folder = study.path("models")
     abouts = [read_json(path) for path in sorted(folder.glob(f"*/{ABOUT}"))] if folder.is_dir() else []
     return [about for about in abouts if about.get("kind") == KIND]

@@ -86,13 +86,13 @@ class FeatureModel:
         A contribution is what the score loses when the feature takes its median over the examples (occlusion).
         Contributions of correlated features need not add up.
         """
-        found = np.full((len(features), len(FEATURES)), np.nan)
+        contributions = np.full((len(features), len(FEATURES)), np.nan)
         score = self.ranking_scores(features)
         for column, median in zip(self.columns.tolist(), self.medians.tolist(), strict=True):
             without = features.copy()
             without[:, column] = median
-            found[:, column] = score - self.ranking_scores(without)
-        return found
+            contributions[:, column] = score - self.ranking_scores(without)
+        return contributions
 
 
 def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[FeatureModel, np.ndarray]:
@@ -297,9 +297,9 @@ def report(
 
     def drop(among: np.ndarray) -> dict[str, Any]:
         known = among & ~unknown
-        found = drop_threshold(probabilities[known], positive[known], questions[known], settings.false_negatives)
-        below = 0 if found.value is None else int((among & unknown & (probabilities < found.value)).sum())
-        return asdict(replace(found, left_out=below))
+        threshold = drop_threshold(probabilities[known], positive[known], questions[known], settings.false_negatives)
+        below = 0 if threshold.value is None else int((among & unknown & (probabilities < threshold.value)).sum())
+        return asdict(replace(threshold, left_out=below))
 
     def add(among: np.ndarray) -> dict[str, Any]:
         return asdict(add_threshold(probabilities[among], positive[among], questions[among], settings.precision))

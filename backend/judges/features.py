@@ -122,22 +122,22 @@ def feature_matrix(
     Returns:
         (q, k, f) float32 in the order of FEATURES; NaN where padded and where a feature is not known.
     """
-    found = np.full((*rows.shape, len(FEATURES)), np.nan, np.float32)
-    found[:, :, :4] = _of_list(rows, scores)
+    matrix = np.full((*rows.shape, len(FEATURES)), np.nan, np.float32)
+    matrix[:, :, :4] = _of_list(rows, scores)
     if dense_scores is not None:
-        found[:, :, 4:7] = _of_similarity(rows, dense_scores)
+        matrix[:, :, 4:7] = _of_similarity(rows, dense_scores)
     for begin in range(0, len(questions), QUESTIONS_PER_BLOCK):
         block = slice(begin, begin + QUESTIONS_PER_BLOCK)
-        found[block, :, 7:] = _of_words(study, questions[block], rows[block], weights)
-    return found
+        matrix[block, :, 7:] = _of_words(study, questions[block], rows[block], weights)
+    return matrix
 
 
 def _of_list(rows: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """(q, k, 4): score, rank, score relative to the first, score less the first's."""
-    given = rows >= 0
-    scores = np.where(given, scores, np.nan).astype(np.float32)
+    present = rows >= 0
+    scores = np.where(present, scores, np.nan).astype(np.float32)
     first = scores[:, :1]
-    ranks = np.where(given, np.arange(1, rows.shape[1] + 1, dtype=np.float32), np.nan)
+    ranks = np.where(present, np.arange(1, rows.shape[1] + 1, dtype=np.float32), np.nan)
     ratio = np.divide(scores, first, out=np.full_like(scores, np.nan), where=np.abs(first) > 1e-12)
     return np.stack([scores, ranks, ratio, scores - first], axis=-1)
 
@@ -169,11 +169,11 @@ def _of_words(study: Study, questions: Sequence[str], rows: np.ndarray, weights:
     """(q, k, 10): the features of the family "words"."""
     distinct = np.unique(rows[rows >= 0])
     by_row = dict(zip(distinct.tolist(), map(_passage_words, study.corpus.passages(distinct.tolist())), strict=True))
-    found = np.full((*rows.shape, 10), np.nan, np.float32)
+    columns = np.full((*rows.shape, 10), np.nan, np.float32)
     for i, question in enumerate(questions):
         for column, values in _of_question(words(question), rows[i].tolist(), by_row, weights):
-            found[i, column] = values
-    return found
+            columns[i, column] = values
+    return columns
 
 
 def _passage_words(passage) -> _PassageWords:

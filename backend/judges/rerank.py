@@ -79,11 +79,11 @@ class Rerank:
             if progress is not None:
                 progress(begin, len(questions), "reranking")
             block = slice(begin, begin + QUESTIONS_PER_STEP)
-            asked = [Question(str(i), text) for i, text in enumerate(questions[block])]
-            lists = Lists(asked, hits.ordinals[block, :depth], hits.scores[block, :depth])
+            records = [Question(str(i), text) for i, text in enumerate(questions[block])]
+            lists = Lists(records, hits.ordinals[block, :depth], hits.scores[block, :depth])
             scores[block] = self.judge.ranking_scores(self.judge.features(lists))
-        found = rerank(hits, scores)
-        return Hits(found.ordinals[:, :k], found.scores[:, :k])
+        reranked = rerank(hits, scores)
+        return Hits(reranked.ordinals[:, :k], reranked.scores[:, :k])
 
 
 @settings_class
@@ -136,15 +136,15 @@ class RerankKind(RetrieverKind):
     def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
         """The indexes of the retriever below, and last the one that gives the judge its features of meaning."""
         about = next(
-            (each for each in feature_judges(study) if self.owns(name) and name.endswith(f":{each['name']}")), None
+            (judge for judge in feature_judges(study) if self.owns(name) and name.endswith(f":{judge['name']}")), None
         )
         if about is None:
             return ()
         below = _searched_by(study, about)
         kind = kind_of(below)
-        found = () if kind is None else kind.parts_in(study, below)
+        parts = () if kind is None else kind.parts_in(study, below)
         encoder = about["encoder"]
-        return found if encoder is None else (*(part for part in found if part != encoder), encoder)
+        return parts if encoder is None else (*(part for part in parts if part != encoder), encoder)
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, settings.hybrid, tuple(sorted(settings.encoders.items())))

@@ -139,10 +139,10 @@ class ScoreStore(PerThread):
             "SELECT question, passage, probability FROM score WHERE question IN (SELECT value FROM json_each(?))",
             (json.dumps(sorted(questions)),),
         )
-        found: dict[str, dict[str, float]] = {}
+        by_question: dict[str, dict[str, float]] = {}
         for question, passage, probability in rows:
-            found.setdefault(question, {})[passage] = probability
-        return found
+            by_question.setdefault(question, {})[passage] = probability
+        return by_question
 
     def questions(self) -> set[str]:
         """Ids of the questions with at least one known pair."""

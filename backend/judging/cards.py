@@ -51,9 +51,9 @@ class Cards:
             by_batch.setdefault(lease.batch, []).append(lease.question)
         cards: dict[str, Card] = {}
         for batch, questions in by_batch.items():
-            given = self._labels.labels_by(annotator, questions, batch)
+            own_labels = self._labels.labels_by(annotator, questions, batch)
             for card in self._of_batch(batch, questions):
-                labels = given.get(card["question"], {})
+                labels = own_labels.get(card["question"], {})
                 settled = None
                 if (batch, card["question"]) in practice:
                     consensus = self._settled(card["question"])
@@ -72,14 +72,14 @@ class Cards:
         for judgement in self._labels.judgements(questions):
             judged.setdefault(judgement.question, {}).setdefault(judgement.passage, Counter())[judgement.label] += 1
         open_pairs: dict[str, list[str]] = {}
-        given: dict[str, dict[str, str]] = {}
+        votes: dict[str, dict[str, str]] = {}
         for pair in self._labels.consensus(questions):
             if pair.state == "open" or (
                 pair.state == "adjudicated" and len(judged[pair.question].get(pair.passage, ())) > 1
             ):
                 open_pairs.setdefault(pair.question, []).append(pair.passage)
             if pair.state == "adjudicated" and pair.label is not None:
-                given.setdefault(pair.question, {})[pair.passage] = pair.label
+                votes.setdefault(pair.question, {})[pair.passage] = pair.label
         cards = []
         for question in self._study.questions.some([id for id in questions if id in open_pairs]):
             card = self._card(
@@ -90,7 +90,7 @@ class Cards:
                 shown["others"] = ", ".join(
                     f"{count} {'says' if count == 1 else 'say'} {label}" for label, count in counts.most_common()
                 )
-            cards.append(card | {"given": given.get(question.id, {})})
+            cards.append(card | {"given": votes.get(question.id, {})})
         return cards
 
     def _of_batch(self, batch: str, questions: Iterable[str]) -> list[Card]:

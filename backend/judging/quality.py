@@ -126,9 +126,9 @@ class Quality:
 def quality(study: Study) -> Quality:
     """Compute the quality figures from the current labels."""
     labels = Labels(study.labels_path)
-    standing = standing_labels(labels.events())
-    agreements = _agreements(standing)
-    again = repeats(standing)
+    labels_now = standing_labels(labels.events(by_people=True))
+    agreements = _agreements(labels_now)
+    again = repeats(labels_now)
     drift = rate(
         np.array([same for _, _, same in again], dtype=bool),
         np.ones(len(again), dtype=bool),
@@ -141,7 +141,7 @@ def quality(study: Study) -> Quality:
         _bad(study, labels),
         agreements[0],
         agreements[1],
-        _work(standing, again),
+        _work(labels_now, again),
         drift,
     )
 
@@ -185,13 +185,13 @@ def repeats(standing: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
     Within a batch the last label counts, because correcting a label at once is not drift. Three batches make two
     repeats.
     """
-    given: dict[tuple[str, str, str], dict[str | None, Label]] = defaultdict(dict)
+    labels_by_pair: dict[tuple[str, str, str], dict[str | None, Label]] = defaultdict(dict)
     for event in standing:
         if event.blind and event.passage is not None and event.label is not None:
-            given[event.annotator, event.question, event.passage][event.batch] = event.label
+            labels_by_pair[event.annotator, event.question, event.passage][event.batch] = event.label
     return [
         (question, annotator, before == after)
-        for (annotator, question, _), batches in given.items()
+        for (annotator, question, _), batches in labels_by_pair.items()
         for before, after in zip(list(batches.values()), list(batches.values())[1:], strict=False)
     ]
 
@@ -201,10 +201,10 @@ def _votes(votes: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
 
 
 def _badness(passage: DisputedPassage) -> int:
-    given = set(passage.votes)
+    voters = set(passage.votes)
     if passage.only_unsure:
         return 3
-    return min((rank for pair, rank in _WORST.items() if pair <= given), default=2)
+    return min((rank for pair, rank in _WORST.items() if pair <= voters), default=2)
 
 
 def _titles(study: Study, passages: set[str]) -> dict[str, str]:
@@ -269,13 +269,13 @@ def _work_of(name: str, events: Sequence[EventRow], repeated: int, same: int) ->
     per_label = [times[event.gesture] / sizes[event.gesture] for event in events if event.gesture in times]
     spent = sum(min(time, MAX_GESTURE_MS) for time in times.values())
     labels = {(event.question, event.passage): event.label for event in events}
-    given = Counter(labels.values())
+    counts = Counter(labels.values())
     return AnnotatorStats(
         name,
         len(labels),
         len({question for question, _ in labels}),
-        given["positive"],
-        given["unsure"],
+        counts["positive"],
+        counts["unsure"],
         len(per_label),
         median(per_label) / 1000 if per_label else None,
         len(per_label) * 3_600_000 / spent if spent else None,

@@ -117,8 +117,8 @@ def _of_questions(view: MapView, category: Callable[[Question], str], several: s
     of = [category(question) for question in view.known.questions]
     passages = []
     for place in view.passages:
-        found = {of[number] for number in view.known.asked.get(place, ())}
-        passages.append(NOBODYS if not found else found.pop() if len(found) == 1 else several)
+        relations = {of[number] for number in view.known.asked.get(place, ())}
+        passages.append(NOBODYS if not relations else relations.pop() if len(relations) == 1 else several)
     return of[: len(view.drawn)] + passages
 
 
@@ -144,8 +144,8 @@ def _hit(view: MapView) -> list[str]:
     """
     if view.run is None or view.first is None:
         return [NOT_IN_RUN] * len(view.map)
-    found = {id: FOUND if 0 < rank <= view.k else MISSED for id, rank in view.first.items()}
-    return [found.get(question.id, NOT_IN_RUN) for question in view.drawn] + _passages_found(view, view.run)
+    by_id = {id: FOUND if 0 < rank <= view.k else MISSED for id, rank in view.first.items()}
+    return [by_id.get(question.id, NOT_IN_RUN) for question in view.drawn] + _passages_found(view, view.run)
 
 
 def _passages_found(view: MapView, run: Run) -> list[str]:

@@ -63,31 +63,31 @@ class Clusters:
         """Return the positions of a cluster's passages in the map's `ordinals`. Raises Missing for an unknown
         cluster.
         """
-        found = np.flatnonzero(self.labels == id)
-        if not len(found):
+        members = np.flatnonzero(self.labels == id)
+        if not len(members):
             raise Missing(f"this map has no cluster {id + 1}")
-        return found
+        return members
 
 
 def clusters_of(map: Map) -> Clusters:
     """Return the map's clusters with all edits applied. Raises BadInput for a damaged file."""
-    found = Clusters(
+    clusters = Clusters(
         np.array(map._array("clusters.npy")),
         {int(id): words for id, words in read_json(map.folder / "words.json").items()},
     )
     log = _read(map)
     try:
         for edit in log["edits"]:
-            found = _applied(found, edit)
+            clusters = _applied(clusters, edit)
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(
             f"is damaged ({error}); delete the file to restore the original clusters", map.folder / _FILE
         ) from error
     return Clusters(
-        found.labels,
-        found.words,
-        found.names,
-        found.notes,
+        clusters.labels,
+        clusters.words,
+        clusters.names,
+        clusters.notes,
         len(log["edits"]),
         _told(log["edits"]),
         _told(log["undone"]),
@@ -145,17 +145,17 @@ def split(map: Map, id: int, parts: int = 2, seed: int = 0, seen: int | None = N
                 f"a cluster of {len(members):,} passages can be split into 2 to {min(len(members), 50)} parts, not "
                 f"{parts}"
             )
-        found = clusters.cluster(_components(map, members), "kmeans", count=parts, seed=seed)
+        pieces = clusters.cluster(_components(map, members), "kmeans", count=parts, seed=seed)
         free = _next(now, _read(map)["edits"])
-        new = [id, *range(free, free + int(found.max()))]
+        new = [id, *range(free, free + int(pieces.max()))]
         labels = now.labels.copy()
-        labels[members] = np.array(new)[found]
+        labels[members] = np.array(new)[pieces]
         words = named(map.study, map.ordinals, labels)
         return {
             "kind": "split",
             "cluster": id,
             "new": new,
-            "parts": found.tolist(),
+            "parts": pieces.tolist(),
             "words": {str(each): words.get(each, []) for each in new},
         }
 

@@ -78,7 +78,7 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
         encoders = [_vectors(study, name, points, request, tell) for name in (request.encoder, request.second) if name]
         planes, parts = _planes(encoders, request, tell)
         tell(0, None, "measuring the quality")
-        told = [_quality(encoder, plane, request.seed) for encoder, plane in zip(encoders, planes)]
+        qualities = [_quality(encoder, plane, request.seed) for encoder, plane in zip(encoders, planes)]
         labels, names = _clusters(study, encoders[0], points, request, tell)
         tell(0, None, "measuring the spread of each group")
         groups = spreads(study, points, [(encoder.passages, encoder.questions) for encoder in encoders], request.seed)
@@ -113,7 +113,7 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
                             "dimension": encoder.dense.manifest["dimension"],
                             "quality": figures,
                         }
-                        for encoder, figures in zip(encoders, told)
+                        for encoder, figures in zip(encoders, qualities)
                     ],
                     **parts,
                     "determinism": projection.DETERMINISM,
@@ -159,13 +159,13 @@ def _planes(encoders: list[_Vectors], request: MapRequest, tell: Progress) -> tu
         return [drawn(first, f"drawing the map ({name})")], {"together": SINGLE, "explained": [first.explained]}
     widths = [encoder.points.shape[1] for encoder in encoders]
     if widths[0] == widths[1]:
-        both, left = joint(encoders[0].points, encoders[1].points, request.components)
+        both, residual = joint(encoders[0].points, encoders[1].points, request.components)
         plane = drawn(both, f"drawing both encoders' points on one map ({name})")
         half = len(encoders[0].points)
         return [plane[:half], plane[half:]], {
             "together": ALIGNED,
             "explained": [both.explained],
-            "left_after_turning": left,
+            "left_after_turning": residual,
         }
     second = principal_components(encoders[1].points, request.components)
     plane = drawn(first, f"drawing the first map ({name})")

@@ -75,7 +75,7 @@ class MapRequest:
             raise Refused("'top' needs a run: name one with --run, or remove 'top' from the passages")
         if not FEWEST <= self.most <= MOST:
             raise Refused(f"the maximum number of passages must be from {FEWEST} to {MOST:,}, not {self.most:,}")
-        for key, least in (
+        for key, minimum in (
             ("top", 1),
             ("random", 0),
             ("neighbours", 2),
@@ -86,8 +86,8 @@ class MapRequest:
             ("min_dist", 0),
             ("seed", 0),
         ):
-            if getattr(self, key) < least:
-                raise Refused(f"{key.replace('_', ' ')} must be at least {least}")
+            if getattr(self, key) < minimum:
+                raise Refused(f"{key.replace('_', ' ')} must be at least {minimum}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +105,18 @@ def chosen_points(study: Study, request: MapRequest) -> Points:
     Raises Missing if the questions, the run or the slice do not exist, Refused for too few passages.
     """
     questions = _questions(study, request)
-    rng, kept, sources = np.random.default_rng(request.seed), np.empty(0, np.int64), {}
+    rng, ordinals, sources = np.random.default_rng(request.seed), np.empty(0, np.int64), {}
     for source in (source for source in SOURCES if source in request.passages):
-        room = request.most - len(kept)
-        new = _of(source, study, request, questions, kept, rng)
-        new = new[~np.isin(new, kept)]
+        room = request.most - len(ordinals)
+        new = _of(source, study, request, questions, ordinals, rng)
+        new = new[~np.isin(new, ordinals)]
         if len(new) > room:
             new = rng.choice(new, room, replace=False) if source == "gold" else new[:room]
-        kept = np.concatenate([kept, new])
+        ordinals = np.concatenate([ordinals, new])
         sources[source] = len(new)
-    if len(kept) < FEWEST:
-        raise Refused(f"only {len(kept)} passages match; a map needs at least {FEWEST}, so add random passages")
-    return Points(questions, np.sort(kept).astype(np.int32), sources)
+    if len(ordinals) < FEWEST:
+        raise Refused(f"only {len(ordinals)} passages match; a map needs at least {FEWEST}, so add random passages")
+    return Points(questions, np.sort(ordinals).astype(np.int32), sources)
 
 
 def _of(
@@ -129,8 +129,8 @@ def _of(
 ) -> np.ndarray:
     """Return distinct rows, in order of priority."""
     if source == "gold":
-        found = study.corpus.ordinals({id for question in questions for id in question.gold})
-        return np.array(sorted(found.values()), np.int64)
+        ordinals = study.corpus.ordinals({id for question in questions for id in question.gold})
+        return np.array(sorted(ordinals.values()), np.int64)
     if source == "top":
         assert request.run is not None, 'MapRequest checks that "top" comes with a run'
         run = study.run(request.run)

@@ -49,23 +49,23 @@ def pairs_to_judge(map: Map, what: Known, run: Run, chosen: Iterable[str], k: in
     are taken, by rank.
     """
     chosen = set(chosen)
-    wanted = set(map.study.corpus.ordinals({id[2:] for id in chosen if id.startswith(PASSAGE)}).values())
+    selected = set(map.study.corpus.ordinals({id[2:] for id in chosen if id.startswith(PASSAGE)}).values())
     pairs, matched, more = [], set(), 0
     searched = [(question, row) for question in what.questions if (row := run.row(question.id)) is not None]
     top = np.asarray(run.hits.ordinals[:, :k])[[row for _, row in searched]].tolist()
-    for (question, _), found in zip(searched, top, strict=True):
+    for (question, _), hits in zip(searched, top, strict=True):
         whole = QUESTION + question.id in chosen
-        here = [
-            each
-            for each in dict.fromkeys(found)
-            if each >= 0 and (whole or each in wanted) and (question.id, each) not in what.judged
+        candidates = [
+            hit
+            for hit in dict.fromkeys(hits)
+            if hit >= 0 and (whole or hit in selected) and (question.id, hit) not in what.judged
         ]
-        matched.update(wanted.intersection(here))
-        more += len(here[most:])
-        pairs += [(question.id, each) for each in here[:most]]
+        matched.update(selected.intersection(candidates))
+        more += len(candidates[most:])
+        pairs += [(question.id, candidate) for candidate in candidates[:most]]
     needed = sorted({ordinal for _, ordinal in pairs})
     names = dict(zip(needed, map.study.corpus.passages(needed), strict=True))
-    return Pairs([(question, names[ordinal].id) for question, ordinal in pairs], len(wanted - matched), more)
+    return Pairs([(question, names[ordinal].id) for question, ordinal in pairs], len(selected - matched), more)
 
 
 def questions_of_selection(what: Known, map: Map, chosen: Iterable[str]) -> list[str]:
@@ -75,11 +75,11 @@ def questions_of_selection(what: Known, map: Map, chosen: Iterable[str]) -> list
     chosen = set(chosen)
     places = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
     ordinals = map.study.corpus.ordinals({id[2:] for id in chosen if id.startswith(PASSAGE)}).values()
-    asked = {number for ordinal in ordinals if ordinal in places for number in what.asked.get(places[ordinal], ())}
+    questions = {number for ordinal in ordinals if ordinal in places for number in what.asked.get(places[ordinal], ())}
     return [
         question.id
         for number, question in enumerate(what.questions)
-        if QUESTION + question.id in chosen or number in asked
+        if QUESTION + question.id in chosen or number in questions
     ]
 
 
@@ -99,11 +99,11 @@ def send_to_judging(
     """
     from backend.judging.batches import batch_of_pairs
 
-    found = pairs_to_judge(map, what, run, chosen, k)
-    if not found.pairs:
+    pairs = pairs_to_judge(map, what, run, chosen, k)
+    if not pairs.pairs:
         raise Refused(
             f"nothing to judge: no passage of the selection is unlabelled and in the top {k} of {run.name!r} for a "
             "question of this map"
         )
     origin = f"map {map.name}, top {k} of {run.name}"
-    return batch_of_pairs(map.study, name, found.pairs, people_needed=people_needed, origin=origin, by=by)
+    return batch_of_pairs(map.study, name, pairs.pairs, people_needed=people_needed, origin=origin, by=by)

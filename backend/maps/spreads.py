@@ -37,10 +37,10 @@ def spreads(
             continue
         where = {place: number for number, place in enumerate(members.tolist())}
         group = SpreadGroup(members, np.array(asked, np.int64), [[where[place] for place in own[i]] for i in asked])
-        found = (
+        changed = (
             change(encoders[0], encoders[1], group, seed) if len(encoders) == 2 else spread(*encoders[0], group, seed)
         )
-        rows.append({"group": relation, **asdict(found)})
+        rows.append({"group": relation, **asdict(changed)})
     return sorted(rows, key=lambda row: (row["group"] != ALL, -(row.get("before") or row)["positives"]))
 
 
@@ -54,9 +54,9 @@ def positives(study: Study, points: Points) -> list[list[int]]:
     pairs = [pair for pair in Labels(study.labels_path).corrected(ids) if pair.relevance == "positive"] if ids else []
     known = study.corpus.ordinals({pair.passage for pair in pairs})
     where = {ordinal: place for place, ordinal in enumerate(points.ordinals.tolist())}
-    found: dict[str, set[int]] = {}
+    ordinals: dict[str, set[int]] = {}
     for pair in pairs:
         place = where.get(known.get(pair.passage, -1))
         if place is not None:
-            found.setdefault(pair.question, set()).add(place)
-    return [sorted(found.get(id, ())) for id in ids]
+            ordinals.setdefault(pair.question, set()).add(place)
+    return [sorted(ordinals.get(id, ())) for id in ids]

@@ -45,27 +45,27 @@ def known(map: Map) -> Known:
     pairs = Labels(study.labels_path).corrected(map.question_ids) if questions else []
     ordinals = study.corpus.ordinals({pair.passage for pair in pairs})
     where = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
-    said: dict[int, set[str]] = defaultdict(set)
+    labels_by_place: dict[int, set[str]] = defaultdict(set)
     own: dict[str, set[int]] = defaultdict(set)
     for pair in pairs:
         place = where.get(ordinals.get(pair.passage, -1))
         if place is not None:
-            said[place].add("gold" if pair.state == "gold" else pair.relevance)
+            labels_by_place[place].add("gold" if pair.state == "gold" else pair.relevance)
             if pair.relevance == "positive":
                 own[pair.question].add(place)
     positives = [sorted(own.get(question.id, ())) for question in questions]
-    asked: dict[int, list[int]] = defaultdict(list)
+    questions_by_place: dict[int, list[int]] = defaultdict(list)
     for number, places in enumerate(positives):
         for place in places:
-            asked[place].append(number)
+            questions_by_place[place].append(number)
     labels = [
-        next(label for label in _STRONGEST if label in said[place] or label == UNLABELLED)
-        if place in said
+        next(label for label in _STRONGEST if label in labels_by_place[place] or label == UNLABELLED)
+        if place in labels_by_place
         else UNLABELLED
         for place in range(len(map.ordinals))
     ]
     judged = frozenset((pair.question, ordinals[pair.passage]) for pair in pairs if pair.passage in ordinals)
-    return Known(questions, positives, dict(asked), labels, judged)
+    return Known(questions, positives, dict(questions_by_place), labels, judged)
 
 
 def categories(found: Iterable[str], most: int = 12) -> list[str]:
@@ -96,10 +96,10 @@ def cluster_rows(what: Known, state: Clusters, firsts: Mapping[str, Mapping[str,
     rows = []
     for id in state.ids:
         members = state.members(id).tolist()
-        asked = sorted({number for place in members for number in what.asked.get(place, ())})
+        questions = sorted({number for place in members for number in what.asked.get(place, ())})
         bare = np.array([what.labels[place] == UNLABELLED for place in members])
         hits = {
-            run: _success([first[what.questions[i].id] for i in asked if what.questions[i].id in first], k)
+            run: _success([first[what.questions[i].id] for i in questions if what.questions[i].id in first], k)
             for run, first in firsts.items()
         }
         rows.append(
@@ -109,7 +109,7 @@ def cluster_rows(what: Known, state: Clusters, firsts: Mapping[str, Mapping[str,
                 len(members),
                 sum(place in what.asked for place in members),
                 proportion(bare),
-                len(asked),
+                len(questions),
                 hits,
             )
         )

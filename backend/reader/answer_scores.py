@@ -25,8 +25,8 @@ def normalised(answer: str) -> str:
 
 def exact_match(prediction: str, answers: Iterable[str]) -> bool:
     """Return whether the normalised prediction equals one of the normalised answers."""
-    wanted = normalised(prediction)
-    return any(normalised(answer) == wanted for answer in answers)
+    predicted = normalised(prediction)
+    return any(normalised(answer) == predicted for answer in answers)
 
 
 def f1(prediction: str, answers: Iterable[str]) -> float:

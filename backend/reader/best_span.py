@@ -36,6 +36,6 @@ def best_spans(
     best = sums.max(dim=1).values
     places = torch.arange(width * longest, device=start.device)
     first = torch.where(sums == best[:, None], places, width * longest).min(dim=1).values
-    there = best > lowest
+    exists = best > lowest
     begins = first // longest
-    return (begins.masked_fill(~there, -1), (begins + first % longest).masked_fill(~there, -1), best)
+    return (begins.masked_fill(~exists, -1), (begins + first % longest).masked_fill(~exists, -1), best)

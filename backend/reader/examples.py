@@ -81,7 +81,7 @@ class RunExamples:
         roles = np.where(_holds(study, run, questions, ordinals), POSITIVE, NEGATIVE).astype(np.int8)
         _correct(study, roles, ordinals, run.question_ids)
         roles[ordinals < 0] = NEITHER
-        kept: list[int] = []
+        rows: list[int] = []
         left_out: Counter[str] = Counter()
         for row, question in enumerate(questions):
             reason = (
@@ -94,11 +94,11 @@ class RunExamples:
                 else NOTHING_THERE.format(depth=depth)
             )
             if reason is None:
-                kept.append(row)
+                rows.append(row)
             else:
                 left_out[reason] += 1
         self.left_out = dict(left_out)
-        if not kept:
+        if not rows:
             why = (
                 "; ".join(f"{count:,}: {reason}" for reason, count in left_out.most_common())
                 or "the run has no questions"
@@ -107,8 +107,8 @@ class RunExamples:
                 f"no question of run {run.name!r} has a positive passage to train a reader on ({why}); give a run "
                 "over training questions, as 'blindspot retrieve --split train' makes it"
             )
-        self._questions = [questions[row] for row in kept]
-        self._ordinals, self._roles = ordinals[kept], roles[kept]
+        self._questions = [questions[row] for row in rows]
+        self._ordinals, self._roles = ordinals[rows], roles[rows]
         about = [[q.id, q.text, list(q.answers), rule_for(q)] for q in self._questions]
         self.digest = text_sha256(
             study.corpus.digest, json.dumps(about), self._ordinals.tobytes().hex(), self._roles.tobytes().hex()
@@ -118,14 +118,14 @@ class RunExamples:
         return len(self._questions)
 
     def __getitem__(self, index: int) -> ReaderExample:
-        question, there = self._questions[index], self._ordinals[index] >= 0
-        passages = self._study.corpus.passages(self._ordinals[index][there].tolist())
+        question, present = self._questions[index], self._ordinals[index] >= 0
+        passages = self._study.corpus.passages(self._ordinals[index][present].tolist())
         return ReaderExample(
             question.id,
             question.text,
             question.answers,
             tuple(passages),
-            tuple(self._roles[index][there].tolist()),
+            tuple(self._roles[index][present].tolist()),
             rule_for(question),
         )
 
@@ -156,9 +156,9 @@ def _holds(study: Study, run: Run, questions: Sequence, ordinals: np.ndarray) ->
 def _correct(study: Study, roles: np.ndarray, ordinals: np.ndarray, question_ids: Sequence[str]) -> None:
     """Let people's labels override answer matching."""
     rows = {id: row for row, id in enumerate(question_ids)}
-    held = [pair for pair in Labels(study.labels_path, read_only=True).consensus() if pair.question in rows]
-    known = study.corpus.ordinals({pair.passage for pair in held})
-    for pair in held:
+    labelled = [pair for pair in Labels(study.labels_path, read_only=True).consensus() if pair.question in rows]
+    known = study.corpus.ordinals({pair.passage for pair in labelled})
+    for pair in labelled:
         row = rows[pair.question]
         at = ordinals[row] == known.get(pair.passage, -2)
         holds = roles[row, at] == POSITIVE

@@ -62,7 +62,7 @@ class ReaderInputs:
         """Encode the passages of one question."""
         if not passages:
             return []
-        asked = self._ids([question])[0][: self.limit // 3]
+        question_ids = self._ids([question])[0][: self.limit // 3]
         titles = self._ids([passage.title for passage in passages])
         texts = self.tokenizer(
             [passage.text for passage in passages],
@@ -72,7 +72,10 @@ class ReaderInputs:
             return_token_type_ids=False,
             verbose=False,
         )
-        begin, sep = [self.tokenizer.cls_token_id, *asked, self.tokenizer.sep_token_id], self.tokenizer.sep_token_id
+        begin, sep = (
+            [self.tokenizer.cls_token_id, *question_ids, self.tokenizer.sep_token_id],
+            self.tokenizer.sep_token_id,
+        )
         result = []
         for title, ids, offsets in zip(titles, texts["input_ids"], texts["offset_mapping"], strict=True):
             head = [*begin, *title[: self.limit // 6], sep]
@@ -106,10 +109,10 @@ def answer_positions(encoded: Encoded, passage: Passage, answers: Sequence[str],
     """Return every span of every answer in the passage, as sorted (first, last) tokens, without spans that truncation
     removed.
     """
-    found = {
+    positions = {
         span
         for answer in answers
         for low, high in answer_spans(passage.text, [answer], rule)
         if (span := encoded.tokens(low, high)) is not None
     }
-    return sorted(found)
+    return sorted(positions)

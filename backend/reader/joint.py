@@ -111,8 +111,8 @@ def train_joint(
         working = Path(arguments.output_dir)
         checkpoint = load_checkpoint(working, request, False)
         trained_on, held_out = ([questions[i] for i in numbers] for numbers in (training, aside))
-        found = RetrievedPassages(study, index, chosen)
-        _run_trainer(found, model, reader, arguments, trained_on, held_out, checkpoint, progress)
+        passages = RetrievedPassages(study, index, chosen)
+        _run_trainer(passages, model, reader, arguments, trained_on, held_out, checkpoint, progress)
         about = {
             "kind": KIND,
             "joint": True,
@@ -233,8 +233,8 @@ def _save_best(working: Path, target: Path, model: Any, reader: ReaderModel, abo
 
     from backend.reader.trainer import FIGURE
 
-    kept = best_checkpoint(working, FIGURE)
-    load_model(model, kept.folder / "model.safetensors", device="cpu")
+    checkpoint = best_checkpoint(working, FIGURE)
+    load_model(model, checkpoint.folder / "model.safetensors", device="cpu")
     model.cpu()
     with whole_folder(target) as building:
         model.reader.save_pretrained(building)
@@ -245,10 +245,10 @@ def _save_best(working: Path, target: Path, model: Any, reader: ReaderModel, abo
             building,
             about
             | {
-                "last_step": kept.last_step,
-                "best_step": kept.step,
-                FIGURE: kept.value,
-                "curve": kept.curve,
+                "last_step": checkpoint.last_step,
+                "best_step": checkpoint.step,
+                FIGURE: checkpoint.value,
+                "curve": checkpoint.curve,
                 "model_hash": weights_hash(building),
             },
         )
@@ -256,9 +256,9 @@ def _save_best(working: Path, target: Path, model: Any, reader: ReaderModel, abo
     return TrainedReader(
         target.name,
         str(target),
-        kept.last_step,
-        kept.step,
-        kept.value,
+        checkpoint.last_step,
+        checkpoint.step,
+        checkpoint.value,
         about["held_out"],
         about["questions"],
         {},

@@ -140,8 +140,8 @@ def retriever_loss(scores: torch.Tensor, holds: torch.Tensor) -> torch.Tensor:
     Args:
         scores: (q, u), of each question and all retrieved passages. holds: (q, u) bool.
     """
-    there = holds.any(dim=1)
-    if not there.any():
+    has_answer = holds.any(dim=1)
+    if not has_answer.any():
         return 0.0 * scores.sum()
-    scores, holds = scores[there], holds[there]
+    scores, holds = scores[has_answer], holds[has_answer]
     return (scores.logsumexp(dim=1) - scores.masked_fill(~holds, float("-inf")).logsumexp(dim=1)).mean()

@@ -40,11 +40,11 @@ def span_loss(start: Tensor, end: Tensor, real: Tensor, positives: Tensor, spans
     Both are softmaxes over the tokens of the positive with its question (equations 3 and 4), without padding. The loss
     is 0 if truncation removed all spans of the positive.
     """
-    there = spans[..., 0] != PAD
+    exists = spans[..., 0] != PAD
     at = spans.clamp(min=0)
     hidden = ~real[positives]
     log_start, log_end = (
         logits[positives].float().masked_fill(hidden, float("-inf")).log_softmax(dim=1) for logits in (start, end)
     )
     each = log_start.gather(1, at[..., 0]) + log_end.gather(1, at[..., 1])
-    return -each.masked_fill(~there, LOWEST).logsumexp(dim=1).masked_fill(~there.any(dim=1), 0.0)
+    return -each.masked_fill(~exists, LOWEST).logsumexp(dim=1).masked_fill(~exists.any(dim=1), 0.0)

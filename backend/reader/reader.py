@@ -55,11 +55,11 @@ def selected(relevance: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
 
     Returns: (q,) int64 columns, the first of equal ones; -1 if nothing was read.
     """
-    there = np.isfinite(scores[:, :k])
-    if not there.shape[1]:
-        return np.full(len(there), -1)
-    best = np.where(there, relevance[:, :k], -np.inf).argmax(axis=1)
-    return np.where(there.any(axis=1), best, -1)
+    finite = np.isfinite(scores[:, :k])
+    if not finite.shape[1]:
+        return np.full(len(finite), -1)
+    best = np.where(finite, relevance[:, :k], -np.inf).argmax(axis=1)
+    return np.where(finite.any(axis=1), best, -1)
 
 
 class Reader:
@@ -103,10 +103,10 @@ class Reader:
         result = PassageReadings.nothing(len(encoded))
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place].ids))
         for begin in range(0, len(order), self.batch):
-            some = order[begin : begin + self.batch]
-            relevance, tokens, scores, logs = self._forward([encoded[place] for place in some])
-            result.relevance[some], result.scores[some] = relevance, scores
-            for row, place in enumerate(some):
+            rows = order[begin : begin + self.batch]
+            relevance, tokens, scores, logs = self._forward([encoded[place] for place in rows])
+            result.relevance[rows], result.scores[rows] = relevance, scores
+            for row, place in enumerate(rows):
                 if np.isfinite(scores[row]):
                     result.tokens[place] = tokens[row]
                     result.spans[place] = encoded[place].characters(*tokens[row])

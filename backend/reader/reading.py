@@ -112,14 +112,14 @@ class Reading:
         """
         rows = list(range(len(self.relevance))) if rows is None else list(rows)
         columns = {k: self.selected(k)[rows] for k in ks}
-        wanted = sorted(
+        places = sorted(
             {(row, int(at)) for chosen in columns.values() for row, at in zip(rows, chosen, strict=True) if at >= 0}
         )
-        ordinals = [int(self.run.hits.ordinals[place]) for place in wanted]
-        texts = dict(zip(wanted, (passage.text for passage in study.corpus.passages(ordinals)), strict=True))
-        said = {place: text[slice(*self.spans[place].tolist())] for place, text in texts.items()}
+        ordinals = [int(self.run.hits.ordinals[place]) for place in places]
+        texts = dict(zip(places, (passage.text for passage in study.corpus.passages(ordinals)), strict=True))
+        predictions = {place: text[slice(*self.spans[place].tolist())] for place, text in texts.items()}
         return {
-            k: [said.get((row, int(column))) for row, column in zip(rows, chosen, strict=True)]
+            k: [predictions.get((row, int(column))) for row, column in zip(rows, chosen, strict=True)]
             for k, chosen in columns.items()
         }
 
@@ -130,8 +130,10 @@ class Reading:
 
 def readings_of(run: Run) -> dict[str, dict]:
     """Return the readers that have read a run, oldest first: name to manifest."""
-    found = [manifest for folder in run.folder.glob(f"{FOLDER}*") if (manifest := read_manifest(folder)) is not None]
-    return {manifest["reader"]: manifest for manifest in sorted(found, key=lambda each: each["made"])}
+    manifests = [
+        manifest for folder in run.folder.glob(f"{FOLDER}*") if (manifest := read_manifest(folder)) is not None
+    ]
+    return {manifest["reader"]: manifest for manifest in sorted(manifests, key=lambda each: each["made"])}
 
 
 @job("read")
@@ -160,7 +162,7 @@ def read(
         Refused: a run without hits, a k beyond its depth, or a reader with another model's tokenizer.
     """
     opened = study.run(run)
-    wanted = _cut_offs(opened, ks)
+    cut_offs = _cut_offs(opened, ks)
     loaded = Reader.open(study, reader, device, batch, precision)  # type: ignore[arg-type]
     called = check_name(name or Path(reader).name, "reader")
     about = {
@@ -179,21 +181,21 @@ def read(
         if (
             before is not None
             and loaded.hash
-            and before["depth"] >= wanted[-1]
+            and before["depth"] >= cut_offs[-1]
             and all(before[key] == about[key] for key in about)
         ):
             return Reading(opened, target, before)
         working = opened.folder / f".reading-{called}"
-        parts = _ReadingShards(working, about | {"depth": wanted[-1]})
+        parts = _ReadingShards(working, about | {"depth": cut_offs[-1]})
         began = time.monotonic()
         done = sum(
-            _read_part(study, opened, loaded, parts, begin, wanted[-1], progress)
+            _read_part(study, opened, loaded, parts, begin, cut_offs[-1], progress)
             for begin in range(0, len(opened.hits), PER_PART)
         )
         seconds = time.monotonic() - began
         with whole_folder(target) as building:
             parts.join(building, len(opened.hits))
-            result = Reading(opened, building, about | {"depth": wanted[-1], "ks": wanted})
+            result = Reading(opened, building, about | {"depth": cut_offs[-1], "ks": cut_offs})
             _write_predictions(study, result)
             write_manifest(
                 building,
@@ -213,14 +215,14 @@ def read(
 
 def _cut_offs(run: Run, ks: Sequence[int] | None) -> list[int]:
     """Return ascending values of k. Raises Refused for a k beyond the depth of the run."""
-    there = int((np.asarray(run.hits.ordinals) >= 0).any(axis=0).sum()) if len(run.hits) else 0
-    if not there:
+    n_columns = int((np.asarray(run.hits.ordinals) >= 0).any(axis=0).sum()) if len(run.hits) else 0
+    if not n_columns:
         raise Refused(f"run {run.name!r} has no hits: there is nothing to read")
     if ks is None:
-        return sorted({k for k in KS if k < there} | {min(there, KS[-1])})
-    if not ks or min(ks) < 1 or max(ks) > there:
+        return sorted({k for k in KS if k < n_columns} | {min(n_columns, KS[-1])})
+    if not ks or min(ks) < 1 or max(ks) > n_columns:
         raise Refused(
-            f"run {run.name!r} has up to {there} passages per question; k must be from 1 to {there}, not "
+            f"run {run.name!r} has up to {n_columns} passages per question; k must be from 1 to {n_columns}, not "
             f"{max(ks, default=0)}"
         )
     return sorted(set(ks))
@@ -240,13 +242,13 @@ def _read_part(
         if progress is not None:
             progress(row, len(run.hits), f"reading {run.name}")
         ordinals = np.asarray(run.hits.ordinals[row, :depth])
-        there = np.flatnonzero(ordinals >= 0)
-        some, whole = (
-            reader.read(question.text, study.corpus.passages(ordinals[there].tolist())),
+        present = np.flatnonzero(ordinals >= 0)
+        readings, whole = (
+            reader.read(question.text, study.corpus.passages(ordinals[present].tolist())),
             PassageReadings.nothing(depth),
         )
         for name in ARRAYS:
-            getattr(whole, name)[there] = getattr(some, name)
+            getattr(whole, name)[present] = getattr(readings, name)
         found.append(whole)
     parts.write(begin, {name: np.stack([getattr(each, name) for each in found]) for name in ARRAYS})
     return len(rows)

@@ -200,8 +200,8 @@ def both_answer(
         members = {"all": np.arange(len(rows))} if rows else {}
     else:
         place = {row: at for at, row in enumerate(rows)}
-        found = {name: [place[row] for row in group.tolist() if row in place] for name, group in a.groups(by).items()}
-        members = {name: np.array(group, dtype=np.int64) for name, group in found.items() if group}
+        by_run = {name: [place[row] for row in group.tolist() if row in place] for name, group in a.groups(by).items()}
+        members = {name: np.array(group, dtype=np.int64) for name, group in by_run.items() if group}
     differences = (
         family(exact_a, exact_b, members, seed=SEED)
         if by

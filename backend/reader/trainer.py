@@ -71,8 +71,8 @@ class ReaderTrainer(SampledTraining, Trainer):
         return reader_loss(start, end, relevance, inputs["real"], inputs["places"], inputs["spans"])
 
     def evaluate(self, *arguments: Any, **named: Any) -> dict[str, float]:
-        found = measure(reader_of(ReaderModel(self.network(), self.inputs), self.args), self.held_out, self.read)
-        metrics = {f"eval_{name}": value for name, value in found.items()}
+        figures = measure(reader_of(ReaderModel(self.network(), self.inputs), self.args), self.held_out, self.read)
+        metrics = {f"eval_{name}": value for name, value in figures.items()}
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self.model.train()
         return metrics
@@ -97,12 +97,12 @@ def reader_of(model: ReaderModel, arguments: Any) -> Reader:
 
 def measure(reader: Reader, examples: Sequence[ReaderExample], k: int) -> dict[str, float]:
     """Return exact match and F1, from 0 to 1, of the answers from the top k passages of each question."""
-    found = []
+    predictions = []
     for example in examples:
         passages = example.passages[:k]
         read = reader.read(example.question, passages)
         place = int(selected(read.relevance[None], read.scores[None], len(passages))[0])
         answer = None if place < 0 else passages[place].text[slice(*read.spans[place].tolist())]
-        found.append(scored(answer, example.answers, example.rule == "regex"))
-    exact, shared = np.mean(found, axis=0).tolist()
+        predictions.append(scored(answer, example.answers, example.rule == "regex"))
+    exact, shared = np.mean(predictions, axis=0).tolist()
     return {FIGURE: exact, SECOND: shared}

@@ -248,19 +248,19 @@ def _save_best(working: Path, target: Path, made: TrainedReader, about: dict) ->
     """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder."""
     from backend.reader.trainer import FIGURE
 
-    kept = best_checkpoint(working, FIGURE)
+    checkpoint = best_checkpoint(working, FIGURE)
     with whole_folder(target) as building:
-        copy_model(kept.folder, building)
+        copy_model(checkpoint.folder, building)
         write_training_json(
             building,
             about
             | {
-                "last_step": kept.last_step,
-                "best_step": kept.step,
-                FIGURE: kept.value,
-                "curve": kept.curve,
+                "last_step": checkpoint.last_step,
+                "best_step": checkpoint.step,
+                FIGURE: checkpoint.value,
+                "curve": checkpoint.curve,
                 "model_hash": weights_hash(building),
             },
         )
     shutil.rmtree(working)
-    return replace(made, steps=kept.last_step, best_step=kept.step, exact_match=kept.value)
+    return replace(made, steps=checkpoint.last_step, best_step=checkpoint.step, exact_match=checkpoint.value)

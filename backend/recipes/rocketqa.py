@@ -105,7 +105,7 @@ def _do(study: Study, state: State, stage: Stage, stages: list[Stage], say: Prog
     if stage.kind == "scores" or not (state.stage(stage.key) and hash_of(study, stage.kind, stage.name)):
         inputs = {stage.outside: state.read()["request"][stage.outside]} if stage.outside else {}
         inputs |= {
-            need: _unchanged(study, state, next(each for each in stages if each.key == need)) for need in stage.needs
+            need: _unchanged(study, state, next(stage for stage in stages if stage.key == need)) for need in stage.needs
         }
         state.begin(stage.key, kind=stage.kind, made=stage.name, inputs=inputs)
         say(0, None, stage.what)
@@ -183,7 +183,7 @@ def _finish(study: Study, recipe: Recipe) -> RecipeMade:
     folder, state = study.path("recipes", recipe.name), recipe.state
     manifest: Mapping[str, Any] | None = read_manifest(folder)
     if manifest is None:
-        held = state.read()
+        record = state.read()
         runs = [stage.name for stage in recipe.stages() if stage.what == "dev run" and state.done(stage.key)]
         if runs:
             write_json(folder / "report.json", dev_report(study, runs).as_dict())
@@ -192,12 +192,12 @@ def _finish(study: Study, recipe: Recipe) -> RecipeMade:
             {
                 "kind": "recipe",
                 "name": recipe.name,
-                "request": held["request"],
-                "pinned": held["pinned"],
+                "request": record["request"],
+                "pinned": record["pinned"],
                 "runs": runs,
-                "skipped": held["skipped"],
+                "skipped": record["skipped"],
                 "notes": recipe.notes(),
-                "seconds": round(sum(each["seconds"] for each in held["stages"].values() if "seconds" in each), 1),
+                "seconds": round(sum(each["seconds"] for each in record["stages"].values() if "seconds" in each), 1),
             },
         )
     skipped = {int(step): why for step, why in manifest["skipped"].items()}

@@ -74,7 +74,7 @@ class Recipe:
         pinned, name = self.state.pinned, self.name
         over = "+labels" if pinned["labels"] else ""
         first, judge, free = f"{name}-1-train", f"{name}-2-judge", f"{name}-3-unlabelled"
-        found, judged, freely = (
+        labels, judged, freely = (
             ("1 training run",),
             ("1 training run", "2 scores"),
             ("1 training run", "4 run", "4 scores"),
@@ -90,7 +90,7 @@ class Recipe:
                 ("1 index",),
                 partial(self._retrieve, first, f"{name}-1", "train", self.settings.ranks),
             ),
-            self._set(2, found, None, runs=(first,), policy=f"{JUDGED_POLICY}{over}", random=self.settings.easy),
+            self._set(2, labels, None, runs=(first,), policy=f"{JUDGED_POLICY}{over}", random=self.settings.easy),
             Stage(
                 2,
                 "cross-encoder",
@@ -194,7 +194,7 @@ class Recipe:
         from backend.training_sets.builder import build
 
         keep, propose = self.settings.thresholds
-        wanted = {
+        spec = {
             "positives": self.state.pinned["positives"],
             "first": 1,
             "last": self.settings.ranks,
@@ -203,7 +203,7 @@ class Recipe:
             "thresholds": {"keep_below": keep, "propose_above": propose},
             **request,
         }
-        build(self.study, name, wanted.pop("runs"), progress, **wanted)
+        build(self.study, name, spec.pop("runs"), progress, **spec)
 
     def _dual_encoder(self, step: int, progress: Progress | None) -> None:
         from backend.training.dual_encoder import train_dual_encoder

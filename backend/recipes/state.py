@@ -42,8 +42,8 @@ class State:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_json(self.path, {"request": request, "pinned": pinned, "stages": {}, "skipped": {}})
             return
-        held = self.read()["request"]
-        if differs := [key.replace("_", " ") for key in request if held.get(key) != request[key]]:
+        request_before = self.read()["request"]
+        if differs := [key.replace("_", " ") for key in request if request_before.get(key) != request[key]]:
             raise Refused(
                 f"{self.path.parent.name.strip('.')!r} was started with another {', '.join(differs)}; resume with "
                 "the original arguments, or choose another name"
@@ -72,8 +72,8 @@ class State:
         self._set(key, {**self.stage(key), **about, "sha256": sha256, "seconds": round(seconds, 1), "done": _now()})
 
     def skip(self, step: int, why: str) -> None:
-        held = self.read()
-        write_json(self.path, held | {"skipped": held["skipped"] | {str(step): why}})
+        record = self.read()
+        write_json(self.path, record | {"skipped": record["skipped"] | {str(step): why}})
 
     @property
     def skipped(self) -> dict[int, str]:
@@ -81,8 +81,8 @@ class State:
         return {int(step): why for step, why in self.read()["skipped"].items()}
 
     def _set(self, key: str, about: dict[str, Any]) -> None:
-        held = self.read()
-        write_json(self.path, held | {"stages": held["stages"] | {key: about}})
+        record = self.read()
+        write_json(self.path, record | {"stages": record["stages"] | {key: about}})
 
 
 def hash_of(study: Study, kind: Kind, name: str) -> str | None:

@@ -196,21 +196,21 @@ def _recall(study: Study, dense: Dense, index: Approximate, progress: Progress |
         :RECALL_QUESTIONS
     ]
     if questions:
-        vectors, asked = dense.encode([questions[i].text for i in chosen], progress), "questions of the study"
+        vectors, queries = dense.encode([questions[i].text for i in chosen], progress), "questions of the study"
     else:
-        vectors, asked = np.asarray(dense.vectors[np.sort(chosen)], np.float32), "vectors of passages"
+        vectors, queries = np.asarray(dense.vectors[np.sort(chosen)], np.float32), "vectors of passages"
     at = [k for k in RECALL_AT if k <= len(dense.vectors)] or [len(dense.vectors)]
-    exact, found = dense.search_vectors(vectors, at[-1]), index.search(vectors, at[-1])
+    exact, lists = dense.search_vectors(vectors, at[-1]), index.search(vectors, at[-1])
     return {
         "n": len(vectors),
-        "of": asked,
+        "of": queries,
         **{
             str(k): round(
                 float(
                     np.mean(
                         [
                             len(np.intersect1d(a[:k], b[:k])) / k
-                            for a, b in zip(exact.ordinals, found.ordinals, strict=True)
+                            for a, b in zip(exact.ordinals, lists.ordinals, strict=True)
                         ]
                     )
                 ),

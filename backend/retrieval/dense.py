@@ -161,17 +161,17 @@ def _encode(
 def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
     if not path.exists():
         raise Missing(f"there is no file {path}")
-    given = open_array(path, "save the vectors with numpy.save")
-    wanted = (len(study.corpus), encoder.dimension)
-    if given.shape != wanted or given.dtype not in (np.float16, np.float32):
+    vectors = open_array(path, "save the vectors with numpy.save")
+    expected = (len(study.corpus), encoder.dimension)
+    if vectors.shape != expected or vectors.dtype not in (np.float16, np.float32):
         raise BadInput(
-            f"has shape {given.shape} and type {given.dtype}; this study and encoder need shape {wanted} and "
+            f"has shape {vectors.shape} and type {vectors.dtype}; this study and encoder need shape {expected} and "
             "float16 or float32",
             path,
         )
-    sample = np.unique(np.linspace(0, wanted[0] - 1, SAMPLE).astype(int))
+    sample = np.unique(np.linspace(0, expected[0] - 1, SAMPLE).astype(int))
     passages = study.corpus.passages(sample.tolist())
-    ours, theirs = encoder.encode_passages(passages), given[sample].astype(np.float32)
+    ours, theirs = encoder.encode_passages(passages), vectors[sample].astype(np.float32)
     if encoder.similarity == "cosine":
         theirs = theirs / np.maximum(np.linalg.norm(theirs, axis=1, keepdims=True), 1e-12)
     apart = np.linalg.norm(ours[:, None] - ours[None], axis=2)[np.triu_indices(len(ours), 1)]

@@ -91,17 +91,17 @@ def scores_in(ordinals: np.ndarray, hits: Hits) -> np.ndarray:
     """Return the score of each row (q, m) in `hits`, (q, m) float32; NaN if the list lacks the row."""
     span = int(max(ordinals.max(initial=0), hits.ordinals.max(initial=0))) + 2
     first = np.arange(len(ordinals), dtype=np.int64)[:, None] * span
-    wanted, listed = (ordinals + 1 + first).ravel(), (hits.ordinals + 1 + first).ravel()
+    keys, listed = (ordinals + 1 + first).ravel(), (hits.ordinals + 1 + first).ravel()
     order = np.argsort(listed)
-    place = np.minimum(np.searchsorted(listed, wanted, sorter=order), listed.size - 1)
-    found = (listed[order[place]] == wanted) & (ordinals.ravel() >= 0)
-    return np.where(found, hits.scores.ravel()[order[place]], np.nan).astype(np.float32).reshape(ordinals.shape)
+    place = np.minimum(np.searchsorted(listed, keys, sorter=order), listed.size - 1)
+    matches = (listed[order[place]] == keys) & (ordinals.ravel() >= 0)
+    return np.where(matches, hits.scores.ravel()[order[place]], np.nan).astype(np.float32).reshape(ordinals.shape)
 
 
 def least_scores(hits: Hits) -> np.ndarray:
     """Return the lowest score of each list, (q, 1) float32; 0 for an empty list."""
-    least = np.where(hits.ordinals < 0, np.inf, hits.scores).min(axis=1, keepdims=True)
-    return np.where(np.isinf(least), 0, least).astype(np.float32)
+    lowest = np.where(hits.ordinals < 0, np.inf, hits.scores).min(axis=1, keepdims=True)
+    return np.where(np.isinf(lowest), 0, lowest).astype(np.float32)
 
 
 class Hybrid:

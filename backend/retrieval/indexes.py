@@ -91,19 +91,19 @@ class Indexes:
 
     def _open(self, name: str) -> Opened:
         stamp = self._stamp(name)
-        held = self._held.get(name)
-        if held is None or held[0] != stamp:
+        cached = self._held.get(name)
+        if cached is None or cached[0] != stamp:
             for stale in [other for other in self._held if other == name or name in parts(self.study, other)]:
                 del self._held[stale]
                 self._loaded.pop(
                     stale, None
                 )  # close the old retriever before opening the new one: a GPU's memory would not hold both
             manifests = hashes(self.study, name)
-            held = stamp, Opened(self._load(name), manifests)
+            cached = stamp, Opened(self._load(name), manifests)
             if self._stamp(name) != stamp:
                 raise Missing(f"the index of {name} is being rebuilt; try again when it is done")
-            self._held[name] = held
-        return held[1]
+            self._held[name] = cached
+        return cached[1]
 
     def _load(self, name: str) -> Retriever:
         kind = self._kind(name)
@@ -115,10 +115,10 @@ class Indexes:
     def _stamp(self, name: str) -> tuple:
         """Return a value that changes when the retriever's files or settings change."""
         kind = self._kind(name)
-        found = [path.stat() if path.is_file() else None for path in kind.files(self.study, name)]
+        stats = [path.stat() if path.is_file() else None for path in kind.files(self.study, name)]
         return (
             kind.settings_of(self._read_settings(), name),
-            tuple(None if stat is None else (stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in found),
+            tuple(None if stat is None else (stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats),
         )
 
     def _kind(self, name: str) -> RetrieverKind:

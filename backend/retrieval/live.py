@@ -48,8 +48,8 @@ def made(study: Study) -> tuple:
     offered = None if backend is None else backend.retrievers()
     if offered is None:
         offered = {name: held.hashes(study, name) for name in held.names(study)}
-    found = {part: value for parts in offered.values() for part, value in parts.items()}
-    return None if backend is None else backend.url, *sorted(found.items())
+    values = {part: value for parts in offered.values() for part, value in parts.items()}
+    return None if backend is None else backend.url, *sorted(values.items())
 
 
 def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hits:

@@ -57,11 +57,11 @@ class BatchSearch:
         """
         documents = np.full((len(questions), n), -1, np.int32)
         scores = np.full(documents.shape, -np.inf, np.float32)
-        found = java_class("java.util.Arrays").asList(*questions).parallelStream().map(self._best(n)).toList()
-        counts = np.array(found.stream().mapToInt(self._count).toArray(), np.int32)
+        results = java_class("java.util.Arrays").asList(*questions).parallelStream().map(self._best(n)).toList()
+        counts = np.array(results.stream().mapToInt(self._count).toArray(), np.int32)
         filled = np.arange(n) < counts[:, None]
-        documents[filled] = found.stream().flatMap(self._each).mapToInt(self._document).toArray()
-        scores[filled] = found.stream().flatMap(self._each).mapToDouble(self._score).toArray()
+        documents[filled] = results.stream().flatMap(self._each).mapToInt(self._document).toArray()
+        scores[filled] = results.stream().flatMap(self._each).mapToDouble(self._score).toArray()
         return documents, scores
 
     def _best_of(self, n: int) -> Any:

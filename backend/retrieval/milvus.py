@@ -88,11 +88,11 @@ def build(
         client = _connect(uri)
         fresh = _prepared(client, name, dense, print_of, index, parameters or {}, replace, _embedded(uri))
         client.load_collection(name, replica_number=replicas)
-        held = 0 if fresh else count(client, name)
-        _fill(client, name, dense, held, progress)
-        if (held := count(client, name)) != len(dense.vectors):
+        n_present = 0 if fresh else count(client, name)
+        _fill(client, name, dense, n_present, progress)
+        if (n_present := count(client, name)) != len(dense.vectors):
             raise BlindspotError(
-                f"the collection {name} has {held:,} of {len(dense.vectors):,} vectors; fill it again with --replace"
+                f"the collection {name} has {n_present:,} of {len(dense.vectors):,} vectors; fill it again with --replace"
             )
         record = {
             "uri": uri,
@@ -100,7 +100,7 @@ def build(
             "index": index,
             "parameters": parameters or {},
             "replicas": replicas,
-            "passages": held,
+            "passages": n_present,
             "corpus": dense.manifest["corpus"],
             "vectors": dense.manifest["made"],
             "model_hash": dense.manifest["model_hash"],
@@ -130,8 +130,8 @@ class Milvus:
         self._dense, self.record = dense or Dense(study, encoder, device), read_json(path)
         ours = self._dense.manifest
         if any(
-            self.record[key] != ours[made]
-            for key, made in (("vectors", "made"), ("corpus", "corpus"), ("model_hash", "model_hash"))
+            self.record[key] != ours[expected]
+            for key, expected in (("vectors", "made"), ("corpus", "corpus"), ("model_hash", "model_hash"))
         ):
             raise Refused(
                 f"the Milvus collection of {encoder!r} was filled with other vectors; run 'blindspot index milvus "
@@ -153,12 +153,12 @@ class Milvus:
         largest = LARGEST_K_ON_GPU if self.record["index"].startswith("GPU_") else LARGEST_K
         if k > largest:
             raise Refused(f"k is {k:,}, but a Milvus index {self.record['index']} returns at most {largest:,} hits")
-        wanted = min(k + MARGIN, largest, self.record["passages"])
-        ordinals = np.full((len(vectors), wanted), -1, np.int32)
+        n_candidates = min(k + MARGIN, largest, self.record["passages"])
+        ordinals = np.full((len(vectors), n_candidates), -1, np.int32)
         for start in range(0, len(vectors), QUESTIONS_PER_CALL):
             block = np.ascontiguousarray(vectors[start : start + QUESTIONS_PER_CALL], np.float32)
-            for row, found in enumerate(self._ask(block, wanted)):
-                ordinals[start + row, : len(found)] = found
+            for row, hits in enumerate(self._ask(block, n_candidates)):
+                ordinals[start + row, : len(hits)] = hits
             if progress is not None:
                 progress(min(start + QUESTIONS_PER_CALL, len(vectors)), len(vectors), "searching with Milvus")
         if ordinals.max(initial=-1) >= self.record["passages"]:
@@ -170,7 +170,7 @@ class Milvus:
     def _ask(self, vectors: np.ndarray, wanted: int) -> list[list[int]]:
         with _one_line(self.record["uri"]):
             half = self._dtype == "FLOAT16_VECTOR"
-            found = self._client.search(
+            answer = self._client.search(
                 self.record["collection"],
                 data=list(vectors.astype(np.float16) if half else vectors),
                 anns_field=VECTOR,
@@ -179,7 +179,7 @@ class Milvus:
                 timeout=SECONDS,
                 search_params={"metric_type": "IP", "params": _effort(self.record, wanted)},
             )
-        return [[int(hit[KEY]) for hit in hits] for hits in found]
+        return [[int(hit[KEY]) for hit in hits] for hits in answer]
 
     @cached_property
     def _client(self) -> Any:
@@ -190,9 +190,9 @@ class Milvus:
                 f"Milvus at {self.record['uri']} no longer has a collection {name}; run 'blindspot index milvus' again"
             )
         client.load_collection(name, replica_number=self.record["replicas"])
-        if (held := count(client, name)) != self.record["passages"]:
+        if (n_present := count(client, name)) != self.record["passages"]:
             raise Refused(
-                f"the Milvus collection {name} has {held:,} vectors, not {self.record['passages']:,}; fill it again "
+                f"the Milvus collection {name} has {n_present:,} vectors, not {self.record['passages']:,}; fill it again "
                 "with 'blindspot index milvus --replace'"
             )
         return client
@@ -205,8 +205,8 @@ class Milvus:
 
 def count(client: Any, collection: str) -> int:
     """Return the number of vectors in a loaded collection, including those just inserted."""
-    found = client.query(collection, output_fields=["count(*)"], consistency_level="Strong", timeout=SECONDS)
-    return int(found[0]["count(*)"])
+    answer = client.query(collection, output_fields=["count(*)"], consistency_level="Strong", timeout=SECONDS)
+    return int(answer[0]["count(*)"])
 
 
 def _effort(record: dict, wanted: int) -> dict:

@@ -29,7 +29,7 @@ def next_steps(study: Study) -> list[Step]:
         ]
     splits = [count["split"] for count in questions]
     split = "dev" if "dev" in splits else splits[0]
-    made = {kind_of_run(manifest) for manifest in study.parts("runs").values()}
+    kinds_of_runs = {kind_of_run(manifest) for manifest in study.parts("runs").values()}
     return [step for kind in RETRIEVERS for step in kind.steps(study)] + [
         Step(
             f"No {kind.title} run over {split} yet.",
@@ -37,7 +37,7 @@ def next_steps(study: Study) -> list[Step]:
             request(retrieve, kind.name, split=split, **kind.options_of(name)),
         )
         for kind in RETRIEVERS
-        if kind.suggested and kind not in made
+        if kind.suggested and kind not in kinds_of_runs
         for name in kind.available(study)[:1]
     ]
 

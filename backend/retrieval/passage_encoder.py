@@ -144,8 +144,12 @@ class PassageEncoder:
         mask = np.arange(len(ids[0])) < np.array([len(row) for row in ids])[:, None]
         padded = np.full(mask.shape, self.told["padding"], np.int64)
         padded[mask] = [token for row in ids for token in row]
-        made = {"input_ids": padded, "attention_mask": mask.astype(np.int64), "token_type_ids": np.zeros_like(padded)}
-        tensors = {name: torch.from_numpy(made[name]) for name in self.told["tensors"]}
+        features = {
+            "input_ids": padded,
+            "attention_mask": mask.astype(np.int64),
+            "token_type_ids": np.zeros_like(padded),
+        }
+        tensors = {name: torch.from_numpy(features[name]) for name in self.told["tensors"]}
         if self.device.type == "cuda":
             tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
         return self.told["rest"] | {name: tensor.to(self.device, non_blocking=True) for name, tensor in tensors.items()}
@@ -217,18 +221,18 @@ def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, 
     """
     import torch
 
-    given = model.preprocess(list(TRIED), prompt=prompt or None, task="document")
+    features = model.preprocess(list(TRIED), prompt=prompt or None, task="document")
     towers = getattr(model[0], "sub_modules", {})
     wrapper: Any = getattr(towers["document"][0] if "document" in towers else model[0], "tokenizer", None)
     if not getattr(wrapper, "is_fast", False):
         return None, {}
     tokenizer = copy.deepcopy(wrapper.backend_tokenizer)  # with the truncation set above
     tokenizer.no_padding()
-    tensors = {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
-    told = {
+    tensors = {name: value for name, value in features.items() if isinstance(value, torch.Tensor)}
+    expected = {
         "padding": wrapper.pad_token_id,
         "tensors": set(tensors),
-        "rest": {k: v for k, v in given.items() if k not in tensors},
+        "rest": {k: v for k, v in features.items() if k not in tensors},
     }
     if not {"input_ids", "attention_mask"} <= set(tensors) <= TENSORS or wrapper.pad_token_id is None:
         return None, {}
@@ -243,7 +247,7 @@ def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, 
             or zeros.any()
         ):
             return None, {}
-    return tokenizer, told
+    return tokenizer, expected
 
 
 def _quick(device: torch.device) -> tuple[str, ...]:

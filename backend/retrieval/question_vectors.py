@@ -48,8 +48,8 @@ def question_vectors(
             hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for text in questions
         ]
         model = dense.manifest["model_hash"]
-        kept = _kept(store, model, keys)
-        absent = {key: text for key, text in zip(keys, questions, strict=True) if key not in kept}
+        stored = _kept(store, model, keys)
+        absent = {key: text for key, text in zip(keys, questions, strict=True) if key not in stored}
         for begin in range(0, len(absent), QUESTIONS_PER_STEP):
             if progress is not None:
                 progress(begin, len(absent), "encoding questions")
@@ -58,8 +58,10 @@ def question_vectors(
             rows = [(model, key, vector.tobytes()) for (key, _), vector in zip(block, vectors, strict=True)]
             with writing(store.connection) as connection:
                 connection.executemany("INSERT OR IGNORE INTO question_vector VALUES (?, ?, ?)", rows)
-            kept.update((key, vector) for (key, _), vector in zip(block, vectors, strict=True))
-        return np.stack([kept[key] for key in keys]) if keys else np.zeros((0, dense.manifest["dimension"]), np.float32)
+            stored.update((key, vector) for (key, _), vector in zip(block, vectors, strict=True))
+        return (
+            np.stack([stored[key] for key in keys]) if keys else np.zeros((0, dense.manifest["dimension"]), np.float32)
+        )
     finally:
         store.close()
 

@@ -100,17 +100,17 @@ class Backend:
         ordinals = np.full((len(questions), k), -1, np.int32)
         scores = np.full((len(questions), k), -np.inf, np.float32)
         for start in range(0, len(questions), QUESTIONS_PER_REQUEST):
-            asked = list(questions[start : start + QUESTIONS_PER_REQUEST])
-            body = {"retriever": retriever, "questions": asked, "k": k, "corpus": corpus.digest, "indexes": known}
+            block = list(questions[start : start + QUESTIONS_PER_REQUEST])
+            body = {"retriever": retriever, "questions": block, "k": k, "corpus": corpus.digest, "indexes": known}
             answer = self._checked(*self._ask("POST", "/search", body, SECONDS_TO_SEARCH))
             try:
-                found = _hits(answer, len(asked), k, len(corpus))
+                hits = _hits(answer, len(block), k, len(corpus))
                 known = dict(answer["indexes"])  # the next block must come from the same index
             except (KeyError, TypeError, ValueError) as error:
                 raise BlindspotError(
                     f"the server at {self.url} is not a retrieval backend of this version ({error})"
                 ) from error
-            ordinals[start : start + len(asked)], scores[start : start + len(asked)] = found.ordinals, found.scores
+            ordinals[start : start + len(block)], scores[start : start + len(block)] = hits.ordinals, hits.scores
         return Hits(ordinals, scores)
 
     def _checked(self, status: int, answer: dict) -> dict:
@@ -176,12 +176,12 @@ def _hits(answer: dict[str, Any], questions: int, k: int, passages: int) -> Hits
     ordinals = np.full((questions, k), -1, np.int32)
     scores = np.full((questions, k), -np.inf, np.float32)
     for row, (places, values) in enumerate(zip(answer["ordinals"], answer["scores"], strict=True)):
-        found, given = np.asarray(places, np.int64), np.asarray(values, np.float32)
-        if found.shape != given.shape or found.ndim != 1 or len(found) > k or row >= questions:
+        rows, values_given = np.asarray(places, np.int64), np.asarray(values, np.float32)
+        if rows.shape != values_given.shape or rows.ndim != 1 or len(rows) > k or row >= questions:
             raise ValueError("lists of other lengths than requested")
-        if len(found) and not 0 <= found.min() <= found.max() < passages:
+        if len(rows) and not 0 <= rows.min() <= rows.max() < passages:
             raise ValueError("a passage that is not in the collection")
-        ordinals[row, : len(found)], scores[row, : len(found)] = found, given
+        ordinals[row, : len(rows)], scores[row, : len(rows)] = rows, values_given
     if len(answer["ordinals"]) != questions:
         raise ValueError("a wrong number of questions")
     return Hits(ordinals, scores)

@@ -42,15 +42,15 @@ def retrieve(
     Raises Missing without an index, Refused for a run that exists and for incompatible settings.
     """
     chosen = RETRIEVERS.get(kind)
-    given, settings = options_for(chosen, options), study.settings
-    name = check_name(name or default_name(chosen.run_name(given), split), "run")
+    chosen_options, settings = options_for(chosen, options), study.settings
+    name = check_name(name or default_name(chosen.run_name(chosen_options), split), "run")
     k = k or settings.k
     if k > len(study.corpus):
         raise Refused(f"k is {k}, but there are only {len(study.corpus)} passages")
     with claim_run(study, name, replace):
         questions = questions_in_split(study, split)
-        retriever = chosen.open(study, given, device)
-        extra = chosen.tuned(study, retriever, given, rule, progress)
+        retriever = chosen.open(study, chosen_options, device)
+        extra = chosen.tuned(study, retriever, chosen_options, rule, progress)
         started = time.monotonic()
         hits = retriever.search([question.text for question in questions], k, progress)
         return write_run(

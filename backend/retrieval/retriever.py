@@ -175,8 +175,8 @@ def _check(entry: object) -> None:
     for word in ("name", "title", "help"):
         if not isinstance(getattr(entry, word, None), str):
             raise TypeError(f"the attribute {word} is missing")
-    if taken := [option for option in declared(entry.options) if option in RESERVED]:
-        raise TypeError(f"its option {taken[0]!r} is already an option of 'blindspot retrieve'")
+    if reserved := [option for option in declared(entry.options) if option in RESERVED]:
+        raise TypeError(f"its option {reserved[0]!r} is already an option of 'blindspot retrieve'")
 
 
 RETRIEVERS: Registry[RetrieverKind] = Registry(
@@ -224,12 +224,12 @@ def options_for(kind: RetrieverKind, given: Mapping[str, Any]) -> Any:
         if kind in takers:
             chosen[name] = value
             continue
-        one = declared(takers[0].options)[name]
-        if value != one.default and not one.extra.get(
+        declaration = declared(takers[0].options)[name]
+        if value != declaration.default and not declaration.extra.get(
             "ignored_elsewhere"
         ):  # jobs of older versions contain every default
             raise Refused(
-                f"{one.option} works with --with {' and '.join(taker.name for taker in takers)}, not with --with "
+                f"{declaration.option} works with --with {' and '.join(taker.name for taker in takers)}, not with --with "
                 f"{kind.name}"
             )
     return kind.options(**chosen)

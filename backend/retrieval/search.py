@@ -68,19 +68,19 @@ class ExactSearch:
         Raises Refused for questions of the wrong width, and for questions or stored vectors that are not finite.
         """
         questions = finite_questions(questions, self.vectors.shape[1])
-        wanted = min(k, len(self.vectors))
-        ordinals = np.empty((len(questions), wanted), np.int32)
-        scores = np.empty((len(questions), wanted), np.float32)
+        depth = min(k, len(self.vectors))
+        ordinals = np.empty((len(questions), depth), np.int32)
+        scores = np.empty((len(questions), depth), np.float32)
         if not ordinals.size:
             return pad(Hits(ordinals, scores), k)
         for start in range(0, len(questions), self.proposer.questions_per_block):
             rows = slice(start, start + self.proposer.questions_per_block)
-            hits = self._search_block(questions[rows], wanted, progress)
+            hits = self._search_block(questions[rows], depth, progress)
             ordinals[rows], scores[rows] = hits.ordinals, hits.scores
             if progress is not None:
                 progress(min(rows.stop, len(questions)), len(questions), "searching the vectors")
         hits = Hits(ordinals, scores)
-        return hits if wanted == k else pad(hits, k)
+        return hits if depth == k else pad(hits, k)
 
     def score(self, questions: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """Return the exact scores (q, m) float32 of the rows `ordinals` (q, m) int32; -inf for -1."""
@@ -91,12 +91,12 @@ class ExactSearch:
         hits = proposed.hits
         open_to_doubt = np.flatnonzero(hits.scores[:, -1] <= proposed.at_most.astype(np.float32))
         if len(open_to_doubt):
-            asked = questions[open_to_doubt]
+            doubtful = questions[open_to_doubt]
             hits.ordinals[open_to_doubt], hits.scores[open_to_doubt] = settle(
                 self.proposer.blocks(),
                 self.vectors,
-                asked,
-                self.proposer.rounded(asked),
+                doubtful,
+                self.proposer.rounded(doubtful),
                 k,
                 hits.scores[open_to_doubt, -1],
             )

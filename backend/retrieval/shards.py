@@ -109,44 +109,44 @@ def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
     Raises: Missing for missing shards, Refused if the shards do not belong together or to these passages, BadInput for
     a damaged shard.
     """
-    found = {
+    paths = {
         Shard(*map(int, match.groups())): path
         for path in sorted(folder.glob("*-of-*"))
         if (match := NAME.fullmatch(path.name))
     }
-    if not found:
+    if not paths:
         raise Missing(
             f"no shards of {name!r} in {folder}; run 'blindspot index dense --encoder {name} --shard 1/2' and so "
             "on, and copy the shards of other machines into that folder"
         )
-    cuts = sorted({shard.of for shard in found})
+    cuts = sorted({shard.of for shard in paths})
     if len(cuts) > 1:
         raise Refused(
             f"{folder} has shards of {' and of '.join(map(str, cuts))}; keep one set and delete the other shards"
         )
-    made = {shard: manifest for shard, path in found.items() if (manifest := read_manifest(path)) is not None}
-    missing = [str(number) for number in range(1, cuts[0] + 1) if Shard(number, cuts[0]) not in made]
+    manifests = {shard: manifest for shard, path in paths.items() if (manifest := read_manifest(path)) is not None}
+    missing = [str(number) for number in range(1, cuts[0] + 1) if Shard(number, cuts[0]) not in manifests]
     if missing:
         raise Missing(
             f"{len(missing)} of {cuts[0]} shards of {name!r} are missing or unfinished: {', '.join(missing[:20])}"
             f"{' ...' if len(missing) > 20 else ''}; run 'blindspot index dense --encoder {name} --shard "
             f"{missing[0]}/{cuts[0]}'"
         )
-    shards = sorted(made, key=lambda shard: shard.number)
-    recipes = [read_json(found[shard] / "recipe.json") for shard in shards]
+    shards = sorted(manifests, key=lambda shard: shard.number)
+    recipes = [read_json(paths[shard] / "recipe.json") for shard in shards]
     recipe = {key: value for key, value in recipes[0].items() if key not in ("shard", "of")}
     for shard, other in zip(shards, recipes, strict=True):
         if other.get("corpus") != digest:
             raise Refused(
-                f"{found[shard]} was encoded from other passages than this study's; delete it and encode it again"
+                f"{paths[shard]} was encoded from other passages than this study's; delete it and encode it again"
             )
         for key, value in recipe.items():
             if other.get(key) != value:
                 raise Refused(
-                    f"{found[shard]} does not match {found[shards[0]]} ({key}: {other.get(key)!r}, {value!r}); "
+                    f"{paths[shard]} does not match {paths[shards[0]]} ({key}: {other.get(key)!r}, {value!r}); "
                     "delete one of them and encode it again"
                 )
-    blocks = [block for shard in shards for block in _checked_blocks(found[shard], shard, recipe)]
+    blocks = [block for shard in shards for block in _checked_blocks(paths[shard], shard, recipe)]
     return recipe, blocks
 
 

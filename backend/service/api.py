@@ -156,8 +156,8 @@ class TokenCheck:
         self._wrong_tokens = RequestRate(WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND)
 
     def __call__(self, request: Request) -> None:
-        given = request.headers.get("authorization", "").encode()
-        if self._token is None or hmac.compare_digest(given, f"Bearer {self._token}".encode()):
+        credentials = request.headers.get("authorization", "").encode()
+        if self._token is None or hmac.compare_digest(credentials, f"Bearer {self._token}".encode()):
             return
         wait = self._wrong_tokens.take(request.client.host if request.client else "")
         if wait > 0:
@@ -187,7 +187,7 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
                 "of the same study",
             )
         try:
-            found = await asyncio.wait_for(
+            hits = await asyncio.wait_for(
                 asyncio.wrap_future(service.ask(asked.retriever, asked.questions, asked.k)), time_limit
             )
         except TimeoutError:
@@ -197,7 +197,7 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
         except asyncio.CancelledError:
             raise HTTPException(503, "the service is closing") from None
         if differing := [
-            name for name, known in (asked.indexes or {}).items() if found.indexes.get(name, known) != known
+            name for name, known in (asked.indexes or {}).items() if hits.indexes.get(name, known) != known
         ]:
             raise HTTPException(
                 409,
@@ -206,7 +206,7 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
             )
         seconds = time.monotonic() - started
         service.metrics.answer_seconds.labels(asked.retriever).observe(seconds)
-        return JSONResponse(_answer(asked, found, digest, seconds))
+        return JSONResponse(_answer(asked, hits, digest, seconds))
 
 
 def _add_descriptions(api: FastAPI, service: Service, guarded: Sequence[params.Depends], shows_failures: bool) -> None:

@@ -126,10 +126,10 @@ class RequestRate:
     def take(self, address: str, tokens: float = 1.0) -> float:
         """Take tokens. Return 0, or the seconds until enough tokens are available."""
         now = self._clock()
-        left, since = self._buckets.pop(address, (self._at_once, now))
-        left = min(self._at_once, left + (now - since) * self._per_second)
-        wait = 0.0 if left >= tokens else (tokens - left) / self._per_second
-        self._buckets[address] = (left - tokens if wait == 0 else left), now
+        allowance, since = self._buckets.pop(address, (self._at_once, now))
+        allowance = min(self._at_once, allowance + (now - since) * self._per_second)
+        wait = 0.0 if allowance >= tokens else (tokens - allowance) / self._per_second
+        self._buckets[address] = (allowance - tokens if wait == 0 else allowance), now
         if len(self._buckets) > ADDRESSES_REMEMBERED:
             self._buckets.popitem(last=False)
         return wait

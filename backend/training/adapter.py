@@ -160,49 +160,49 @@ def read_questions(
     Raises Refused if there is none.
     """
     answering = _with_answer_and_subject(study, opened) if positives_from == "answer_subject" else {}
-    found = []
+    questions = []
     for question, positives, negatives in opened.examples(hard=True):
         more = answering.get(question, set())
         known = dict.fromkeys([*(pair.passage for pair in positives), *sorted(more)])
         if known:
-            found.append((question, list(known), [pair.passage for pair in negatives if pair.passage not in known]))
-    if not found:
+            questions.append((question, list(known), [pair.passage for pair in negatives if pair.passage not in known]))
+    if not questions:
         raise Refused(f"training set {opened.name!r} has no question with a positive; there is nothing to learn from")
-    rows = study.corpus.ordinals({id for _, *both in found for ids in both for id in ids})
-    texts = [question.text for question in study.questions.some([id for id, _, _ in found])]
+    rows = study.corpus.ordinals({id for _, *both in questions for ids in both for id in ids})
+    texts = [question.text for question in study.questions.some([id for id, _, _ in questions])]
     return TrainingQuestions(
         question_vectors(study, dense, texts, progress),
-        _padded([[rows[id] for id in positives] for _, positives, _ in found]),
-        _padded([[rows[id] for id in negatives] for _, _, negatives in found]),
+        _padded([[rows[id] for id in positives] for _, positives, _ in questions]),
+        _padded([[rows[id] for id in negatives] for _, _, negatives in questions]),
     )
 
 
 def _with_answer_and_subject(study: Study, opened: TrainingSet) -> dict[str, set[str]]:
     """Return the mined passages of each question that contain an answer, name its subject, and are not judged."""
-    found: dict[str, set[str]] = {}
+    by_question: dict[str, set[str]] = {}
     groups = opened.groups()
     while block := list(islice(groups, QUESTIONS_PER_BLOCK)):
-        wanted = {
+        known_pairs = {
             question: {pair.passage for pair in pairs if pair.answer and pair.source != "label"}
             for question, pairs in block
         }
-        rows = study.corpus.ordinals({id for ids in wanted.values() for id in ids})
+        rows = study.corpus.ordinals({id for ids in known_pairs.values() for id in ids})
         passages = dict(zip(rows, study.corpus.passages(rows.values()), strict=True))
         for question in study.questions.some([question for question, _ in block]):
             subject = (question.subject or "").lower()
-            found[question.id] = {
+            by_question[question.id] = {
                 id
-                for id in wanted[question.id]
+                for id in known_pairs[question.id]
                 if subject and subject in f"{passages[id].title}\n{passages[id].text}".lower()
             }
-    return found
+    return by_question
 
 
 def _padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
-    found = np.full((len(lists), max(map(len, lists), default=0)), PADDED, np.int64)
-    for i, each in enumerate(lists):
-        found[i, : len(each)] = each
-    return found
+    padded = np.full((len(lists), max(map(len, lists), default=0)), PADDED, np.int64)
+    for i, list_ in enumerate(lists):
+        padded[i, : len(list_)] = list_
+    return padded
 
 
 @dataclass(frozen=True)
@@ -291,12 +291,14 @@ class MapLearner:
         """The nearest passages of mapped questions."""
         import torch
 
-        asked = questions.vectors
+        vectors = questions.vectors
         if mapped is not None:
             with torch.no_grad():
-                found = mapped(torch.from_numpy(asked))
-                asked = (torch.nn.functional.normalize(found, dim=1) if self.unit_length else found).numpy()
-        return ExactSearch(self.vectors, "dot", None).search(asked, min(k, len(self.vectors)), self.progress)
+                mapped_vectors = mapped(torch.from_numpy(vectors))
+                vectors = (
+                    torch.nn.functional.normalize(mapped_vectors, dim=1) if self.unit_length else mapped_vectors
+                ).numpy()
+        return ExactSearch(self.vectors, "dot", None).search(vectors, min(k, len(self.vectors)), self.progress)
 
     def success(self, mapped: Module | None, questions: TrainingQuestions) -> np.ndarray:
         """(3,) Success@1, 5 and 20 over all passages, by the known positives."""
@@ -318,8 +320,8 @@ class MapLearner:
         limit = best - (1 - REFRESHED_SHARE) * np.abs(best)
         usable = ~(hits.ordinals[:, :, None] == known[:, None, :]).any(axis=2) & (scores < limit[:, None])
         # Hard negatives are packed to the left, as `_loss` draws from the first of them.
-        found = np.where(usable, hits.ordinals, PADDED).astype(np.int64)
-        both = np.concatenate([questions.negatives, found], axis=1)
+        negatives = np.where(usable, hits.ordinals, PADDED).astype(np.int64)
+        both = np.concatenate([questions.negatives, negatives], axis=1)
         packed = both[rows, np.argsort(both == PADDED, axis=1, kind="stable")]
         return replace(questions, negatives=packed)
 
@@ -328,13 +330,13 @@ class MapLearner:
         import torch
 
         with torch.no_grad():
-            asked = mapped(torch.from_numpy(questions.vectors))
-            asked = (torch.nn.functional.normalize(asked, dim=1) if self.unit_length else asked).numpy()
+            vectors = mapped(torch.from_numpy(questions.vectors))
+            vectors = (torch.nn.functional.normalize(vectors, dim=1) if self.unit_length else vectors).numpy()
         best = np.full(len(questions), -np.inf)
         for column in questions.positives.T:
-            given = np.flatnonzero(column != PADDED)
-            similarity = (asked[given] * np.asarray(self.vectors[column[given]], np.float32)).sum(axis=1)
-            best[given] = np.maximum(best[given], similarity)
+            present = np.flatnonzero(column != PADDED)
+            similarity = (vectors[present] * np.asarray(self.vectors[column[present]], np.float32)).sum(axis=1)
+            best[present] = np.maximum(best[present], similarity)
         return best
 
 
@@ -369,7 +371,7 @@ def learn(
     choice, before, after = learner.choose(rest, held_out) if enough else (learner.default, None, None)
     mapped = learner.fit(questions, *choice, "learning")
     if settings.refresh:
-        if enough:  # what is measured is a map that was refreshed as the final one is
+        if enough:  # the measured map was refreshed in the same way as the final one
             first = learner.fit(rest, *choice, "measuring the second round")
             second = learner.fit(learner.refreshed(first, rest), *choice, "measuring the second round")
             after = float(learner.success(second, held_out)[-1])
@@ -419,10 +421,10 @@ def _loss(
 
     number = (batch.positives != PADDED).sum(axis=1)
     positive = batch.positives[np.arange(len(batch)), generator.integers(number)]
-    given = (batch.negatives != PADDED).sum(axis=1)
-    places = generator.random((len(batch), settings.hard_negatives)) * given[:, None]
+    n_negatives = (batch.negatives != PADDED).sum(axis=1)
+    places = generator.random((len(batch), settings.hard_negatives)) * n_negatives[:, None]
     hard = (
-        np.take_along_axis(batch.negatives, places.astype(np.int64), axis=1)[given > 0].ravel()
+        np.take_along_axis(batch.negatives, places.astype(np.int64), axis=1)[n_negatives > 0].ravel()
         if batch.negatives.shape[1] and settings.hard_negatives
         else np.empty(0, np.int64)
     )
@@ -435,13 +437,13 @@ def _loss(
     scores = scale * questions @ passages.T
     places = np.searchsorted(columns, batch.positives).clip(max=len(columns) - 1)
     known = columns[places] == batch.positives
-    rows, which = np.nonzero(known)
+    rows, known_places = np.nonzero(known)
     masked = np.zeros(scores.shape, bool)
-    masked[rows, places[rows, which]] = True
-    wanted = target[: len(batch)]
-    masked[np.arange(len(batch)), wanted] = False
+    masked[rows, places[rows, known_places]] = True
+    labels = target[: len(batch)]
+    masked[np.arange(len(batch)), labels] = False
     return torch.nn.functional.cross_entropy(
-        scores.masked_fill(torch.from_numpy(masked), -torch.inf), torch.from_numpy(wanted.astype(np.int64))
+        scores.masked_fill(torch.from_numpy(masked), -torch.inf), torch.from_numpy(labels.astype(np.int64))
     )
 
 

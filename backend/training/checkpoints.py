@@ -45,7 +45,7 @@ def new_model_folder(study: Study, name: str, replace: bool) -> Path:
 
 
 def models_of(study: Study) -> dict[str, dict]:
-    """The models trained in this study, oldest first: name to training.json. Those of unknown age come first."""
+    """The models trained in this study, oldest first: name to training.json. Models of unknown age come first."""
     found = {path.parent.name: read_object(path) for path in study.folder.glob(f"models/*/{TRAINING}")}
     return dict(
         sorted(
@@ -68,8 +68,8 @@ def load_checkpoint(working: Path, request: dict, restart: bool) -> Path | None:
         if (working / REQUEST).is_file():
             if differs := _differences(read_object(working / REQUEST), request):
                 raise Refused(
-                    f"an unfinished training of this name differs in {', '.join(differs)}; resume it with the same arguments, "
-                    "take another name, or give --restart"
+                    f"an unfinished training of this name differs in {', '.join(differs)}; resume it with the same "
+                    "arguments, take another name, or give --restart"
                 )
         else:
             write_json(working / REQUEST, request)
@@ -237,7 +237,10 @@ def readable_training_errors(batch: int, caches: bool = False) -> Iterator[None]
                 "the disk is full; free some space, and the same command resumes from the last checkpoint"
             ) from error
         if type(error).__name__ == "OutOfMemoryError":
-            cached = f", or give --mini-batch {max(1, batch // 4)}, which encodes that many texts at a time and computes the same"
+            cached = (
+                f", or give --mini-batch {max(1, batch // 4)}, which encodes that many texts at a time and "
+                "computes the same"
+            )
             raise Refused(
                 f"the GPU's memory does not hold a batch of {batch}; make it smaller{cached if caches else ''}"
             ) from error

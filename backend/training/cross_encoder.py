@@ -106,18 +106,20 @@ def train_cross_encoder(
     def labels(held_out: Sequence[Example]) -> list[LabelledPair]:
         """People's labels of held-out pairs."""
         passages = {
-            (one.id, passage.id): (one, passage) for one in held_out for passage in (*one.positives, *one.negatives)
+            (example.id, passage.id): (example, passage)
+            for example in held_out
+            for passage in (*example.positives, *example.negatives)
         }
         judged = (
             pair
-            for _, pairs in opened.groups([one.id for one in held_out])
+            for _, pairs in opened.groups([example.id for example in held_out])
             for pair in pairs
             if pair.label in ("positive", "related", "negative") and (pair.question, pair.passage) in passages
         )
         return [
-            LabelledPair(one.id, one.question, passage, pair.label == "positive")
+            LabelledPair(example.id, example.question, passage, pair.label == "positive")
             for pair in judged
-            for one, passage in (passages[pair.question, pair.passage],)
+            for example, passage in (passages[pair.question, pair.passage],)
         ]
 
     with (
@@ -201,12 +203,12 @@ def train(
             checkpoint,
             progress if is_main_process() else None,
         )
-        made = TrainedCrossEncoder(
+        result = TrainedCrossEncoder(
             target.name, str(target), steps, steps, None, None, round(time.monotonic() - began, 1)
         )
         if is_main_process():
             judged = labels(aside) if labels else []
-            made = _save_best(
+            result = _save_best(
                 working,
                 target,
                 settings,
@@ -222,11 +224,11 @@ def train(
                     "steps": steps,
                     "batch": batch * world_size(),
                     "device": on,
-                    "seconds": made.seconds,
+                    "seconds": result.seconds,
                 },
             )
         wait_for_all()
-    return made
+    return result
 
 
 def _as_retrieved(mined: Example, opened: TrainingSet) -> Example:
@@ -236,20 +238,20 @@ def _as_retrieved(mined: Example, opened: TrainingSet) -> Example:
 
 
 def _retrieved_lists(examples: list[Example], retrieved: Callable[[Example], Example] | None) -> list[Example]:
-    """The held-out examples with what was retrieved; with all positives if none of them was."""
+    """The held-out examples with their retrieved passages; with all positives if no positive was retrieved."""
     if retrieved is None:
         return examples
-    found = [retrieved(example) for example in examples]
-    if any(example.positives for example in found):
-        return found
-    return [replace(example, positives=own.positives) for example, own in zip(found, examples, strict=True)]
+    lists = [retrieved(example) for example in examples]
+    if any(example.positives for example in lists):
+        return lists
+    return [replace(example, positives=own.positives) for example, own in zip(lists, examples, strict=True)]
 
 
 def whole_lists(examples: Sequence[Example], most: int, seed: int = 0) -> list[LabelledPair]:
     """All positives and all negatives of as many questions as make up at most `most` pairs, and of one at least.
 
     The share of positives among these pairs is that of the lists that the model will score, so the probabilities that
-    are fitted to them hold there. Passages of which nothing is known are in no example and do not count.
+    are fitted to them hold there. Passages of unknown relevance are in no example and do not count.
     """
     pairs: list[LabelledPair] = []
     for example in random.Random(f"{seed} lists").sample(list(examples), len(examples)):
@@ -271,8 +273,8 @@ def held_out_pairs(examples: Sequence[Example], most: int, seed: int = 0) -> lis
     pairs: list[LabelledPair] = []
     for example in examples:
         negatives = example.hard_negatives()
-        wanted = min(len(negatives), max(1, most // len(examples) - len(example.positives)))
-        drawn = random.Random(f"{seed} pairs {example.id}").sample(negatives, wanted)
+        n_wanted = min(len(negatives), max(1, most // len(examples) - len(example.positives)))
+        drawn = random.Random(f"{seed} pairs {example.id}").sample(negatives, n_wanted)
         pairs += [
             LabelledPair(example.id, example.question, passage, passage not in drawn)
             for passage in (*example.positives, *drawn)
@@ -282,13 +284,13 @@ def held_out_pairs(examples: Sequence[Example], most: int, seed: int = 0) -> lis
 
 def _both_kinds(examples: Subset) -> Subset:
     """The examples with a hard negative. Raises Refused if there are none."""
-    found = [number for number in examples.numbers if examples.examples[number].hard_negatives()]
-    if len(found) < world_size() or not found:
+    numbers = [number for number in examples.numbers if examples.examples[number].hard_negatives()]
+    if len(numbers) < world_size() or not numbers:
         raise Refused(
             f"none of the {len(examples):,} questions has a hard negative: a cross-encoder learns from both kinds; "
             "build the training set with a run to mine from"
         )
-    return Subset(examples.examples, found)
+    return Subset(examples.examples, numbers)
 
 
 def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> CrossEncoder:
@@ -395,9 +397,9 @@ def _save_best(
     """
     from sentence_transformers import CrossEncoder
 
-    kept, method = best_checkpoint(working, FIGURE), None
+    checkpoint, method = best_checkpoint(working, FIGURE), None
     with whole_folder(target) as building:
-        copy_model(kept.folder, building)
+        copy_model(checkpoint.folder, building)
         model = CrossEncoder(str(building), device=device)
         by_people = min(sum(p.positive for p in judged), sum(not p.positive for p in judged)) >= LABELS_ENOUGH
         if len({pair.positive for pair in lists}) == 2:
@@ -412,18 +414,18 @@ def _save_best(
             building,
             about
             | {
-                "last_step": kept.last_step,
-                "best_step": kept.step,
-                FIGURE: kept.value,
+                "last_step": checkpoint.last_step,
+                "best_step": checkpoint.step,
+                FIGURE: checkpoint.value,
                 "held_out_loss": next(
-                    (line["held_out_loss"] for line in kept.curve if line["step"] == kept.step), None
+                    (line["held_out_loss"] for line in checkpoint.curve if line["step"] == checkpoint.step), None
                 ),
-                "curve": kept.curve,
+                "curve": checkpoint.curve,
                 "calibration": method,
                 "model_hash": weights_hash(building),
             },
         )
     shutil.rmtree(working)
     return TrainedCrossEncoder(
-        target.name, str(target), kept.last_step, kept.step, kept.value, method, about["seconds"]
+        target.name, str(target), checkpoint.last_step, checkpoint.step, checkpoint.value, method, about["seconds"]
     )

@@ -34,7 +34,7 @@ class CrossEncoderJudge:
 
     def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
         """Return (q, k) float64 probabilities; NaN where padded."""
-        found = np.full(lists.rows.shape, np.nan)
+        probabilities = np.full(lists.rows.shape, np.nan)
         for begin in range(0, len(lists.questions), PER_STEP):
             if progress is not None:
                 progress(begin, len(lists.questions), f"judging passages with {self.name}")
@@ -42,8 +42,8 @@ class CrossEncoderJudge:
             rows = lists.rows[places[:, 0], places[:, 1]].tolist()
             passages = self.study.corpus.passages(rows)
             pairs = [(lists.questions[i].text, p) for i, p in zip(places[:, 0].tolist(), passages, strict=True)]
-            found[places[:, 0], places[:, 1]] = self.scorer.score(pairs)
-        return found
+            probabilities[places[:, 0], places[:, 1]] = self.scorer.score(pairs)
+        return probabilities
 
 
 class CrossEncoderKind(JudgeKind):
@@ -54,7 +54,7 @@ class CrossEncoderKind(JudgeKind):
     def cards(self, study: Study) -> list[JudgeCard]:
         folder = study.path("models")
         scored = study.parts("scores")
-        found = []
+        cards = []
         for path in sorted(folder.glob(f"*/{TRAINING}")) if folder.is_dir() else []:
             about = read_object(path)
             if about.get("kind") != self.name:
@@ -63,8 +63,8 @@ class CrossEncoderKind(JudgeKind):
             report = read_object(calibration) if calibration.is_file() else None
             base_rate = None if report is None else report.get("base_rate")
             learned_from = str(about.get("training_set") or "")
-            found.append(JudgeCard(name, self.name, learned_from, report is not None, base_rate, name in scored))
-        return found
+            cards.append(JudgeCard(name, self.name, learned_from, report is not None, base_rate, name in scored))
+        return cards
 
     def open(self, study: Study, name: str, device: str | None = None) -> CrossEncoderJudge:
         return CrossEncoderJudge(study, CrossEncoderScorer(study.path("models", name), device))

@@ -111,8 +111,8 @@ def curve_points(study: Study) -> list[CurvePoint]:
     """Return the points, oldest first."""
     folder = study.path(FOLDER)
     numbers = sorted(int(part.name) for part in folder.iterdir() if part.name.isdigit()) if folder.is_dir() else []
-    found = [_read_point(study.path(FOLDER, str(number))) for number in numbers]
-    return [point for point in found if point is not None]
+    points = [_read_point(study.path(FOLDER, str(number))) for number in numbers]
+    return [point for point in points if point is not None]
 
 
 def _read_point(folder: Path) -> CurvePoint | None:
@@ -150,10 +150,10 @@ def worked(point: CurvePoint) -> list[str]:
     if point.before is None:
         return []
     lines = []
-    said = f"The last {counted(point.new_labels, 'label')} changed {counted(point.changed, 'training pair')}"
+    sentence = f"The last {counted(point.new_labels, 'label')} changed {counted(point.changed, 'training pair')}"
     for scope, learned in point.scopes.items():
         lines.append(
-            f"{said}; learned from {scope}: {counted(learned.answered, 'dev question')} answered at rank 1 now that "
+            f"{sentence}; learned from {scope}: {counted(learned.answered, 'dev question')} answered at rank 1 now that "
             f"{'was' if learned.answered == 1 else 'were'} not, {learned.lost:,} no longer."
         )
     if point.held_out_labels:

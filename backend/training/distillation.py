@@ -135,14 +135,14 @@ class Teacher:
 
     def _missing(self, block: Sequence[tuple[Example, Sequence[Passage]]]) -> list[tuple[Example, Passage]]:
         """The unscored pairs, each once. A judged pair needs no score."""
-        wanted = {
+        pairs = {
             (example.id, passage.id): (example, passage)
             for example, passages in block
             for passage in passages
             if not _label_log_odds(example, passage)
         }
-        known = self._known(list(wanted))
-        return [found for pair, found in wanted.items() if pair not in known]
+        known = self._known(list(pairs))
+        return [score for pair, score in pairs.items() if pair not in known]
 
     def _score(self, missing: Sequence[tuple[Example, Passage]]) -> None:
         from backend.training.scoring import CrossEncoderScorer

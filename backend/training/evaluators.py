@@ -30,15 +30,15 @@ def ranks(
     questions: torch.Tensor, passages: torch.Tensor, known: Sequence[Sequence[int]], similarity: str
 ) -> np.ndarray:
     """(q,) int64 ranks from vectors (q, d) and (n, d); known[i] holds the rows of passages that answer question i."""
-    found = np.empty(len(questions), np.int64)
+    positive_ranks = np.empty(len(questions), np.int64)
     for begin in range(0, len(questions), BLOCK):
         scores = SIMILARITIES[similarity](questions[begin : begin + BLOCK].float(), passages.float())
         answers = torch.zeros_like(scores, dtype=torch.bool)
         for row, columns in enumerate(known[begin : begin + BLOCK]):
             answers[row, list(columns)] = True
         best = scores.masked_fill(~answers, -torch.inf).amax(1, keepdim=True)
-        found[begin : begin + BLOCK] = 1 + ((scores >= best) & ~answers).sum(1).cpu().numpy()
-    return found
+        positive_ranks[begin : begin + BLOCK] = 1 + ((scores >= best) & ~answers).sum(1).cpu().numpy()
+    return positive_ranks
 
 
 def measure(
@@ -59,8 +59,8 @@ def measure(
     if passages is None:
         texts = [template.format(title=passage.title, text=passage.text) for passage in pool.passages]
         passages = model.encode_document(texts, batch_size=batch, show_progress_bar=False, convert_to_tensor=True)
-    found = ranks(questions, passages.to(questions.device), pool.known, similarity)
-    return {"average_rank": float(found.mean()), "first": float((found == 1).mean())}
+    positive_ranks = ranks(questions, passages.to(questions.device), pool.known, similarity)
+    return {"average_rank": float(positive_ranks.mean()), "first": float((positive_ranks == 1).mean())}
 
 
 class RankEvaluator(BaseEvaluator):

@@ -197,8 +197,8 @@ def hold_out(examples: Sized, count: int, seed: int = 0) -> tuple[list[int], lis
     """
     numbers = list(range(len(examples)))
     chosen = sorted(random.Random(f"{seed} held out").sample(numbers, min(count, len(numbers) // 5)))
-    taken = set(chosen)
-    return [number for number in numbers if number not in taken], chosen
+    chosen_set = set(chosen)
+    return [number for number in numbers if number not in chosen_set], chosen
 
 
 @dataclass(frozen=True)
@@ -221,13 +221,13 @@ def with_positives(examples: NumberedExamples[E]) -> Subset[E]:
     Raises:
         Refused: no example has one.
     """
-    found = [number for number in range(len(examples)) if examples[number].positives]
-    if not found:
+    numbers = [number for number in range(len(examples)) if examples[number].positives]
+    if not numbers:
         raise Refused(
             f"none of the {len(examples):,} questions of this training set has a positive passage; nothing can be "
             "learned"
         )
-    return Subset(examples, found)
+    return Subset(examples, numbers)
 
 
 def examples_digest(examples: TrainingExamples) -> str:

@@ -59,8 +59,8 @@ def prompts_of(loaded: SentenceTransformer, shape: Shape) -> dict[str, str]:
         route: next((prompt for name in names[route] if (prompt := loaded.prompts.get(name))), default)
         for route in names
     }
-    given = {ROUTES["question"]: shape.question_prompt, ROUTES["passage"]: shape.passage_prompt}
-    return {route: prompt for route in own if (prompt := own[route] if given[route] is None else given[route])}
+    prompts = {ROUTES["question"]: shape.question_prompt, ROUTES["passage"]: shape.passage_prompt}
+    return {route: prompt for route in own if (prompt := own[route] if prompts[route] is None else prompts[route])}
 
 
 def start_model(start: EncoderSettings, shape: Shape, device: str | None = None) -> SentenceTransformer:
@@ -87,21 +87,21 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
     else:
         modules = list(loaded)
         pair = [modules, modules if shape.towers == "shared" else copy.deepcopy(modules)]
-    kept = pair[:1] if shape.towers == "shared" else pair
-    made = [
+    bases = pair[:1] if shape.towers == "shared" else pair
+    shaped = [
         _shaped(tower, shape, tokens)
-        for tower, tokens in zip(kept, (shape.question_tokens, shape.passage_tokens), strict=False)
+        for tower, tokens in zip(bases, (shape.question_tokens, shape.passage_tokens), strict=False)
     ]
     if shape.towers == "shared":
-        made[0][0].max_seq_length = shape.passage_tokens
+        shaped[0][0].max_seq_length = shape.passage_tokens
         model = SentenceTransformer(
-            modules=made[0],
+            modules=shaped[0],
             device=device,
             prompts=prompts,
             similarity_fn_name=SIMILARITY_NAMES[shape.similarity],
         )
     else:
-        router = Router.for_query_document(query_modules=made[0], document_modules=made[1])
+        router = Router.for_query_document(query_modules=shaped[0], document_modules=shaped[1])
         model = SentenceTransformer(
             modules=[router],
             device=device,

@@ -95,9 +95,9 @@ def curve_inputs(
     Raises Missing with the command that makes what lacks.
     """
     runs = study.parts("runs")
-    for given in (train, dev):
-        if given is not None and given not in runs:
-            raise Missing(f"there is no run {given!r}; runs here: {', '.join(runs) or 'none yet'}")
+    for inputs in (train, dev):
+        if inputs is not None and inputs not in runs:
+            raise Missing(f"there is no run {inputs!r}; runs here: {', '.join(runs) or 'none yet'}")
     dev_runs = [dev] if dev is not None else _lexical_runs(runs, "dev")
     train_runs = [train] if train is not None else _lexical_runs(runs, "train")
     for split, found in (("train", train_runs), ("dev", dev_runs)):
@@ -185,19 +185,19 @@ def add_history(
     labels = Labels(study.labels_path, read_only=True)
     events = [
         event.number
-        for event in labels.events()
+        for event in labels.events(by_people=True)
         if event.kind in ("label", "adjudicate") and event.question in training and event.number is not None
     ]
-    wanted = [number for number in events[LABELS_PER_POINT - 1 :: LABELS_PER_POINT] if number not in known]
+    numbers = [number for number in events[LABELS_PER_POINT - 1 :: LABELS_PER_POINT] if number not in known]
     return [
         add_point(study, "history", train, dev, encoder, seed, until=number, progress=progress).number
-        for number in wanted
+        for number in numbers
     ]
 
 
 def is_unfinished(study: Study) -> bool:
     """Whether a point is being computed, or waits to be."""
-    return any(found.unfinished and found.kind.startswith(KIND) for found in jobs.recent(study, JOBS_LOOKED_AT))
+    return any(job.unfinished and job.kind.startswith(KIND) for job in jobs.recent(study, JOBS_LOOKED_AT))
 
 
 def start_if_due(study: Study) -> str | None:
@@ -208,7 +208,7 @@ def start_if_due(study: Study) -> str | None:
     reason = due(study)
     if reason is None:
         return None
-    recent = [found for found in jobs.recent(study, JOBS_LOOKED_AT) if found.kind == KIND]
+    recent = [job for job in jobs.recent(study, JOBS_LOOKED_AT) if job.kind == KIND]
     if recent and recent[0].unfinished:
         return None
     labels = Labels(study.labels_path, read_only=True)
@@ -235,8 +235,8 @@ def _add(bench: _Bench, reason: Reason, last_event: int, points: Sequence[CurveP
     outcomes: dict[str, np.ndarray] = {}
     scopes: dict[str, CurveOutcome] = {}
     for scope in SCOPES:
-        scopes[scope], found = _learn_scope(bench, scope, by_people, number, before)
-        outcomes |= {f"{scope}_{name}": values for name, values in found.items()}
+        scopes[scope], scope_figures = _learn_scope(bench, scope, by_people, number, before)
+        outcomes |= {f"{scope}_{name}": values for name, values in scope_figures.items()}
     authors = bench.authors(0 if before is None else before.last_event, last_event)
     content = {
         "kind": "learning curve point",
@@ -275,7 +275,7 @@ def _learn_scope(
     number: int,
     before: CurvePoint | None,
 ) -> tuple[CurveOutcome, dict[str, np.ndarray]]:
-    """Learn from one scope; return what it gave, and the dev questions (q,) bool that reranker and adapter answer."""
+    """Learn from one scope; return its figures, and the dev questions (q,) bool that reranker and adapter answer."""
     lists, features, truth, answers = bench.training_lists(scope, by_people)
     ranker: FeatureRanker | None = None
     if len(lists.questions):
@@ -307,7 +307,7 @@ def _learn_scope(
 
 
 class _Bench:
-    """The lists, features and vectors that all points of a curve share. `Nothing of dev trains` is kept here:
+    """The lists, features and vectors that all points of a curve share. This class ensures that dev data never trains:
     `trainable` holds ids of training questions alone, and only `training_lists` gives examples."""
 
     def __init__(self, study: Study, inputs: CurveInputs, seed: int, progress: Progress | None):
@@ -360,7 +360,7 @@ class _Bench:
 
     @cached_property
     def _sampled(self) -> set[str]:
-        """Training questions of which gold may be known, as many as a judge learns from."""
+        """Training questions that may have gold, as many as a judge learns from."""
         rows = self.study.questions.connection.execute("SELECT id FROM question WHERE split = 'train' AND gold <> '[]'")
         with_gold = {id for (id,) in rows} & self.trainable
         ids = [id for id in self.train.question_ids if id in with_gold]
@@ -370,7 +370,7 @@ class _Bench:
         """Return the training pairs whose role differs between two states of the labels."""
         labels = [settled_labels(pair for pair in each if pair.question in self.trainable) for each in (before, now)]
         touched = sorted(
-            {(question, passage) for each in labels for question in each for passage in each[question]}
+            {(question, passage) for label in labels for question in label for passage in label[question]}
             - {
                 (question, passage)
                 for question in labels[0].keys() & labels[1].keys()
@@ -379,15 +379,15 @@ class _Bench:
             }
         )
         machine = self._machine_roles(touched)
-        found = []
+        pairs = []
         for question, passage in touched:
             roles = [
-                ROLES[each[question][passage]] if passage in each.get(question, {}) else machine[question, passage]
-                for each in labels
+                ROLES[label[question][passage]] if passage in label.get(question, {}) else machine[question, passage]
+                for label in labels
             ]
             if roles[0] != roles[1]:
-                found.append(ChangedPair(question, passage, *roles))
-        return found
+                pairs.append(ChangedPair(question, passage, *roles))
+        return pairs
 
     def _machine_roles(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """The role of each pair without labels: by gold, else by the training run's list."""
@@ -400,15 +400,15 @@ class _Bench:
         )
         truth, _ = truth_of(self.study, self.train, lists, {}, self.progress)
         places = {question.id: i for i, question in enumerate(questions)}
-        found = {}
+        roles = {}
         for question, passage in pairs:
             place = places[question]
             at = np.flatnonzero(lists.rows[place] == rows.get(passage, -2))
             if passage in questions[place].gold:
-                found[question, passage] = ROLES[POSITIVE]
+                roles[question, passage] = ROLES[POSITIVE]
             else:
-                found[question, passage] = ROLES[int(truth[place, at[0]])] if len(at) else NOT_USED
-        return found
+                roles[question, passage] = ROLES[int(truth[place, at[0]])] if len(at) else NOT_USED
+        return roles
 
     # What is measured, on dev
 
@@ -416,12 +416,12 @@ class _Bench:
     def relevance(self) -> Relevance:
         """Which hits of the dev run are relevant. Its rows are the dev questions that can be measured."""
         questions = self.study.questions.some(self.dev.question_ids)
-        found = relevant(self.study, self.dev, "answers", self.rule, questions)
-        if not len(found.rows):
+        relevance = relevant(self.study, self.dev, "answers", self.rule, questions)
+        if not len(relevance.rows):
             raise Missing(
                 f"no question of {self.dev.name!r} has answers or gold passages, so nothing measures the curve"
             )
-        return found
+        return relevance
 
     @property
     def rule(self) -> str:
@@ -434,9 +434,9 @@ class _Bench:
         return kept_features(self.study, self.dev, questions, depth, self.inputs.encoder, self.progress)[1]
 
     def _scores(self, ranker: FeatureRanker) -> np.ndarray:
-        given = ~np.isnan(self._dev_features[:, :, 1])
-        scores = np.full(given.shape, np.nan)
-        scores[given] = ranker.ranking_scores(self._dev_features[given])
+        present = ~np.isnan(self._dev_features[:, :, 1])
+        scores = np.full(present.shape, np.nan)
+        scores[present] = ranker.ranking_scores(self._dev_features[present])
         return scores
 
     def reranked(self, ranker: FeatureRanker | None) -> Hits:
@@ -463,7 +463,7 @@ class _Bench:
         """(q',) bool: does an adapter, learned from the same questions, find an answer in the first 20? None without an
         index.
 
-        With fewer than ADAPTER_QUESTIONS it would do worse than the encoder alone, which then stays as it is.
+        With fewer than ADAPTER_QUESTIONS an adapter does worse than the encoder alone, so none is trained.
         """
         if self.dense is None:
             return None
@@ -472,13 +472,15 @@ class _Bench:
         if len(learnable) < ADAPTER_QUESTIONS:
             return self.base_adapter
         texts = [lists.questions[i].text for i in learnable]
-        asked = TrainingQuestions(
+        training_questions = TrainingQuestions(
             question_vectors(self.study, self.dense, texts, self.progress),
             _padded([positives[i] for i in learnable]),
             _padded([negatives[i] for i in learnable]),
         )
         return self._found_by(
-            learn(asked, self.dense.vectors, self.dense.unit_length, self.adapter_settings, self.progress).map
+            learn(
+                training_questions, self.dense.vectors, self.dense.unit_length, self.adapter_settings, self.progress
+            ).map
         )
 
     def _training_rows(
@@ -510,8 +512,10 @@ class _Bench:
             import torch
 
             with torch.no_grad():
-                found = mapped(torch.from_numpy(vectors))
-                vectors = (torch.nn.functional.normalize(found, dim=1) if self.dense.unit_length else found).numpy()
+                mapped_vectors = mapped(torch.from_numpy(vectors))
+                vectors = (
+                    torch.nn.functional.normalize(mapped_vectors, dim=1) if self.dense.unit_length else mapped_vectors
+                ).numpy()
         rows = self.dense.search_vectors(vectors, min(SUCCESS_OF_ADAPTER, len(self.study.corpus))).ordinals
         questions = self.relevance.questions
         if self.relevance.kind == "gold":
@@ -554,19 +558,22 @@ def share(hits: np.ndarray) -> Share:
 
 
 def _padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
-    found = np.full((len(lists), max(map(len, lists), default=0)), PADDED, np.int64)
+    padded = np.full((len(lists), max(map(len, lists), default=0)), PADDED, np.int64)
     for i, row in enumerate(lists):
-        found[i, : len(row)] = row
-    return found
+        padded[i, : len(row)] = row
+    return padded
 
 
 def _forget_runs(study: Study, points: Sequence[CurvePoint]) -> None:
     """Delete the runs of older points; their figures stay. The last points' runs and those they are compared with stay
     too.
     """
-    kept = {
-        name for point in points[-RUNS_KEPT:] for each in point.scopes.values() for name in (each.run, each.run_before)
+    recent_runs = {
+        name
+        for point in points[-RUNS_KEPT:]
+        for scope in point.scopes.values()
+        for name in (scope.run, scope.run_before)
     }
     for name, manifest in study.parts("runs").items():
-        if manifest.get("learning_curve") is not None and name not in kept:
+        if manifest.get("learning_curve") is not None and name not in recent_runs:
             shutil.rmtree(study.path("runs", name), ignore_errors=True)

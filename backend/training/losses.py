@@ -129,8 +129,8 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         total = torch.zeros((), device=questions.device)
         for begin in range(0, len(questions), ROWS):
             rows = slice(begin, begin + ROWS)
-            some = {key: values[rows] for key, values in own.items()}
-            part = self._losses(leaves[0][rows], leaves[1], ids, unwanted, some, first + begin, *shape).sum() / len(
+            chunk = {key: values[rows] for key, values in own.items()}
+            part = self._losses(leaves[0][rows], leaves[1], ids, unwanted, chunk, first + begin, *shape).sum() / len(
                 questions
             )
             part.backward()
@@ -233,6 +233,6 @@ def is_known_positive(ids: Tensor, positives: Tensor) -> Tensor:
 def is_repeated(ids: Tensor) -> Tensor:
     """(n,) bool: is this PAD, or does the same id occur earlier?"""
     places = torch.arange(len(ids), device=ids.device)
-    _, which = ids.unique(return_inverse=True)
-    first = torch.full((len(ids),), len(ids), device=ids.device).scatter_reduce(0, which, places, "amin")
-    return (ids == PAD) | (first[which] != places)
+    _, numbers = ids.unique(return_inverse=True)
+    first = torch.full((len(ids),), len(ids), device=ids.device).scatter_reduce(0, numbers, places, "amin")
+    return (ids == PAD) | (first[numbers] != places)

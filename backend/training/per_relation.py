@@ -100,7 +100,7 @@ def train_relations(
     progress: Progress | None = None,
     least: int = MIN_QUESTIONS,
 ) -> dict[str, dict]:
-    """Train each relation into folder/<number>, one after another, and return what is known of each.
+    """Train each relation into folder/<number>, one after another, and return a record of each.
 
     Only the question tower is stored.
     """
@@ -115,10 +115,10 @@ def train_relations(
     enough = sorted(relation for relation, numbers in by_relation.items() if len(numbers) >= least)
     if not enough:
         raise Refused(f"no relation has {least} questions in this training set; each question encoder needs that many")
-    made = {}
+    trained_towers = {}
     for place, relation in enumerate(enough):
-        kept = folder / f"relation-{place}"
-        if not (kept / "done.json").is_file():
+        checkpoint = folder / f"relation-{place}"
+        if not (checkpoint / "done.json").is_file():
             whole = folder / f"whole-{place}"
             trained = train(
                 start,
@@ -137,11 +137,11 @@ def train_relations(
                         "this encoder has one tower for questions and passages; training it would change the index"
                     )
                 alone = SentenceTransformer(modules=list(tower(model, "question")), device="cpu")
-                alone.save_pretrained(str(kept), create_model_card=False)
+                alone.save_pretrained(str(checkpoint), create_model_card=False)
                 write_json(
-                    kept / "done.json",
+                    checkpoint / "done.json",
                     {
-                        "folder": kept.name,
+                        "folder": checkpoint.name,
                         "questions": len(by_relation[relation]),
                         "steps": trained.steps,
                         "best_step": trained.best_step,
@@ -149,8 +149,8 @@ def train_relations(
                     },
                 )
                 shutil.rmtree(whole)
-        made[relation] = read_object(kept / "done.json") if is_main_process() else {}
-    return made
+        trained_towers[relation] = read_object(checkpoint / "done.json") if is_main_process() else {}
+    return trained_towers
 
 
 def _report(progress: Progress, relation: str, done: int, total: int | None, doing: str) -> None:

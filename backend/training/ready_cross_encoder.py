@@ -97,7 +97,7 @@ def _single_score(path: str, model: str, arguments: dict[str, Any], device: str 
 
 
 def _lists(study: Study, run: str) -> list[LabelledPair]:
-    """Whole lists of some training questions; passages of which nothing is known are left out."""
+    """Whole lists of some training questions; passages of unknown relevance are left out."""
     settings = FeatureJudgeSettings()
     lists, truth, _ = labelled_lists(study, study.run(run), settings)
     pairs: list[LabelledPair] = []

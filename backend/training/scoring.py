@@ -52,7 +52,7 @@ def logits(
     texts = [(question, TEMPLATE.format(title=passage.title, text=passage.text)) for question, passage in pairs]
     device = torch.device(model.device).type
     with torch.autocast(device, torch.bfloat16, enabled=uses_bfloat16(precision, device)):
-        found = model.predict(
+        predictions = model.predict(
             texts,
             batch_size=batch,
             activation_fn=torch.nn.Identity(),
@@ -60,7 +60,7 @@ def logits(
             convert_to_numpy=False,
             convert_to_tensor=True,
         )
-    return found.double().cpu().numpy().reshape(len(pairs))
+    return predictions.double().cpu().numpy().reshape(len(pairs))
 
 
 def calibrate(
@@ -193,16 +193,16 @@ def score_run(
             progress(begin, len(ids), f"judging passages with {model}")
         rows = range(begin, min(begin + PER_STEP, len(ids)))
         known = store.of([ids[row] for row in rows])
-        found = []
+        blocks = []
         for row, question in zip(rows, study.questions.some([ids[row] for row in rows]), strict=True):
             ordinals = [ordinal for ordinal in opened.hits.ordinals[row, :depth].tolist() if ordinal >= 0]
-            found += [
+            blocks += [
                 (question, passage)
                 for passage in study.corpus.passages(ordinals)
                 if passage.id not in known.get(question.id, {})
             ]
-        probabilities = judge.score([(question.text, passage) for question, passage in found])
+        probabilities = judge.score([(question.text, passage) for question, passage in blocks])
         scored += store.add(
-            (question.id, passage.id, float(p)) for (question, passage), p in zip(found, probabilities, strict=True)
+            (question.id, passage.id, float(p)) for (question, passage), p in zip(blocks, probabilities, strict=True)
         )
     return {"name": model, "run": run, "scored": scored, "kept": len(store)}

@@ -29,13 +29,13 @@ def share_index(study: Study, encoder: str, name: str, adapter: bool = False) ->
             shutil.copyfile(source / vectors.name, vectors)
         described = load_encoder(study.settings.encoders[name]).describe()
         manifest: dict[str, Any] = read_manifest(source) or {}
-        kept = {key: manifest[key] for key in ("passages", "corpus", "dtype", "unit_length")}
+        copied = {key: manifest[key] for key in ("passages", "corpus", "dtype", "unit_length")}
         write_manifest(
             folder,
             {
                 "kind": "dense index",
                 "encoder": name,
-                **kept,
+                **copied,
                 **described,
                 "made_by": f"adapter over {encoder}" if adapter else f"training of questions over {encoder}",
                 "vectors_of": encoder,

@@ -63,8 +63,8 @@ class StoredVectors:
 
         rows = self._corpus.ordinals({passage.id for passage in passages if passage is not None})
         vectors: Any = self._index.vectors
-        found = np.zeros((len(passages), vectors.shape[1]), np.float32)
+        gathered = np.zeros((len(passages), vectors.shape[1]), np.float32)
         places = [place for place, passage in enumerate(passages) if passage is not None]
         wanted = np.array([rows[passage.id] for passage in passages if passage is not None], np.int64)
-        found[places] = vectors[wanted]
-        return torch.from_numpy(found)
+        gathered[places] = vectors[wanted]
+        return torch.from_numpy(gathered)

@@ -136,7 +136,8 @@ class DualEncoderSettings(TrainingSettings):
     distil_loss: Literal["kl", "margin_mse"] = Field(
         default="kl",
         title="Teacher loss",
-        description="kl: divergence of the softmax over a question's passages; margin_mse: squared error of the margins of its "
+        description="kl: divergence of the softmax over a question's passages; margin_mse: squared error of the "
+        "margins of its "
         "positive over its hard negatives",
     )
     guide: str | None = Field(
@@ -169,7 +170,9 @@ class DualEncoderSettings(TrainingSettings):
     mini_batch: int | None = Field(
         default=None,
         title="Mini-batch",
-        description="Texts encoded at a time (gradient caching), for batches larger than the memory; default no caching",
+        description=(
+            "Texts encoded at a time (gradient caching), for batches larger than the memory; default no caching"
+        ),
         ge=1,
     )
     only: Literal["question", "passage"] | None = Field(
@@ -178,7 +181,8 @@ class DualEncoderSettings(TrainingSettings):
     refresh: bool = Field(
         default=False,
         title="Refresh",
-        description="Train twice: the second time from the first model, with hard negatives that it ranks high among the "
+        description="Train twice: the second time from the first model, with hard negatives that it ranks high among "
+        "the "
         "training set's passages (all positives, 20,000 passages in all)",
     )
     lora: int = Field(
@@ -212,7 +216,7 @@ class DualEncoderSettings(TrainingSettings):
 
     @property
     def smaller_dimensions(self) -> tuple[int, ...]:
-        """The Matryoshka dimensions, from small to large. Raises BadInput for what is no list of them."""
+        """The Matryoshka dimensions, from small to large. Raises BadInput for any other value."""
         words = [word.strip() for word in (self.matryoshka or "").split(",") if word.strip()]
         if not all(word.isdigit() and int(word) > 0 for word in words):
             raise BadInput(
@@ -229,7 +233,9 @@ class CrossEncoderSettings(TrainingSettings):
     head: Literal["own", "mean"] = Field(
         default="own",
         title="Head",
-        description="What the score is read from; own: the model's own head (BERT: [CLS]); mean: the mean of the token vectors",
+        description=(
+            "What the score is read from; own: the model's own head (BERT: [CLS]); mean: the mean of the token vectors"
+        ),
     )
     negatives: int = Field(
         default=4,
@@ -290,8 +296,8 @@ def check(settings: DualEncoderSettings) -> None:
         raise Refused("a guide masks passages, and this training masks none; leave out the guide, or mask positives")
     if settings.distil is not None and (not settings.hard_negatives or not LOSSES.get(settings.loss).takes_teacher):
         raise Refused(
-            "a cross-encoder teaches how a question's positive stands to its own hard negatives, by softmax; take one hard "
-            "negative or more and the softmax loss, or train without distillation"
+            "the cross-encoder teaches how a positive compares with the question's own hard negatives; take one "
+            "hard negative or more and the softmax loss, or train without distillation"
         )
 
 
@@ -306,8 +312,8 @@ def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
     if bounded and settings.scale < LEAST_SCALE:
         why = "compares by cosine" if settings.similarity == "cosine" else "gives vectors of unit length"
         raise Refused(
-            f"this encoder {why}, so its scores differ by 2 at most, and a softmax over scores times {settings.scale:g} has "
-            f"almost no gradient; take a scale of {UNIT_SCALE:g}, or do not normalise"
+            f"this encoder {why}, so its scores differ by 2 at most, and a softmax over scores times "
+            f"{settings.scale:g} has almost no gradient; take a scale of {UNIT_SCALE:g}, or do not normalise"
         )
     return settings.scale
 
@@ -324,7 +330,8 @@ class AdapterSettings:
     positives: AdapterPositives = Field(
         default="set",
         title="Positives",
-        description="set: the training set's; answer_subject: also its mined passages that contain an answer and name the "
+        description="set: the training set's; answer_subject: also its mined passages that contain an answer and "
+        "name the "
         "question's subject",
     )
     refresh: bool = Field(

@@ -63,8 +63,8 @@ def assemble(
     known: dict[int, tuple[Source, str]] = dict.fromkeys(evidence.gold, ("gold", GOLD))
     if evidence.distant is not None:
         known.setdefault(evidence.distant, ("distant", DISTANT))
-    mined = {each.ordinal: each for each in evidence.candidates if each.ordinal not in known}
-    listed = {each.ordinal: each for each in evidence.candidates if each.ordinal in known}
+    mined = {candidate.ordinal: candidate for candidate in evidence.candidates if candidate.ordinal not in known}
+    listed = {candidate.ordinal: candidate for candidate in evidence.candidates if candidate.ordinal in known}
     ceilings = _ScoreCeilings(evidence, known, thresholds) if definition.uses_ceiling else None
     pairs = []
     for ordinal, (source, reason) in known.items():
@@ -146,10 +146,12 @@ class _ScoreCeilings:
     def _make(self, run: str | None) -> ScoreCeiling:
         if self._thresholds.margin is None and self._evidence.modelled:
             found = self._evidence.probabilities
-            return score_ceiling([found[each] for each in self._positives if each in found], self._thresholds)
+            return score_ceiling(
+                [found[positive] for positive in self._positives if positive in found], self._thresholds
+            )
         found = {} if run is None else self._evidence.listed.get(run, {})
         floor = None if run is None else self._evidence.floors.get(run)
-        scores = [found[each] for each in self._positives if each in found]
+        scores = [found[positive] for positive in self._positives if positive in found]
         if len(scores) < len(self._positives) and floor is not None:
             scores.append(floor)  # A positive that the run did not find scores no higher than the run's last hit.
         return score_ceiling(scores if self._positives else [], self._thresholds, from_run=True)

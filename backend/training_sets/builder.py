@@ -193,7 +193,7 @@ class PairBuilder:
             )
             listed, floors = run_scores(self.sources.runs, question.id, known) if self.by_run else ({}, {})
             probabilities = scored.get(question.id, {})
-            ordinals = {each.ordinal for each in candidates} | known
+            ordinals = {candidate.ordinal for candidate in candidates} | known
             evidence = QuestionEvidence(
                 golds[place],
                 unused[place] - _without_none(best[place]),
@@ -227,8 +227,8 @@ class PairBuilder:
 
             self._bm25 = BM25(self.study)
         denied = {id: held.keys() for id, held in labels.items()}
-        found = distant_positives(self._bm25, self.study.corpus, bare, self.spec.rule, denied) if bare else []
-        by_id = {question.id: ordinal for question, ordinal in zip(bare, found, strict=True)}
+        positives = distant_positives(self._bm25, self.study.corpus, bare, self.spec.rule, denied) if bare else []
+        by_id = {question.id: ordinal for question, ordinal in zip(bare, positives, strict=True)}
         return [by_id.get(question.id) for question in questions]
 
     def _easy(self, questions, golds, best, labels, mined) -> list[list[NegativeCandidate]]:
@@ -237,12 +237,12 @@ class PairBuilder:
             return [[] for _ in questions]
         drawn = []
         for place, question in enumerate(questions):
-            taken = {each.ordinal for each in mined[place]}.union(
+            excluded = {each.ordinal for each in mined[place]}.union(
                 golds[place], _without_none(best[place]), labels[question.id]
             )
-            others = self.drawer.other_gold(question, self.spec.other_gold, taken)
+            others = self.drawer.other_gold(question, self.spec.other_gold, excluded)
             drawn.append(
-                others + self.drawer.random(question, self.spec.random, taken | {each.ordinal for each in others})
+                others + self.drawer.random(question, self.spec.random, excluded | {other.ordinal for other in others})
             )
         return match_answers(questions, drawn, self.study.corpus, self.spec.rule)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from backend.training_sets.assemble import DENIED, NO_POSITIVE
@@ -17,10 +18,29 @@ if TYPE_CHECKING:
 
 NOT_ASKED = "the question was not selected"
 
+ChangeKind = tuple[Role | None, Role | None]
+"""(role before, role after); None if the set lacks the pair."""
+
+KINDS: dict[ChangeKind, str] = {
+    ("negative", "positive"): "negative → positive",
+    ("positive", "negative"): "positive → negative",
+    ("negative", "dropped"): "negative → dropped",
+    ("positive", "dropped"): "positive → dropped",
+    ("dropped", "positive"): "dropped → positive",
+    ("dropped", "negative"): "dropped → negative",
+    (None, "positive"): "new positive",
+    (None, "negative"): "new negative",
+    (None, "dropped"): "new, dropped",
+    ("positive", None): "positive, no longer in the set",
+    ("negative", None): "negative, no longer in the set",
+    ("dropped", None): "dropped, no longer in the set",
+}
+"""Every kind of change with its title, those that matter most for training first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A pair whose role or source differs. before, after: (role, source); None if the set does not hold the pair."""
+    """A pair whose role differs. before, after: (role, source); None if the set does not hold the pair."""
 
     question: str
     passage: str
@@ -28,46 +48,67 @@ class Change:
     after: tuple[Role, Source] | None
     why: str
 
+    @property
+    def kind(self) -> ChangeKind:
+        return self.before and self.before[0], self.after and self.after[0]
+
 
 @dataclass(slots=True)
 class ChangeSummary:
-    """changes: counts by (role before, role after, reason); a role is None if the set lacks the pair. same: unchanged
-    pairs.
+    """changes: counts by (role before, role after, reason); a role is None if the set lacks the pair. same: pairs whose
+    role is the same. other_source: how many of these come from another source, such as a label that confirms the role.
     """
 
-    changes: Counter = field(default_factory=Counter)
+    changes: Counter[tuple[Role | None, Role | None, str]] = field(default_factory=Counter)
     same: int = 0
+    other_source: int = 0
 
     @property
     def changed(self) -> int:
         return sum(self.changes.values())
 
+    def by_kind(self) -> dict[ChangeKind, dict[str, int]]:
+        """Return the counts by reason, the most frequent first, of each kind that occurs, in the order of KINDS."""
+        kinds: dict[ChangeKind, dict[str, int]] = defaultdict(dict)
+        for (was, now, why), count in self.changes.most_common():
+            kinds[was, now][why] = count
+        return {kind: kinds[kind] for kind in KINDS if kind in kinds}
+
 
 def diff(before: TrainingSet, after: TrainingSet) -> Iterator[Change]:
     """Yield the changes by question and passage. It keeps one row group of each set in memory."""
-    return (change for change in _changes(before, after) if change is not None)
+    return (change for change in _changes(before, after) if isinstance(change, Change))
+
+
+def changes_of_kind(
+    before: TrainingSet, after: TrainingSet, kind: ChangeKind, why: str | None, start: int, limit: int
+) -> list[Change]:
+    """Return `limit` changes of a kind from the number `start` on; with `why`, only those for this reason."""
+    changes = (change for change in diff(before, after) if change.kind == kind and why in (None, change.why))
+    return list(islice(changes, start, start + limit))
 
 
 def change_summary(before: TrainingSet, after: TrainingSet) -> ChangeSummary:
     """Count the changes of each kind."""
-    made = ChangeSummary()
+    summary = ChangeSummary()
     for change in _changes(before, after):
-        if change is None:
-            made.same += 1
+        if isinstance(change, Change):
+            summary.changes[*change.kind, change.why] += 1
         else:
-            made.changes[change.before and change.before[0], change.after and change.after[0], change.why] += 1
-    return made
+            summary.same += 1
+            summary.other_source += change
+    return summary
 
 
-def _changes(before: TrainingSet, after: TrainingSet) -> Iterator[Change | None]:
-    """Yield a change, or None if nothing changed, for each pair of either set."""
+def _changes(before: TrainingSet, after: TrainingSet) -> Iterator[Change | bool]:
+    """Yield a change for each pair of either set; for an unchanged role, whether its source differs."""
     left_before, left_after = before.left_out(), after.left_out()
     for question, old, new in _merged_groups(before, after):
         olds, news = ({pair.passage: pair for pair in pairs or ()} for pairs in (old, new))
-        gone = None if new is not None else left_after.get(question, NOT_ASKED)
+        reason = None if new is not None else left_after.get(question, NOT_ASKED)
         come = None if old is not None else left_before.get(question, NOT_ASKED)
         for passage in sorted(olds.keys() | news.keys()):
-            yield _change(question, passage, olds.get(passage), news.get(passage), gone, come, after)
+            yield _change(question, passage, olds.get(passage), news.get(passage), reason, come, after)
 
 
 def _merged_groups(
@@ -102,10 +143,10 @@ def _change(
     gone: str | None,
     come: str | None,
     after: TrainingSet,
-) -> Change | None:
+) -> Change | bool:
     was, now = _fate(old), _fate(new)
-    if was == now:
-        return None
+    if was and now and was[0] == now[0]:
+        return was != now
     if new is None:
         assert old is not None
         why = f"the question was left out: {gone}" if gone is not None else _absence_reason(old, after)
@@ -162,8 +203,8 @@ def new_labels(study: Study, training_set: TrainingSet) -> list[NewLabel]:
     used = training_set.manifest["inputs"]["labels"]
     labels = Labels(study.labels_path, read_only=True)
     then, now = (
-        {(pair.question, pair.passage): pair.label or "open" for pair in found}
-        for found in (labels.consensus_as_of(used["last_event"] if used["used"] else 0), labels.consensus())
+        {(pair.question, pair.passage): pair.label or "open" for pair in consensus}
+        for consensus in (labels.consensus_as_of(used["last_event"] if used["used"] else 0), labels.consensus())
     )
     changed = sorted(pair for pair in then.keys() | now.keys() if then.get(pair) != now.get(pair))
     roles = {
@@ -171,12 +212,12 @@ def new_labels(study: Study, training_set: TrainingSet) -> list[NewLabel]:
         for _, pairs in training_set.groups(sorted({question for question, _ in changed}))
         for pair in pairs
     }
-    held = {question for question, _ in roles}
-    held |= {question for question, reason in training_set.left_out().items() if reason in (NO_POSITIVE, DENIED)}
+    questions = {question for question, _ in roles}
+    questions |= {question for question, reason in training_set.left_out().items() if reason in (NO_POSITIVE, DENIED)}
     related = training_set.manifest["request"]["thresholds"]["related"]
     becomes = {pair: label_role(now[pair], related, mined=True)[0] if pair in now else None for pair in changed}
     return [
         NewLabel(*pair, then.get(pair), now.get(pair), roles.get(pair), becomes[pair])
         for pair in changed
-        if pair[0] in held
+        if pair[0] in questions
     ]

@@ -55,14 +55,16 @@ class JudgeAgreement:
 
     def votes(self, threshold: float) -> np.ndarray:
         """(judges, n) int8. The cross-encoder votes yes from this probability upwards."""
-        said = {
+        votes_by_judge = {
             PEOPLE: self.people,
             ANSWERS: self.answers,
             CROSS_ENCODER: np.where(np.isnan(self.probabilities), SILENT, self.probabilities >= threshold).astype(
                 np.int8
             ),
         }
-        return np.array([said[judge] for judge in self.judges], np.int8).reshape(len(self.judges), len(self.ranks))
+        return np.array([votes_by_judge[judge] for judge in self.judges], np.int8).reshape(
+            len(self.judges), len(self.ranks)
+        )
 
 
 def judge_agreement(study: Study, run: str, model: str | None) -> JudgeAgreement:
@@ -97,11 +99,11 @@ class _PeopleLabels:
     """Labels and answers of a run's questions."""
 
     def __init__(self, study: Study, run: Run):
-        held: dict[str, dict[str, str]] = {}
+        by_question: dict[str, dict[str, str]] = {}
         for pair in Labels(study.labels_path, read_only=True).consensus(run.question_ids):
             if pair.label in VOTE_OF_LABEL:
-                held.setdefault(pair.question, {})[pair.passage] = pair.label
-        self.labels = held
+                by_question.setdefault(pair.question, {})[pair.passage] = pair.label
+        self.labels = by_question
         self.asked_with_answers = {
             question.id for question in study.questions.some(run.question_ids) if question.answers
         }
@@ -118,27 +120,27 @@ def _gather(
 ) -> JudgeAgreement:
     ordinals, ids = run.hits.ordinals[:, :DEPTH], run.question_ids
     answers = answer_matrix(study, run)[:, :DEPTH]
-    wanted = set(ids)
+    ids_wanted = set(ids)
     for judge, spoke_of in (
         (PEOPLE, people.labels.keys()),
         (CROSS_ENCODER, scored),
         (ANSWERS, people.asked_with_answers),
     ):
-        wanted &= wanted if judge in missing else spoke_of
-    rows = [row for row, question in enumerate(ids) if question in wanted] if len(judges) > 1 else []
-    kept: list[tuple] = []
+        ids_wanted &= ids_wanted if judge in missing else spoke_of
+    rows = [row for row, question in enumerate(ids) if question in ids_wanted] if len(judges) > 1 else []
+    parts: list[tuple] = []
     for begin in range(0, len(rows), BLOCK):
-        some = rows[begin : begin + BLOCK]
-        given = store.of([ids[row] for row in some]) if store is not None and CROSS_ENCODER in judges else {}
-        named = {passage for row in some for passage in (*people.labels.get(ids[row], ()), *given.get(ids[row], ()))}
+        block = rows[begin : begin + BLOCK]
+        scores = store.of([ids[row] for row in block]) if store is not None and CROSS_ENCODER in judges else {}
+        named = {passage for row in block for passage in (*people.labels.get(ids[row], ()), *scores.get(ids[row], ()))}
         at = study.corpus.ordinals(named)
-        for row in some:
+        for row in block:
             judged = {at[passage]: label for passage, label in people.labels.get(ids[row], {}).items() if passage in at}
-            probabilities = {at[passage]: value for passage, value in given.get(ids[row], {}).items() if passage in at}
-            kept += _pairs(row, ordinals[row].tolist(), judged, probabilities, answers[row].tolist(), judges)
-    columns = list(zip(*kept, strict=True)) or [()] * 6
+            probabilities = {at[passage]: value for passage, value in scores.get(ids[row], {}).items() if passage in at}
+            parts += _pairs(row, ordinals[row].tolist(), judged, probabilities, answers[row].tolist(), judges)
+    columns = list(zip(*parts, strict=True)) or [()] * 6
     labels: list[str | None] = list(columns[3])
-    found = (ordinals >= 0).sum(0)
+    n_hits = (ordinals >= 0).sum(0)
     return JudgeAgreement(
         judges,
         missing,
@@ -150,7 +152,7 @@ def _gather(
         np.array(columns[4], np.float64),
         np.array(columns[5], np.int8),
         labels,
-        np.pad(found, (0, DEPTH - len(found))),
+        np.pad(n_hits, (0, DEPTH - len(n_hits))),
     )
 
 
@@ -164,11 +166,11 @@ def _pairs(
 ) -> Iterable[tuple]:
     """Yield (row, rank, ordinal, label, probability, answer) for each passage that every judge voted on."""
     for place, ordinal in enumerate(ordinals):
-        spoken = (
+        has_votes = (
             ordinal >= 0
             and (PEOPLE not in judges or ordinal in labels)
             and (CROSS_ENCODER not in judges or ordinal in probabilities)
         )
-        if spoken:
+        if has_votes:
             answer = (YES if answers[place] else NO) if ANSWERS in judges else SILENT
             yield row, place + 1, ordinal, labels.get(ordinal), probabilities.get(ordinal, np.nan), answer

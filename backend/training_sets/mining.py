@@ -1,7 +1,8 @@
 """Mine candidates for some questions at a time: from runs at chosen ranks, at random, from other questions' gold, and
 from BM25.
 
-A miner of our own, because library miners re-sort, normalise and lose passage ids. This one takes the run as it is.
+A miner of our own, because library miners re-sort, normalise and lose passage ids. This function does not change the
+run.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ def mine_runs(
         known = [place for place, row in enumerate(rows) if row is not None]
         if not known:
             continue
-        taken = np.array([rows[place] for place in known])
-        ordinals = np.asarray(run.hits.ordinals[taken, first - 1 : last])
-        scores = np.asarray(run.hits.scores[taken, first - 1 : last])
-        holds = _answers(run, taken, ordinals, [questions[place] for place in known], first, last, corpus, rule)
+        run_rows = np.array([rows[place] for place in known])
+        ordinals = np.asarray(run.hits.ordinals[run_rows, first - 1 : last])
+        scores = np.asarray(run.hits.scores[run_rows, first - 1 : last])
+        holds = _answers(run, run_rows, ordinals, [questions[place] for place in known], first, last, corpus, rule)
         for place, row, values, answers in zip(known, ordinals.tolist(), scores.tolist(), holds.tolist(), strict=True):
             matched = bool(questions[place].answers)
             for rank, (ordinal, score, answer) in enumerate(zip(row, values, answers, strict=True), first):
@@ -149,7 +150,7 @@ class EasyNegativeSampler:
         while len(drawn) < count:
             drawn.update(
                 dict.fromkeys(
-                    each for each in rng.integers(self.passages, size=2 * count).tolist() if each not in taken
+                    integer for integer in rng.integers(self.passages, size=2 * count).tolist() if integer not in taken
                 )
             )
         return [NegativeCandidate(ordinal, "random") for ordinal in list(drawn)[:count]]
@@ -214,17 +215,17 @@ def distant_positives(
         bm25: an object with `search(texts, k) -> Hits`.
         denied: for each question, the passages that people deny or disagree about.
     """
-    asked = [question for question in questions if question.answers]
-    if not asked:
+    with_answers = [question for question in questions if question.answers]
+    if not with_answers:
         return [None] * len(questions)
     texts = [
         question.text if question.answer_rule == "regex" else f"{question.text} {question.answers[0]}"
-        for question in asked
+        for question in with_answers
     ]
     ordinals = np.asarray(bm25.search(texts, depth).ordinals)
-    holds = match_run(corpus, asked, ordinals, rule)
-    found: dict[str, int | None] = {}
-    for question, row, matched in zip(asked, ordinals, holds, strict=True):
+    holds = match_run(corpus, with_answers, ordinals, rule)
+    positives: dict[str, int | None] = {}
+    for question, row, matched in zip(with_answers, ordinals, holds, strict=True):
         good = (ordinal for ordinal in row[matched].tolist() if ordinal not in denied.get(question.id, ()))
-        found[question.id] = next(good, None)
-    return [found.get(question.id) for question in questions]
+        positives[question.id] = next(good, None)
+    return [positives.get(question.id) for question in questions]

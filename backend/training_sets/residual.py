@@ -48,18 +48,18 @@ def residual_false_negatives(study: Study, training_set: TrainingSet) -> Residua
     kept = [(question, each) for question, each in rows if each.passage in by_question[question]]
     if not kept:
         return None
-    held = {
+    consensus = {
         (pair.question, pair.passage): pair.label
         for pair in Labels(study.labels_path).consensus({question for question, _ in kept})
     }
-    labels = [held.get((question, each.passage)) for question, each in kept]
-    found = rate(
+    labels = [consensus.get((question, each.passage)) for question, each in kept]
+    estimate = rate(
         np.array([label == "positive" for label in labels]),
         np.array([label in SETTLED for label in labels]),
         np.array([each.inclusion_probability for _, each in kept]),
         np.array([question for question, _ in kept], dtype=str),
     )
-    return ResidualFalseNegatives(found, unjudged)
+    return ResidualFalseNegatives(estimate, unjudged)
 
 
 def _audited_pairs(study: Study) -> list[tuple[str, Candidate]]:
@@ -75,8 +75,8 @@ def _audited_pairs(study: Study) -> list[tuple[str, Candidate]]:
     done = {(event.batch, event.question, event.passage) for event in standing_labels(labels.events())}
     bad = labels.bad_questions()
     return [
-        (item.question, each)
+        (item.question, candidate)
         for name, item in drawn
         if item.question not in bad and all((name, item.question, other.passage) in done for other in item.candidates)
-        for each in item.candidates
+        for candidate in item.candidates
     ]

@@ -58,8 +58,8 @@ class TrainingSetSources:
             "scores": None if scores is None else {"model": scores.model, "digest": scores.digest},
         }
         # Labels given in the meantime matter only if the policy uses labels.
-        asked = {key: value for key, value in spec.as_dict().items() if key not in ("name", "until")}
-        held = {**about, "labels": last if spec.cleaning.labels else None, "left_out": sorted(left_out.items())}
+        request = {key: value for key, value in spec.as_dict().items() if key not in ("name", "until")}
+        inputs = {**about, "labels": last if spec.cleaning.labels else None, "left_out": sorted(left_out.items())}
         return cls(
             runs,
             scores,
@@ -67,7 +67,7 @@ class TrainingSetSources:
             left_out,
             labels,
             about,
-            text_sha256(str(VERSION), json.dumps([asked, held], sort_keys=True)),
+            text_sha256(str(VERSION), json.dumps([request, inputs], sort_keys=True)),
         )
 
 
@@ -77,14 +77,14 @@ def _labels(study: Study, spec: TrainingSetSpec) -> tuple[int, dict[str, dict[st
     last = store.last_event if spec.until is None else min(spec.until, store.last_event)
     if not spec.cleaning.labels:
         return last, {}, set()
-    held: dict[str, dict[str, str]] = defaultdict(dict)
+    by_question: dict[str, dict[str, str]] = defaultdict(dict)
     for pair in store.consensus_as_of(last):
-        held[pair.question][pair.passage] = pair.label or "open"
+        by_question[pair.question][pair.passage] = pair.label or "open"
     with as_of(study.labels_path, last) as connection:
         rows = connection.execute(
             "SELECT DISTINCT question FROM live_event WHERE kind = 'bad_question' AND practice = 0"
         ).fetchall()
-    return last, held, {row[0] for row in rows}
+    return last, by_question, {row[0] for row in rows}
 
 
 def _searched(runs: Sequence[Run], chosen: EligibleQuestions) -> tuple[list[str], dict[str, str]]:

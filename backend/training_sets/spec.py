@@ -92,7 +92,7 @@ class TrainingSetSpec:
             )
         if min(self.random, self.other_gold) < 0:
             raise BadInput("the number of negatives drawn for a question must be 0 or more")
-        if unknown := [each for each in self.positives if each not in positive_names()]:
+        if unknown := [positive for positive in self.positives if positive not in positive_names()]:
             raise BadInput(f"there are no positives {unknown[0]!r}; known: {', '.join(positive_names())}")
         if not self.questions:
             raise BadInput("name the questions: train, unlabelled, or SET/train")
@@ -102,10 +102,10 @@ class TrainingSetSpec:
                 f"the policy {policy.name} needs a model's scores, and no model is named; give --model{hint}"
             )
         proposing = {each.proposes: each.name for each in DENOISING if each.proposes}
-        for each in self.positives:
-            if each in proposing and policy.proposes != each:
+        for positive in self.positives:
+            if positive in proposing and policy.proposes != positive:
                 raise BadInput(
-                    f"only the policy {proposing[each]} proposes the positives {each!r}; choose it, or leave them out"
+                    f"only the policy {proposing[positive]} proposes the positives {positive!r}; choose it, or leave them out"
                 )
         if policy.uses_ceiling:
             calibrated = None if scores is None else bool(scores.manifest["calibrated"])

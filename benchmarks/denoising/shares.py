@@ -53,9 +53,9 @@ def table(sets: Sequence[TrainingSet], truth: Mapping[str, set[str]], spans: Seq
         f"\n{'policy':<22}{'ranks':>8}{'mined':>9}{'kept':>9}{'false ones of the kept':>26}{'of all false ones':>26}"
         f"{'true ones lost':>26}"
     ]
-    lines += [_negatives(each, truth, span) for span in spans for each in sets]
+    lines += [_negatives(set_, truth, span) for span in spans for set_ in sets]
     lines.append(f"\n{'policy':<22}{'positives':>10}  of these right (95%)")
-    lines += [_positives(each, truth) for each in sets]
+    lines += [_positives(set_, truth) for set_ in sets]
     return [*lines, "\nIntervals are at 95%: for shares a bootstrap over questions, for positives Wilson."]
 
 

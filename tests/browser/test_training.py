@@ -106,7 +106,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         tab.goto(f"http://{server.ADDRESS}:{port}/training?set=raw-2")
         choose(tab, "Compare with", "raw")
         expect(tab.locator("#changes h2")).to_contain_text("3 changed pairs")
-        rows = tab.locator("#changes table.figures tr")
+        rows = tab.locator("#changes .changed-pairs li")
         expect(rows).to_have_count(3)
         seen = {
             (question, passage)

@@ -16,7 +16,8 @@ const ACTIONS = {
   expand: [" ", "expand or fold the passage"],
   positives: ["p", "expand or fold the known positives"],
   bad: ["b", "bad question: no passage could answer it as worded"],
-  skip: ["s", "skip the question: leave it to somebody else"],
+  skip: ["s", "skip the question: it comes back at the end"],
+  answers: ["a", "show your answers, to change one"],
   note: ["n", "write a note"],
   guidelines: ["g", "show the guidelines"],
   help: ["?", "show these keys"],
@@ -63,7 +64,9 @@ class Judging {
     this.message = "";
     this.settings = { on: true, keys: {}, ...storedKeys() };
     this.outbox = new Outbox(`blindspot-outbox:${data.session}`, () => this.paintStatus());
-    this.outbox.extra = () => ({ want: this.wanted() });
+    this.opened = null;                                      // key of an answered question that the person went back to
+    this.listing = false;                                    // whether the list of answers is shown
+    this.outbox.extra = () => ({ want: this.wanted(), open: this.opened, answers: this.listing });
     for (const entry of this.outbox.entries) if (["finish", "skip"].includes(entry.kind)) this.done.add(cardKey(entry));
     this.place = `blindspot-place:${data.session}`;
     this.build();
@@ -85,13 +88,17 @@ class Judging {
     if (data.paused) { this.cards.clear(); this.key = null; }
     for (const card of data.cards) this.cards.set(card.key, card);
     this.order = data.order;
+    // A question that was skipped once is handed out again at the end.
+    const leaving = new Set(this.outbox.entries.filter((entry) => ["finish", "skip"].includes(entry.kind)).map(cardKey));
+    for (const key of data.again ?? []) if (!leaving.has(key)) this.done.delete(key);
+    if (this.listing && data.answers) this.paintAnswers(data.answers);
     if (first) this.comeBack();
     if (this.waitingFor && this.cards.has(this.waitingFor.key)) {
       const { key, passage } = this.waitingFor;
       this.waitingFor = null;
       this.show(key, passage);
     }
-    if (!this.card || (this.done.has(this.key) && !this.waitingFor)) this.advance();
+    if (!this.card || (this.done.has(this.key) && this.key !== this.opened && !this.waitingFor)) this.advance();
     this.paint();
   }
 
@@ -126,7 +133,8 @@ class Judging {
     this.folded.clear();
     const labels = this.labels();
     const named = this.card.candidates.findIndex((one) => one.passage === passage);
-    this.at = named >= 0 ? named : nextOpen(this.card.candidates, labels, 0);
+    const start = key === this.opened ? 0 : nextOpen(this.card.candidates, labels, 0);
+    this.at = named >= 0 ? named : start;
     this.questionAt = this.shownAt = performance.now();
     this.keepPlace();
   }
@@ -159,7 +167,7 @@ class Judging {
     this.record(this.data.kind, [{ passage: one.passage, label: name }]);
     this.confirmed = null;
     const labels = this.labels();
-    this.at = nextOpen(card.candidates, labels, this.at + 1);
+    this.at = this.key === this.opened ? Math.min(this.at + 1, card.candidates.length - 1) : nextOpen(card.candidates, labels, this.at + 1);
     this.shownAt = performance.now();
     this.announce(`${name}: ${one.title || "untitled"}. ${labels.size} of ${card.candidates.length} judged`);
   }
@@ -180,6 +188,7 @@ class Judging {
     this.outbox.push({ kind: "undo", question: last.question, batch: last.batch ?? null, undoes: last.id, choices: [] });
     const key = cardKey(last);
     this.done.delete(key);
+    this.opened = null;
     const passage = last.choices?.[0]?.passage;
     if (this.cards.has(key)) this.show(key, passage);
     else this.waitingFor = { key, passage };
@@ -189,8 +198,36 @@ class Judging {
     this.say(`Undone: ${what}`);
   }
 
+  // Show the person's finished questions. Changing a label there undoes nothing else.
+  answers() {
+    this.listing = true;
+    this.parts.answers.replaceChildren(node("p", { class: "soft" }, "Loading …"));
+    if (!this.parts.answers.open) this.parts.answers.showModal();
+    this.outbox.send(true);
+  }
+
+  goBack(key) {
+    this.opened = key;
+    this.parts.answers.close();
+    if (this.cards.has(key)) this.show(key);
+    else this.waitingFor = { key };
+    this.outbox.send(true);
+    this.say("Label a passage again to change it. Enter: back to your open question");
+    this.paint();
+  }
+
+  notBad(event) {
+    this.opened = null;
+    this.outbox.push({ kind: "undo", question: this.card.question, batch: this.card.batch, undoes: event, choices: [] });
+    this.done.delete(this.key);
+    this.say("No longer marked as bad. Label its passages, then press Enter");
+    this.parts.head.querySelector(".bad-mark")?.remove();
+    this.paint();
+  }
+
   next() {
     const card = this.card;
+    if (this.key === this.opened) { this.leave(null); return; }
     const labels = this.labels();
     const open = card.candidates.filter((one) => !labels.has(one.passage)).length;
     if (!labels.size && this.data.mode === "judge") {
@@ -208,7 +245,8 @@ class Judging {
 
   leave(kind) {
     const card = this.card;
-    if (this.data.mode === "judge") this.outbox.push({ kind, question: card.question, batch: card.batch });
+    this.opened = null;
+    if (kind && this.data.mode === "judge") this.outbox.push({ kind, question: card.question, batch: card.batch });
     this.paces = [...this.paces.slice(-8), (performance.now() - this.questionAt) / 1000];
     this.done.add(this.key);
     this.message = "";
@@ -259,6 +297,7 @@ class Judging {
   act(action) {
     if (action === "help") { this.openHelp(); return; }
     if (action === "guidelines") { this.parts.guidelines.showModal(); return; }
+    if (action === "answers") { if (this.data.mode === "judge") this.answers(); return; }
     this.message = "";
     if (action === "undo") this.undo();
     else if (!this.card) this.say(this.more ? "The next question is loading" : "There is nothing to judge");
@@ -268,6 +307,7 @@ class Judging {
     else if (action === "expand") this.card.candidates[this.at] && this.toggle(this.card.candidates[this.at].passage);
     else if (action === "positives") this.parts.positives.toggleAttribute("open");
     else if (action === "bad" && this.data.mode !== "judge") this.say("You can mark bad questions only while judging");
+    else if (action === "skip" && this.key === this.opened) this.leave(null);
     else if (action === "skip") this.data.mode === "judge" ? this.leave("skip") : this.leave();
     else this[action]();
     this.keepPlace();
@@ -311,6 +351,7 @@ class Judging {
       noteText: node("input", { type: "text", maxlength: "2000", "aria-label": "Note", placeholder: "Enter saves the note, Esc discards it" }),
       help: node("dialog", { class: "judge-help", "aria-label": "Keys" }),
       guidelines: node("dialog", { class: "judge-guidelines", "aria-label": "Guidelines" }),
+      answers: node("dialog", { class: "judge-answers", "aria-label": "Your answers", onclose: () => { this.listing = false; } }),
     };
     const { parts } = this;
     parts.note.append(node("label", {}, "Note "), parts.noteAbout, parts.noteText);
@@ -321,10 +362,10 @@ class Judging {
     });
     this.actions = node("div", { class: "judge-actions", role: "toolbar", "aria-label": "Actions" },
       button("rest", "Rest negative"), button("next", "Next"), button("undo", "Undo"), button("note", "Note"), button("bad", "Bad question"),
-      button("skip", "Skip"), button("guidelines", "Guidelines"), button("help", "Keys"));
+      button("skip", "Skip"), button("answers", "Your answers"), button("guidelines", "Guidelines"), button("help", "Keys"));
     this.root = node("section", { class: "judge", "aria-label": "Judging" },
       node("div", { class: "judge-bar" }, parts.progress, parts.status), parts.banner, parts.refused, parts.head, parts.list,
-      parts.message, parts.note, this.actions, parts.live, parts.help, parts.guidelines);
+      parts.message, parts.note, this.actions, parts.live, parts.help, parts.guidelines, parts.answers);
     this.mount(this.parent);
   }
 
@@ -338,6 +379,7 @@ class Judging {
     this.paintStatus();
     const card = this.card;
     this.actions.hidden = !card;
+    this.actions.querySelector("[data-action=answers]").hidden = this.data.mode !== "judge";
     if (!card || card.key !== this.paintedKey) this.paintHead(card);
     this.paintList(card);
     this.parts.message.textContent = this.message;
@@ -386,10 +428,29 @@ class Judging {
         ...(card.positives[0] ? [node("b", {}, card.positives[0].title || "untitled"), " ", ...marked(card.positives[0].line)] : [])),
       ...card.positives.map((one) => node("p", {}, node("b", {}, one.title || "untitled"), " ", ...marked(one.pieces))));
     this.parts.head.replaceChildren(
-      card.notice ? node("div", { class: "practice" }, card.notice) : "",
+      card.notice ? node("div", { class: "practice" }, card.notice) : "", this.goneBack(),
       node("h1", {}, card.text), node("div", { class: "answers-line" }, ...answers),
       node("p", { class: "task" }, TASK), this.howTo(),
       card.positives.length ? this.parts.positives : node("div", { class: "soft positives" }, "No known positives."));
+  }
+
+  // The line above a finished question that the person went back to.
+  goneBack() {
+    if (this.key !== this.opened) return "";
+    const event = this.badMarks?.get(this.key);
+    return node("div", { class: "practice bad-mark" }, event ? "You marked this question as bad. " : "You finished this question. Label a passage again to change it. ",
+      event ? node("button", { type: "button", onclick: () => this.notBad(event) }, "It is not bad") : "", " ",
+      node("button", { type: "button", onclick: () => this.act("next") }, "Back to the open question"));
+  }
+
+  paintAnswers(answers) {
+    const rows = answers.map((one) => node("li", {}, node("button", { type: "button", onclick: () => this.goBack(one.key) },
+      node("span", {}, one.text), node("span", { class: "soft" }, one.bad ? "bad question" : one.labels || "no label"))));
+    this.parts.answers.replaceChildren(
+      node("button", { type: "button", class: "close", onclick: () => this.parts.answers.close() }, "Close"), node("h2", {}, "Your answers"),
+      node("p", { class: "soft" }, answers.length ? "The latest first. Open a question to change a label; the rest stays as it is."
+        : "You have not finished a question of an open batch yet."), node("ol", {}, ...rows));
+    this.badMarks = new Map(answers.filter((one) => one.bad).map((one) => [one.key, one.bad]));
   }
 
   // The four labels in a sentence each, open until the person has judged a question in this browser or has closed it.
@@ -406,7 +467,8 @@ class Judging {
 
   nothing() {
     if (this.more) return [node("p", { class: "soft waiting" }, "The next question is loading …")];
-    return [node("h1", {}, this.data.empty_title), ...this.data.empty.map((line) => node("p", {}, line))];
+    return [node("h1", {}, this.data.empty_title), ...this.data.empty.map((line) => node("p", {}, line)),
+      this.data.answered ? node("p", {}, node("button", { type: "button", onclick: () => this.answers() }, "Your answers")) : ""];
   }
 
   paintList(card) {

@@ -59,9 +59,9 @@ def _undone(map: Map, state: Clusters) -> Html:
 def _undo_buttons(map: Map, state: Clusters) -> None:
     if not (state.undoable or state.redoable) or not who.may(map.study.labels_path, "edit maps"):
         return
-    left, right, _ = st.columns([2, 2, 3])
+    undo_column, right, _ = st.columns([2, 2, 3])
     if state.undoable:
-        left.button(
+        undo_column.button(
             f"Undo: {state.undoable}",
             key="map-undo",
             on_click=lambda: attempt(lambda: _did(changes.undo(map, state.edits, acting(map)), "Undone.")),

@@ -116,8 +116,8 @@ def figure(
     )
     result = make_subplots(rows=1, cols=len(views), subplot_titles=heads, horizontal_spacing=0.02)
     every = categories(found, most=len(COLOURS))
-    kept = set(every)
-    drawn = np.array([name if name in kept else OTHERS for name in found], dtype=object)[shown]
+    selected = set(every)
+    drawn = np.array([name if name in selected else OTHERS for name in found], dtype=object)[shown]
     quiet = quiet_categories() | {OTHERS}
     order = sorted({*every, *drawn.tolist()}, key=lambda name: (name not in quiet, -int((drawn == name).sum())))
     texts = [_hover(titles[i], starts[i], labelled(found[i])) for i in shown.tolist()]

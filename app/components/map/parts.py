@@ -41,8 +41,8 @@ MARGIN = (
 
 def address(map: Map, **changes: Any) -> str:
     """Return the address of this page with its current choices, some of them changed."""
-    kept = {key: url.value(key) for key in ("by", "run", "k", "view", "cluster", "point", "selection", "list")}
-    return url.href("map", {"map": map.name, **kept, **changes})
+    parameters = {key: url.value(key) for key in ("by", "run", "k", "view", "cluster", "point", "selection", "list")}
+    return url.href("map", {"map": map.name, **parameters, **changes})
 
 
 def quality_line(map: Map) -> Html:
@@ -97,12 +97,12 @@ def quality_line(map: Map) -> Html:
 
 
 def _left(manifest: dict) -> str:
-    left = manifest.get("left_after_turning")
+    residual = manifest.get("left_after_turning")
     return (
         ""
-        if left is None
+        if residual is None
         else (
-            f" After rotation, the distance between a point's two positions is {left:.2f} times the distance of "
+            f" After rotation, the distance between a point's two positions is {residual:.2f} times the distance of "
             "points from their mean (root mean squares; 0: the encoders differ by a rotation only)."
         )
     )
@@ -216,12 +216,14 @@ def opened_point(map: Map, points: MapPoints, number: int, view: int) -> Html:
 
 def _neighbours(map: Map, number: int, view: int, where: dict[int, int]) -> Html:
     try:
-        found = neighbours_of(map, number, NEIGHBOURS, view)
+        neighbours = neighbours_of(map, number, NEIGHBOURS, view)
     except BlindspotError as error:
         return notice(str(error), kind="warning")
     lines = []
     for passage, ordinal, value in zip(
-        map.study.corpus.passages(found.rows[0].tolist()), found.rows[0].tolist(), found.similarity[0].tolist()
+        map.study.corpus.passages(neighbours.rows[0].tolist()),
+        neighbours.rows[0].tolist(),
+        neighbours.similarity[0].tolist(),
     ):
         title = passage.title or "(no title)"
         shown = (
@@ -264,10 +266,14 @@ def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, e
         )
         for number in shown
     ]
-    left = len(chosen) - len(shown)
+    remaining = len(chosen) - len(shown)
     more = (
-        link(f"Show {min(left, each):,} more of {left:,}", address(map, list=pages + 1), data_focus="more-points")
-        if left > 0
+        link(
+            f"Show {min(remaining, each):,} more of {remaining:,}",
+            address(map, list=pages + 1),
+            data_focus="more-points",
+        )
+        if remaining > 0
         else ""
     )
     return div(tag("ul", *lines, cls="map-list"), more)
@@ -288,5 +294,5 @@ def _figure(estimate: dict | None, signed: bool = False) -> Html:
 
 
 def _plain(estimate: dict, digits: int) -> str:
-    found = Estimate(**estimate)
-    return f"{found.value:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
+    interval = Estimate(**estimate)
+    return f"{interval.value:.{digits}f} ({interval.low:.{digits}f} to {interval.high:.{digits}f})"

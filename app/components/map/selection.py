@@ -29,9 +29,9 @@ def plot_key(map: Map) -> str:
 def take(map: Map) -> None:
     """Store the ids of the points in a box or lasso selection. (The browser handles clicks.)"""
     event = st.session_state.get(plot_key(map)) or {}
-    found = event.get("selection", {})
-    ids = list(dict.fromkeys(id for point in found.get("points", ()) if (id := _id(point.get("customdata")))))
-    if found.get("box") or found.get("lasso"):
+    lasso = event.get("selection", {})
+    ids = list(dict.fromkeys(id for point in lasso.get("points", ()) if (id := _id(point.get("customdata")))))
+    if lasso.get("box") or lasso.get("lasso"):
         st.session_state[_CHOSEN] = (map.name, ids)
         for key in ("selection", "cluster", "list"):
             url.write(key, None)
@@ -113,21 +113,21 @@ def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, na
         )
         return
     opened = map.study.run(run)
-    found = pairs_to_judge(map, known, opened, ids, k)
+    pairs = pairs_to_judge(map, known, opened, ids, k)
     summary = (
-        f"{counted(len(found.pairs), 'unlabelled pair')} of {counted(found.questions, 'question')}: selected "
+        f"{counted(len(pairs.pairs), 'unlabelled pair')} of {counted(pairs.questions, 'question')}: selected "
         f"passages among the first {k} of {run}."
     )
-    if found.without:
+    if pairs.without:
         summary += (
-            f" Not included: {counted(found.without, 'passage')} outside the first {k} of every question of this "
+            f" Not included: {counted(pairs.without, 'passage')} outside the first {k} of every question of this "
             "map, or already labelled."
         )
-    if found.more:
-        summary += f" Not included: {counted(found.more, 'pair')} beyond the maximum of eight per question."
-    with st.expander("Send to judging", expanded=bool(found.pairs)):
+    if pairs.more:
+        summary += f" Not included: {counted(pairs.more, 'pair')} beyond the maximum of eight per question."
+    with st.expander("Send to judging", expanded=bool(pairs.pairs)):
         show(tag("p", summary, cls="convention"))
-        if not found.pairs:
+        if not pairs.pairs:
             return
         key, typed = f"map-batch-{name}", st.session_state  # the text is read when the button is pressed
         st.text_input("Name of the batch", name, key=key)

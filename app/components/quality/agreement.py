@@ -21,11 +21,11 @@ FOUR = "Positive, related, negative and unsure as four nominal labels"
 def agreement_panel(found: Quality) -> Html:
     together = found.together
     if together is None or not together.four.passages:
-        said = (
+        message = (
             "Agreement needs passages that two people judged blind, and there are none yet. Create a batch with "
             "second labels, or raise the number of people per question."
         )
-        return div(tag("h2", "Agreement"), tag("p", said, cls="convention"), cls="panel")
+        return div(tag("h2", "Agreement"), tag("p", message, cls="convention"), cls="panel")
     lines = [
         row(
             coefficient(each),
@@ -45,13 +45,13 @@ def agreement_panel(found: Quality) -> Html:
         tag("tbody", *lines),
         cls="figures agreement",
     )
-    said = tag(
+    message = tag(
         "p",
         f"{counted(len(together.people), 'annotator')}; last blind label of each annotator and passage. The 95% "
         "intervals resample questions, so they hold for other questions judged by the same people.",
         cls="convention",
     )
-    return div(tag("h2", "Agreement"), scrolling(table), said, _pairs(found.pairs), cls="panel")
+    return div(tag("h2", "Agreement"), scrolling(table), message, _pairs(found.pairs), cls="panel")
 
 
 def _pairs(pairs: tuple[Agreements, ...]) -> Html:

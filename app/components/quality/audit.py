@@ -45,7 +45,7 @@ def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: 
             cls="panel",
         )
     judged = found.drawn - found.bad - found.waiting
-    said = [
+    sentences = [
         f"Random audit: {judged:,} of {counted(found.drawn, 'question')} judged completely",
         f", {found.waiting:,} remaining" if found.waiting else "",
         f", {found.bad:,} bad (left out)" if found.bad else "",
@@ -55,13 +55,13 @@ def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: 
     if found.overall is None:
         return div(
             title,
-            tag("p", *said, " The rates appear after the first completely judged question.", cls="convention"),
+            tag("p", *sentences, " The rates appear after the first completely judged question.", cls="convention"),
             picker,
             cls="panel",
         )
     return div(
         title,
-        tag("p", *said, cls="convention"),
+        tag("p", *sentences, cls="convention"),
         picker,
         _headline(found.overall),
         tag("p", _convention(found.overall), cls="convention"),

@@ -36,7 +36,7 @@ def batches_panel(batches: Sequence[BatchProgress]) -> Html:
     table = tag(
         "table",
         head,
-        tag("tbody", *(line for each in reversed(batches) for line in _lines(each))),
+        tag("tbody", *(line for batch in reversed(batches) for line in _lines(batch))),
         cls="figures batches",
     )
     return div(title, scrolling(table), _strata(batches), cls="panel")
@@ -45,7 +45,7 @@ def batches_panel(batches: Sequence[BatchProgress]) -> Html:
 def _lines(each: BatchProgress) -> list[Html]:
     batch = each.batch
     share = batch.done / batch.questions
-    made = (
+    arms = (
         "practice"
         if batch.practice
         else ", ".join(f"{each.arms[arm]:,} {words}" for arm, words in ARMS.items() if arm in each.arms)
@@ -62,7 +62,7 @@ def _lines(each: BatchProgress) -> list[Html]:
     done = "–" if batch.practice else f"{batch.done:,} of {batch.questions:,}"
     return [
         row(
-            tag("td", made, cls="left kind"),
+            tag("td", arms, cls="left kind"),
             done,
             tag("td", "" if batch.practice else bar, cls="bar"),
             tag("td", "✓ done" if batch.done == batch.questions and not batch.practice else batch.state, cls="left"),
@@ -78,10 +78,10 @@ def _strata(batches: Sequence[BatchProgress]) -> Html:
             f"{rates.positive.passages:,}",
             rate_figure(rates.positive),
             rate_figure(rates.with_related),
-            head=join(name, span(f" {each.batch.name}", cls="soft")),
+            head=join(name, span(f" {batch.batch.name}", cls="soft")),
         )
-        for each in batches
-        for name, rates in each.strata.items()
+        for batch in batches
+        for name, rates in batch.strata.items()
     ]
     if not lines:
         return Html("")

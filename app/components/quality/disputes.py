@@ -34,7 +34,7 @@ def disputes_panel(
     pages = -(-len(disputes) // PER_PAGE)
     page = min(page, pages)
     shown = disputes[(page - 1) * PER_PAGE : page * PER_PAGE]
-    passages = sum(len(each.passages) for each in disputes)
+    passages = sum(len(dispute.passages) for dispute in disputes)
     toggle = link(
         "Hide names" if names else "Show names", here(names=None if names else 1), cls="quiet", data_focus="names"
     )
@@ -72,7 +72,7 @@ def adjudicate(question: str) -> str:
 
 
 def _dispute(dispute: Dispute, names: bool) -> Html:
-    asked = div(
+    question_line = div(
         link(dispute.text, url.href(url.QUESTION, {"question": dispute.question})),
         link(
             "Settle",
@@ -82,7 +82,7 @@ def _dispute(dispute: Dispute, names: bool) -> Html:
         ),
         cls="asked",
     )
-    return div(asked, tag("ul", *(_passage(each, names) for each in dispute.passages)), cls="dispute")
+    return div(question_line, tag("ul", *(_passage(passage, names) for passage in dispute.passages)), cls="dispute")
 
 
 def _passage(passage: DisputedPassage, names: bool) -> Html:

@@ -114,18 +114,18 @@ def _estimate(opened: Study, training_set: str, start: str, settings: dict[str, 
 
     examples = TrainingSetExamples(opened, TrainingSet.open(opened, training_set))
     teacher = Teacher(opened, settings["distil"]) if "distil" in settings else None
-    found = estimate(start_encoder(opened, start), examples, DualEncoderSettings(**settings), teacher=teacher)
+    cost = estimate(start_encoder(opened, start), examples, DualEncoderSettings(**settings), teacher=teacher)
     encoder = load_encoder(start_encoder(opened, start))
     passages = opened.corpus.passages(range(min(TIMED, len(opened.corpus))))
     began = time.perf_counter()
     encoder.encode_passages(passages)
     each = (time.perf_counter() - began) / len(passages)
     scoring = ""
-    if found.scoring is not None and found.scoring.pairs:
-        pairs = f"up to {counted(found.scoring.pairs, 'pair')}, {duration(found.scoring.seconds)}"
+    if cost.scoring is not None and cost.scoring.pairs:
+        pairs = f"up to {counted(cost.scoring.pairs, 'pair')}, {duration(cost.scoring.seconds)}"
         scoring = f" Before training, {settings['distil']} computes missing scores ({pairs})."
     return (
-        f"Training takes about {duration(found.seconds)} on this machine ({counted(found.steps, 'step')} of "
-        f"{found.seconds_per_step:.1f} s, from two timed steps).{scoring} Indexing "
+        f"Training takes about {duration(cost.seconds)} on this machine ({counted(cost.steps, 'step')} of "
+        f"{cost.seconds_per_step:.1f} s, from two timed steps).{scoring} Indexing "
         f"{counted(len(opened.corpus), 'passage')} then takes about {duration(each * len(opened.corpus))}."
     )

@@ -182,7 +182,7 @@ def _means(judges: tuple[str, ...], pattern: Pattern) -> str:
 
 
 def _said(judges: tuple[str, ...], pattern: Pattern) -> str:
-    return ", ".join(f"{judge}: {_yes_or_no(said)}" for judge, said in zip(judges, pattern, strict=True))
+    return ", ".join(f"{judge}: {_yes_or_no(opinion)}" for judge, opinion in zip(judges, pattern, strict=True))
 
 
 def _yes_or_no(said: int) -> str:

@@ -3,7 +3,6 @@ sets."""
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any
 
 import streamlit as st
@@ -12,6 +11,7 @@ from app import study, url, who
 from app.components import jobs
 from app.components.marks import command, empty, notice
 from app.components.plots import plot
+from app.components.training.changes import PARAMETERS, changes_panel
 from app.components.training.models import fewer
 from app.components.training.pairs import pair_rows
 from app.desk import desk
@@ -19,17 +19,18 @@ from app.markup import Html, div, join, link, show, span, tag, term
 from backend.core.jobs import request
 from backend.core.manifest import Manifest
 from backend.core.study import Study
+from backend.demo import is_demo
 from backend.retrieval.retrieve import retrieve
 from backend.retrieval.retriever import RETRIEVERS
 from backend.text.counting import counted
 from backend.training_sets.builder import build
 from backend.training_sets.denoising import DENOISING, policy_help, policy_named, policy_names
-from backend.training_sets.differences import Change, change_summary, diff, new_labels
+from backend.training_sets.differences import new_labels
 from backend.training_sets.stratified_sample import queue_stratified_sample
 from backend.training_sets.training_set import TrainingSet, training_sets
 from db.errors import BlindspotError
+from db.rights import SETTLERS
 
-SHOWN = 40
 NEW_SHOWN = 12
 NO_MODEL = "none"
 _SAID = "training-said"
@@ -184,22 +185,36 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> 
             cls="panel",
         )
     )
+    sees_labels = _sees_labels(opened)
+    others = [name for name in made if name != chosen.name]
+    if others and not sees_labels and url.value("before"):
+        show(
+            notice(
+                "The differences of two sets show annotators' labels. Only people who settle disputes can see them: ",
+                f"{' and '.join(SETTLERS)}s. ",
+                link("Sign in on Judge", url.JUDGE),
+                ".",
+            )
+        )
+    if others and sees_labels:
+        with st.columns([1, 2])[0]:
+            before = url.select(
+                "Compare with",
+                "before",
+                ["", *others],
+                "",
+                forget=PARAMETERS,
+                format_func=lambda name: name or "choose a set",
+            )
+        if before:
+            changes_panel(opened, TrainingSet.open(opened, before), chosen)
+    if sees_labels:
+        _new(opened, chosen)
     ranks = counts["by_rank"]
     if ranks:
         show(div(tag("h2", "Mined passages by rank"), cls="list-head"))
         plot(_fates(ranks), f"fates-{chosen.name}")
-    sees_labels = who.may(opened.labels_path, "see others' labels")
-    if sees_labels:
-        _new(opened, chosen)
     _judge_strata(opened, chosen)
-    others = [name for name in made if name != chosen.name]
-    if others and sees_labels:
-        with st.columns([1, 2])[0]:
-            before = url.select(
-                "Compare with", "before", ["", *others], "", format_func=lambda name: name or "choose a set"
-            )
-        if before:
-            _changes(opened, TrainingSet.open(opened, before), chosen)
     show(
         div(
             span("Export: ", cls="soft"),
@@ -208,6 +223,13 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> 
             cls="foot",
         )
     )
+
+
+def _sees_labels(opened: Study) -> bool:
+    """Whether the viewer may see labels: by their role, or because all labels of a demo nobody has joined are simulated."""
+    if who.may(opened.labels_path, "see others' labels"):
+        return True
+    return is_demo(opened) and who.mode() == "local" and not who.real_people(opened.labels_path)
 
 
 def _judge_strata(opened: Study, chosen: TrainingSet) -> None:
@@ -331,45 +353,3 @@ def _new(opened: Study, chosen: TrainingSet) -> None:
     )
     arguments = {key: value for key, value in made_from.items() if key != "until"} | {"name": name, "policy": wanted}
     jobs.start_button(opened, request(build, **arguments), key="build-again", words=f"Build {name} with these labels")
-
-
-def _changes(opened: Study, before: TrainingSet, after: TrainingSet) -> None:
-    found = change_summary(before, after)
-    if not found.changed:
-        show(notice(f"{before.name} and {after.name} have the same pairs in the same roles."))
-        return
-    kinds = [
-        tag(
-            "tr",
-            tag("td", f"{number:,}"),
-            tag("td", f"{was or 'absent'} → {now or 'absent'}", cls="left"),
-            tag("td", why, cls="left"),
-        )
-        for (was, now, why), number in found.changes.most_common()
-    ]
-    rows = pair_rows(opened, [_change(each) for each in islice(diff(before, after), SHOWN)])
-    more = (
-        tag(
-            "p",
-            f"The first {SHOWN} of {found.changed:,}. To list all, run: ",
-            command(f"blindspot training-set diff {before.name} {after.name} --limit 0"),
-            cls="convention",
-        )
-        if found.changed > SHOWN
-        else ""
-    )
-    show(
-        div(
-            tag("h2", f"{counted(found.changed, 'changed pair')}, {found.same:,} unchanged"),
-            tag("table", tag("tbody", *kinds), cls="small"),
-            tag("table", tag("tbody", *rows), cls="figures"),
-            more,
-            cls="panel",
-            id="changes",
-        )
-    )
-
-
-def _change(change: Change) -> tuple[str, str, str, str]:
-    was, now = (" by ".join(side) if side else "absent" for side in (change.before, change.after))
-    return change.question, change.passage, change.why, f"{was} → {now}"

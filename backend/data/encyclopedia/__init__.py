@@ -1,9 +1,9 @@
-"""A generated encyclopedia: a collection of any size whose every fact, and every passage that states it, is known.
+"""A generated encyclopedia: a collection of any size with a known truth: every fact, and every passage that states it.
 
-It is made for demonstrations and as a measuring stick. Its people, places, works and companies do not exist. Facts are
-told in the article of their subject and, in other words, in other articles; only one of these passages is a question's
-gold, so the others are false negatives that were planted (the truth names them all). `world` decides what
-is true and who tells it, `prose` writes it, `language` holds the sentences.
+It serves for demonstrations and for measurements. Its people, places, works and companies do not exist. The article
+of an entity states its facts, and other articles repeat them in other words. Only one of these passages is a question's
+gold, so the others are planted false negatives (the truth names them all). `world` decides which
+facts are true and which articles state them, `prose` writes the passages, `language` contains the sentences.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class Encyclopedia:
         """All questions, popular subjects first.
 
         Every question has one gold passage, from its subject's article or its subject's notice. `frequency` is the
-        planned number of passages that name the subject: its article's, those that tell its facts and those that only
-        mention it. Subjects are train, dev or test. Dev and test hold every fact that is asked, in the template's words
-        (dataset "encyclopedia") and in a second wording ("encyclopedia-second-wording"); training questions (template
-        only) are drawn by frequency, so that they are mostly about popular subjects.
+        planned number of passages that name the subject: its article's, those that state its facts and those that only
+        mention it. Subjects are train, dev or test. Dev and test contain a question on every selected fact, in the
+        template's words (dataset "encyclopedia") and in a second wording ("encyclopedia-second-wording"); training
+        questions (template only) are drawn by frequency, so that they are mostly about popular subjects.
         """
         for question, _ in self.answered():
             yield question
@@ -89,8 +89,8 @@ class Encyclopedia:
             yield {"question": question.id, "passages": [str(o + 1) for o in ordinals], "gold": question.gold[0]}
 
     def unlabelled(self) -> Iterator[str]:
-        """Questions on training entities that nobody labelled, in both wordings: of the facts, mostly rare, that
-        training leaves out.
+        """Unlabelled questions on training entities, in both wordings, about the (mostly rare) facts that training
+        leaves out.
         """
         for number, relation, split, _, drawn in self._facts():
             if split == "train" and not drawn:
@@ -105,7 +105,7 @@ class Encyclopedia:
 
     def _facts(self) -> Iterator[tuple[int, str, str, int, bool]]:
         """(entity number, relation, split, gold passage's ordinal, drawn) of every fact that its subject's article
-        tells.
+        states.
         """
         for number in range(self.world.entities):
             random = Random(key(self.seed, 8, number)).random
@@ -149,21 +149,21 @@ def write(
     """Writes `passages.tsv` (DPR's psgs_w100 form), `questions.jsonl`, `truth.jsonl` and `unlabelled.txt` into a
     folder.
 
-    Each file is written beside its place and renamed when all are whole.
+    Each file is written under a temporary name and renamed when all are complete.
 
     Returns: {passages, entities, questions, train, dev, test, second_wording, planted: questions that more than one
         passage answers, unlabelled, seed, edition}.
     Raises: Refused, as `Encyclopedia`.
     """
-    made = Encyclopedia(passages, seed, edition)
+    world = Encyclopedia(passages, seed, edition)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     names = ("passages.tsv", "questions.jsonl", "truth.jsonl", "unlabelled.txt")
     partial = {name: folder / f"{name}.partial" for name in names}
     try:
-        _write_passages(made, partial["passages.tsv"], progress)
-        summary = _write_questions(made, partial["questions.jsonl"], partial["truth.jsonl"], progress)
-        unlabelled = [f"{question}\n" for question in made.unlabelled()]
+        _write_passages(world, partial["passages.tsv"], progress)
+        summary = _write_questions(world, partial["questions.jsonl"], partial["truth.jsonl"], progress)
+        unlabelled = [f"{question}\n" for question in world.unlabelled()]
         partial["unlabelled.txt"].write_text("".join(unlabelled), encoding="utf-8")
         for name in names:
             os.replace(partial[name], folder / name)
@@ -172,7 +172,7 @@ def write(
             path.unlink(missing_ok=True)
     return {
         "passages": passages,
-        "entities": made.world.entities,
+        "entities": world.world.entities,
         **summary,
         "unlabelled": len(unlabelled),
         "seed": seed,
@@ -192,10 +192,10 @@ def _write_passages(made: Encyclopedia, path: Path, progress: Progress | None) -
 
 def _write_questions(made: Encyclopedia, questions: Path, truth: Path, progress: Progress | None) -> dict:
     counts = dict.fromkeys(("questions", "train", "dev", "test", "second_wording", "planted"), 0)
-    with open(questions, "w", encoding="utf-8") as asked, open(truth, "w", encoding="utf-8") as known:
+    with open(questions, "w", encoding="utf-8") as question_file, open(truth, "w", encoding="utf-8") as known:
         for question, ordinals in made.answered():
             fields = asdict(question) | {"question": question.text}
-            asked.write(json.dumps({name: fields[name] for name in QUESTION_FIELDS}, ensure_ascii=False) + "\n")
+            question_file.write(json.dumps({name: fields[name] for name in QUESTION_FIELDS}, ensure_ascii=False) + "\n")
             row = {"question": question.id, "passages": [str(o + 1) for o in ordinals], "gold": question.gold[0]}
             known.write(json.dumps(row) + "\n")
             counts["questions"] += 1
@@ -214,19 +214,19 @@ def describe(
     dense: np.ndarray,
     matches: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, dict]:
-    """What an encyclopedia shows: how blind each retriever is, and how many planted false negatives stand near the top.
+    """Measure an encyclopedia: how blind each retriever is, and how many planted false negatives rank near the top.
 
     Args:
         questions: q questions, either or both wordings.
         truth: question id -> ids of all passages that answer it, as `truth.jsonl` has it.
         bm25, dense: (q, k) ordinals, k >= 5, -1 where a row is short; row i belongs to questions[i].
-        matches: (q, k) bool of BM25 and dense: the passage holds an answer string.
+        matches: (q, k) bool of BM25 and dense: whether the passage contains an answer string.
 
     Returns: figures by name, each {"share": 0..1, "n": of how many}. "Found" is Success@5, relevant being every passage
     of
         the truth, so a planted false negative counts as found; the `_by_answer` figures take the answer match instead.
-        false_negatives: of the passages in the dense top 5 that are not gold, those that do answer (n: such passages).
-        only_bm25, only_dense, both, neither: questions found at 5, template wording.
+        false_negatives: of the passages in the dense top 5 that are not gold, those that answer the question (n: such
+        passages). only_bm25, only_dense, both, neither: questions found at 5, template wording.
         bm25_first_wording, bm25_second_wording: BM25's Success@5 on the facts asked in both wordings.
     """
     ordinals = {q.id: np.array([int(passage) - 1 for passage in truth[q.id]], np.int64) for q in questions}
@@ -241,9 +241,9 @@ def describe(
     facts = [(q.relation, q.subject) for q in questions]
     twice = {fact for fact, one in zip(facts, first) if one} & {fact for fact, one in zip(facts, first) if not one}
     paired = np.array([fact in twice for fact in facts], bool)
-    found = _any(relevant[0][:, :5])
-    figures["bm25_first_wording"] = _share(found[paired & first])
-    figures["bm25_second_wording"] = _share(found[paired & ~first])
+    success = _any(relevant[0][:, :5])
+    figures["bm25_first_wording"] = _share(success[paired & first])
+    figures["bm25_second_wording"] = _share(success[paired & ~first])
     return figures
 
 

@@ -1,4 +1,4 @@
-"""The sentences of the generated encyclopedia: every form states exactly the relations it is listed under, no more.
+"""The sentences of the generated encyclopedia: every form states exactly the relations under which it is listed.
 
 Keys in a form:
     {S} {s}   the article's subject, at the start of a sentence or inside one: its name, a short name or a pronoun
@@ -133,7 +133,7 @@ LEADS = {
     ),
 }
 
-# What an article says of its own subject.
+# Statements of an article about its own subject.
 OWN = {
     "P17": (
         "{S} lies within the borders of {A}.",
@@ -310,7 +310,7 @@ OWN = {
         "{S} was started in {A} in {y}.",
         "{A} is where {s} came into being, in {y}.",
     ),
-    # What an article says that answers a question about another article's subject: {A} is that subject.
+    # Statements of an article that answer a question about another article's subject: {A} is that subject.
     "capital": (
         "{S} is the capital of {A}.",
         "{S} has been the seat of government of {A} since {y}.",
@@ -327,7 +327,7 @@ OWN = {
     "started": ("{S} founded {A}.", "{S} established {A} in {y}.", "{S} was the founder of {A}."),
 }
 
-# The same facts as a relative clause about a subject that is named just before.
+# The same facts as a relative clause about the subject named just before.
 CLAUSES = {
     "P17": (
         "which lies in {A}",

@@ -10,13 +10,13 @@ from random import Random
 from backend.data.encyclopedia import words
 from backend.data.encyclopedia.plan import KindNumbers, Shuffle, key
 
-CROWDING = 0.65  # share of the look-alike names of a group that are given to someone
+CROWDING = 0.65  # share of a group's look-alike names that are used
 
 
 class Groups:
     """Names that come in groups of `members` look-alikes: index -> (group, member), no pair twice.
 
-    As many groups are used as leave each about CROWDING full; they are drawn from all `available` ones.
+    Of the `available` groups, so many are drawn that each is filled to about CROWDING.
     """
 
     def __init__(self, count: int, members: int, available: int, random: Random):
@@ -104,7 +104,7 @@ def _family(group: int, member: int) -> str:
 
 
 class Titles:
-    """Titles of plain words, some numbered in series. Only as many words are used as the count needs, so that titles
+    """Titles of plain words, some numbered in series. The number of words depends on the number of titles, so titles
     resemble each other at any size."""
 
     def __init__(self, forms: tuple[str, ...], count: int, random: Random):
@@ -128,5 +128,5 @@ class Titles:
 
 
 def with_article(noun: str) -> str:
-    """`a` or `an` before a noun. No word of ours begins with a silent h or a sounded y."""
+    """`a` or `an` before a noun. No word of the lists begins with a silent h or a sounded y."""
     return ("an " if noun[0].lower() in "aeiou" else "a ") + noun

@@ -1,5 +1,5 @@
-"""The skeleton of the generated encyclopedia: how many entities of which kind, how long their articles are, who tells
-of whom.
+"""The skeleton of the generated encyclopedia: the number of entities of each kind, the lengths of their articles, and
+which articles state facts of which entities.
 
 Only integers, a few per entity; which passages an entity owns in other articles is a permutation that is read both
 ways.
@@ -21,7 +21,7 @@ MEAN_LENGTH = 2.92  # of LENGTHS
 ASSURED = 3  # turns of the wheel whose entities are asked about for sure, so that every relation is
 ASKED = 0.36  # share of the entities that questions ask about; the others are told of by no one else
 ZIPF_SHIFT = 6  # Zipf-Mandelbrot: frequency ~ 1 / (rank + shift)
-# One turn of the wheel of kinds, after the countries. Makers come before what they make.
+# One turn of the wheel of kinds, after the countries. A maker precedes its works.
 WHEEL = (
     "town musician writer footballer novel founder maker song painter town "
     "painting musician landmark writer label novel footballer founder product town"
@@ -34,7 +34,7 @@ GROUPS |= {"country": "country", "town": "place", "landmark": "building", "maker
 
 @dataclass(frozen=True)
 class Edition:
-    """The settings that two kinds of encyclopedia differ in.
+    """The settings in which the kinds of encyclopedia differ.
 
     notices: share of the passages that are columns of short notices. A notice states two facts of an entity that has no
         article; no other passage names this entity, or only one or two do.
@@ -53,7 +53,7 @@ class Edition:
 PLAIN = Edition("plain", notices=0.0, mentions=2, telling_slope=0.25, loudness=5)
 """Every entity has an article of its own."""
 BLIND_SPOT = Edition("blind spot", notices=0.08, mentions=1, telling_slope=0.5, loudness=9)
-"""Rare entities have two sentences in a passage about several entities: one vector stands for all of them."""
+"""Rare entities have two sentences in a passage about several entities, so one vector represents all of them."""
 NOTICES_EACH = 5  # entities of a passage of short notices
 NOTICED_ASKED = 0.35  # share of the entities with a notice that questions ask about
 NOTICED_TOLD = (0.7, 0.9, 1.0)  # cumulative share of these that 0, 1, 2 other passages tell of
@@ -72,7 +72,7 @@ def key(seed: int, purpose: int, number: int) -> int:
 
 
 class Shuffle:
-    """An invertible affine permutation of range(size): neighbours land far apart, and no table is kept."""
+    """An invertible affine permutation of range(size): neighbours are mapped far apart, and no table is stored."""
 
     def __init__(self, size: int, random: Random):
         self.size = size
@@ -107,12 +107,14 @@ class Plan:
         ranks = np.arange(1, entities + 1)
         noise = np.random.Generator(np.random.PCG64(seed))
         self.lengths = self._article_lengths(passages, noise)
-        asked = noise.uniform(size=entities) < ASKED
+        is_asked = noise.uniform(size=entities) < ASKED
         self.assured = countries(entities) + len(WHEEL) * ASSURED
-        asked[: self.assured] = True
+        is_asked[: self.assured] = True
         noticed_asked, noticed_tells = self._noticed_tells(noise)
         self.tells = np.zeros(entities, np.int64)
-        self.tells[asked] = _apportion(passages - int(noticed_tells.sum()), ranks[asked] ** -edition.telling_slope)
+        self.tells[is_asked] = _apportion(
+            passages - int(noticed_tells.sum()), ranks[is_asked] ** -edition.telling_slope
+        )
         wanted = self.lengths + self.tells
         self.mentions = _fill_to_zipf(edition.mentions * passages, wanted)
         self.frequency = np.concatenate([wanted + self.mentions, 1 + noticed_tells])
@@ -124,7 +126,7 @@ class Plan:
         self.starts = array("q", starts.tobytes())  # by place: ordinal of the first passage
         self.lengths = np.concatenate([self.lengths, np.zeros(self.noticed, np.int64)])
         self.tells = np.concatenate([self.tells, noticed_tells])
-        self.asked = np.concatenate([asked, noticed_asked])
+        self.asked = np.concatenate([is_asked, noticed_asked])
         self.tell_starts = array("q", np.concatenate([[0], np.cumsum(self.tells)]).tobytes())
         self.mention_starts = array("q", np.concatenate([[0], np.cumsum(self.mentions)]).tobytes())
         self.tell_places = Shuffle(passages, random)
@@ -132,12 +134,14 @@ class Plan:
         self.notice_places = Shuffle(max(1, self.noticed), random)
 
     def _noticed_tells(self, noise: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Of the entities with a notice: whether questions ask about them, and how many other passages tell of them."""
+        """For each entity with a notice: whether questions ask about it, and how many other passages state its
+        facts.
+        """
         if not self.noticed:
             return np.zeros(0, bool), np.zeros(0, np.int64)
-        asked = noise.uniform(size=self.noticed) < NOTICED_ASKED
+        is_asked = noise.uniform(size=self.noticed) < NOTICED_ASKED
         tells = np.searchsorted(NOTICED_TOLD, noise.uniform(size=self.noticed), side="right")
-        return asked, np.where(asked, tells, 0)
+        return is_asked, np.where(is_asked, tells, 0)
 
     def _article_lengths(self, passages: int, noise: np.random.Generator) -> np.ndarray:
         entities = self.entities
@@ -152,7 +156,7 @@ class Plan:
         return lengths
 
     def notice_of(self, entity: int) -> int:
-        """The ordinal of the passage that holds the notice of an entity without an article."""
+        """The ordinal of the passage with the notice of an entity that has no article."""
         return self.passages + self.notice_places(entity - self.entities) // NOTICES_EACH
 
     def noticed_in(self, page: int) -> list[int]:
@@ -173,13 +177,13 @@ def _apportion(total: int, weights: np.ndarray) -> np.ndarray:
     """Whole numbers that sum to `total`, in proportion to `weights`, none below 1 (largest remainders)."""
     exact = weights / weights.sum() * (total - len(weights))
     whole = np.floor(exact).astype(np.int64)
-    left = total - len(weights) - int(whole.sum())
-    whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
+    remainder = total - len(weights) - int(whole.sum())
+    whole[np.argsort(whole - exact, kind="stable")[:remainder]] += 1
     return whole + 1
 
 
 def _fill_to_zipf(total: int, have: np.ndarray) -> np.ndarray:
-    """Numbers summing to `total` that lift `have` to scale / (rank + ZIPF_SHIFT) where it is below that."""
+    """Return numbers that sum to `total` and raise `have` to scale / (rank + ZIPF_SHIFT) where it is lower."""
     curve = 1.0 / (np.arange(1, len(have) + 1) + ZIPF_SHIFT)
     low, high = 0.0, float(total + have.sum()) * (ZIPF_SHIFT + 1)
     for _ in range(80):
@@ -187,8 +191,8 @@ def _fill_to_zipf(total: int, have: np.ndarray) -> np.ndarray:
         low, high = (scale, high) if np.maximum(scale * curve - have, 0).sum() < total else (low, scale)
     exact = np.maximum(low * curve - have, 0)
     whole = np.floor(exact).astype(np.int64)
-    left = total - int(whole.sum())
-    whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
+    remainder = total - int(whole.sum())
+    whole[np.argsort(whole - exact, kind="stable")[:remainder]] += 1
     return whole
 
 

@@ -1,7 +1,7 @@
-"""The prose of the generated encyclopedia: turns what an article states and tells into passages of about 100 words.
+"""The prose of the generated encyclopedia: turns the statements of an article into passages of about 100 words.
 
-Pronouns and short names stand only where a reader cannot take them for someone else: once another entity that the
-pronoun could mean has been named, the next sentence speaks of its subject by name.
+Pronouns and short names are used only where they are unambiguous: after a sentence that names another entity that the
+pronoun could mean, the next sentence names its subject.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ NOUNS = {
 PRONOUNS = {"female": ("she", "her", "her"), "male": ("he", "his", "him"), "": ("it", "its", "it")}
 FEW = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
 PERSON_OBJECTS = frozenset("P26 P40 P50 P170 P175 P112 P127".split())  # relations whose object may be a person
-NAME, SHORT, PRONOUN = "name", "short", "pronoun"  # how a sentence may speak of its subject
+NAME, SHORT, PRONOUN = "name", "short", "pronoun"  # how a sentence may refer to its subject
 
 
 def _naming(forms: tuple[str, ...]) -> tuple[str, ...]:
-    """The forms that name their subject, for places where "the author was ..." would leave open of what."""
+    """The forms that name their subject, for places where "the author was ..." would be ambiguous."""
     return tuple(form for form in forms if any(subject in form for subject in ("{S}", "{s}", "{P}", "{p}", "{o}")))
 
 
@@ -77,7 +77,9 @@ def notices(world: World, page: int) -> Passage:
 
 
 class _Speaker:
-    """Speaks of one entity: fills forms in with its name, its short name or a pronoun, and with passing detail."""
+    """Writes sentences about one entity: fills forms with its name, its short name or a pronoun, and with incidental
+    detail.
+    """
 
     def __init__(self, entity: Entity, random: Callable[[], float]):
         self.entity, self.random = entity, random
@@ -122,7 +124,7 @@ class _Speaker:
 
 
 class _Writer:
-    """Writes one passage. `reference` is how its next sentence may speak of the article's subject."""
+    """Writes one passage. `reference` is how the next sentence may refer to the article's subject."""
 
     def __init__(self, world: World, entity: Entity, ordinal: int):
         self.world, self.entity, self.ordinal = world, entity, ordinal
@@ -132,9 +134,9 @@ class _Writer:
 
     def passage(self, index: int, items: tuple[str, ...]) -> str:
         blocks: list[Callable[[], str]] = [partial(self._own, item) for item in items]
-        told = self.world.told(self.ordinal, self.entity.number)
-        if told:
-            blocks.append(lambda: self._telling(*told, dwells(index)))
+        other_facts = self.world.told(self.ordinal, self.entity.number)
+        if other_facts:
+            blocks.append(lambda: self._telling(*other_facts, dwells(index)))
         fillers = self._fillers()
         while len(blocks) < (2 if dwells(index) else 3):
             blocks.append(fillers.pop())
@@ -143,7 +145,7 @@ class _Writer:
         sentences += [block() for block in blocks]
         words = sum(sentence.count(" ") + 1 for sentence in sentences)
         if words < ROOM_WORDS:
-            sentences.append(self._mentioning(told[0] if told else None))
+            sentences.append(self._mentioning(other_facts[0] if other_facts else None))
             words += sentences[-1].count(" ") + 1
         while words < ENOUGH_WORDS and fillers:
             sentences.append(fillers.pop()())
@@ -170,7 +172,7 @@ class _Writer:
         """A statement of the article: a fact of its subject, or its part in another entity's fact."""
         about = self.entity.about.get(item)
         if about is not None or item == "P26":
-            self.reference = NAME  # where this article's subject is the answer, its name stands in the text
+            self.reference = NAME  # where this article's subject is the answer, the text contains its name
         form = self._pick(NAMING_OWN[item] if self.reference is NAME else OWN[item])
         answer = self.world.name(about) if about is not None else self._pick(self.entity.facts[item])
         sentence = self.subject.state(form, answer, self.reference)
@@ -181,9 +183,7 @@ class _Writer:
         return sentence
 
     def _telling(self, number: int, relations: tuple[str, ...], dwell: bool) -> str:
-        """Facts of another entity, told in passing in one to three sentences, or in more where the passage dwells on
-        it.
-        """
+        """Facts of another entity, in one to three sentences, or in more where the passage covers the entity at length."""
         other = self.world.entity(number)
         hushed = relations[0] in other.quiet and number % 4 == 0  # by the way, in one sentence
         speaker = _Speaker(other, self.random)
@@ -206,8 +206,8 @@ class _Writer:
             reference = self._reference_to(other, (relation,))
         following = list(FOLLOWING[other.group])
         self._shuffle(following)
-        wanted = 0 if hushed else 2 if dwell else len(sentences) == 1 or self.random() < FOLLOWED
-        sentences += [speaker.say(form, reference) for form in following[:wanted]]
+        n_asides = 0 if hushed else 2 if dwell else len(sentences) == 1 or self.random() < FOLLOWED
+        sentences += [speaker.say(form, reference) for form in following[:n_asides]]
         self._named(
             other.name,
             bool(other.gender) or not PERSON_OBJECTS.isdisjoint(relations),
@@ -216,7 +216,7 @@ class _Writer:
         return " ".join(sentences)
 
     def _reference_to(self, other: Entity, relations: tuple[str, ...]) -> str:
-        """How to go on about another entity, once it and the object of `relations` have been named."""
+        """How to continue about another entity after naming it and the object of `relations`."""
         if self.random() < NAMED_AGAIN:
             return NAME
         if other.gender:
@@ -233,7 +233,7 @@ class _Writer:
         )
 
     def _named(self, name: str, person: bool, thing: bool) -> None:
-        """Others were named: may the next sentence use a pronoun, a short name, or neither?"""
+        """Return whether the next sentence may use a pronoun, a short name, or neither, after others were named."""
         if not (person if self.entity.gender else thing):
             self.reference = PRONOUN
         elif self.entity.gender and not name.endswith(" " + self.subject.short) and self.random() < 0.6:
@@ -264,5 +264,5 @@ class _Writer:
 
 
 def _definite(answer: str) -> str:
-    """An answer as it stands in a sentence: "the University of Halden"."""
+    """An answer as a sentence contains it: "the University of Halden"."""
     return f"the {answer}" if answer.startswith(("University of", "Royal College of")) else answer

@@ -1,4 +1,4 @@
-"""The words that names in the generated encyclopedia are made of, and what a relation's object may be.
+"""The words that form the names of the generated encyclopedia, and the possible objects of relations.
 
 Every list is data: its order is part of what a seed means, so changing one changes every encyclopedia.
 Lists are long enough for 1,000,000 passages; `world` says how they are combined into unique names.
@@ -18,7 +18,7 @@ MALE_NAMES = """Aldren Aldwin Alden|Bertil Bertol Bertram|Casimir Casper Caspian
 
 
 def _clusters(names: str) -> tuple[tuple[str, ...], ...]:
-    """Given names that differ by a letter or two: what near-namesakes are made of."""
+    """Given names that differ by a letter or two, for near-namesakes."""
     return tuple(tuple(cluster.split()) for cluster in names.replace("\n", "").split("|"))
 
 
@@ -70,8 +70,8 @@ Street Summer Swan Theatre Thread Train Traveller Tree Vineyard Voyage Wall Watc
 Acrobat Balcony Circus Diary Embroidery Flute Gallery Hunter Inn Jewel Key Loom Monastery Necklace Oracle Parade
 Quilt Riddle Sermon Tapestry""".split()
 
-# {a} an adjective, {aa} with its article, {n} a noun, {number} its number in a series. No form can stand inside
-# another.
+# {a} an adjective, {aa} with its article, {n} a noun, {number} its number in a series. No form is a substring
+# of another.
 TITLES = {
     "novel": ("The {a} {n}", "Letters from {aa} {n}", "Beyond My {a} {n}", "One {a} {n}", "Her {a} {n}"),
     "painting": ("Study of {aa} {n}, No. {number}", "{a} {n}, Panel {number}", "Woman with {aa} {n}, No. {number}"),

@@ -1,11 +1,12 @@
-"""What is true in the generated encyclopedia: its entities, their facts, and which passage tells which fact.
+"""The truth of the generated encyclopedia: its entities, their facts, and which passage states which fact.
 
-Everything about an entity follows from (seed, entity number), everything about a passage from (seed, ordinal), so that
-neither facts nor prose are ever held for more than one article. Only a few integers per entity are kept (`Plan`).
+(seed, entity number) determines an entity, and (seed, ordinal) determines a passage. Memory therefore never contains
+the facts or prose of more than one article. Only a few integers per entity are stored (`Plan`).
 
-Who tells whose facts is a permutation. Each passage has one place for facts of another article's subject; the places
-are numbered, an entity owns a run of those numbers, and an invertible shuffle sends the run all over the collection.
-Read one way it says what a passage tells, read the other way it says which passages tell a fact: that is the truth.
+A permutation decides which article states whose facts. Each passage has one place for facts of another article's
+subject; the places are numbered, an entity owns consecutive numbers, and an invertible permutation spreads them over
+the collection. In one direction the permutation gives the facts of a passage; in the other direction it gives the
+passages of a fact, which is the truth.
 """
 
 from __future__ import annotations
@@ -37,12 +38,14 @@ AGAIN = 0.75  # how often each further passage of the article then states it
 
 
 def own_facts(index: int) -> int:
-    """How many facts of its own a passage of an article has room for, besides the opening sentence."""
+    """Maximum number of the subject's facts in a passage of an article, besides the opening sentence."""
     return 1 if dwells(index) else 2 if index == 0 else 3
 
 
 def dwells(index: int) -> bool:
-    """Whether a passage of an article dwells on another entity, leaving room for one fact of its own."""
+    """Whether a passage of an article covers another entity at length, which leaves room for one fact of its
+    subject.
+    """
     return index % 3 > 0
 
 
@@ -58,8 +61,8 @@ ANSWERED_BY = {"capital": "P36", "started": "P112"} | {item: relation for item, 
 
 KIN_FACTS = ("P26", "P40")
 NOTED = "P19 P20 P50 P69 P112 P131 P159 P170 P175 P176 P264 P276 P740 P800".split()
-"""Relations that questions ask of an entity with a notice. Their objects are names; an occupation or a country would
-stand in many passages by chance."""
+"""Relations that questions ask of an entity with a notice. Their objects are names, because an occupation or a country
+occurs in many passages by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ class Entity:
     facts: relation -> the strings that count as the answer (the first is the usual one).
     about: what its article says that answers a question about another entity: item -> that entity's number.
     kin: numbers of entities whose facts its article does not tell in passing (its spouse, its maker, what it made).
-    loud, quiet: relations that questions ask of it. Loud facts are told in several other articles and often twice in
-        its own; quiet ones once in its own and in one other.
+    loud, quiet: relations that questions ask of it. Several other articles state a loud fact, and the entity's own
+    article often states it twice; its own and one other article state a quiet fact once.
     """
 
     number: int
@@ -98,7 +101,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What an article says where. lead: index into LEADS; items[i]: what passage i states after its opening;
+    """The plan of an article. lead: index into LEADS; items[i]: what passage i states after its opening;
     stated: item (a relation, or a key of ANSWERED_BY) -> indexes of the article's passages that state it."""
 
     lead: int
@@ -164,13 +167,13 @@ class World:
         for i in range(len(relations) - 1, 0, -1):
             j = int(random() * (i + 1))
             relations[i], relations[j] = relations[j], relations[i]
-        if index < ASSURED * WHEEL.count(kind):  # between them they are asked everything
+        if index < ASSURED * WHEEL.count(kind):  # together they cover every relation
             peculiar = list(facts)[-1 - (index + 3 * (kind == "label")) % len(facts)]
             relations.sort(key=lambda relation: relation != peculiar)
         return relations
 
     def _draw(self, kind: str, random) -> int:
-        """An entity of a kind that has an article, popular ones rather more often."""
+        """Draw an entity of a kind that has an article; popular entities are drawn more often."""
         return self._kinds.number(kind, int(self._drawn[kind] * random() ** 2))
 
     def _person(self, kind, number, random, facts, kin) -> dict:
@@ -224,8 +227,8 @@ class World:
         return index * (2 if kind == "song" else 1) % self._makers(kind, index)[maker_kind]
 
     def _makers(self, kind: str, index: int) -> dict[str, int]:
-        """Entities by kind that may have made this one: things without an article are by makers with one, whom many
-        passages name.
+        """Return the possible makers of an entity, by kind: a thing without an article has a maker with one, whom
+        many passages name.
         """
         return self._drawn if index >= self._drawn[kind] else self._kinds.counts
 
@@ -269,7 +272,7 @@ class World:
         return int(self.countries * Random(key(self.seed, 5, index)).random() ** 2)
 
     def _made(self, kind: str, index: int, about: dict[str, int]) -> None:
-        """What the article of a maker says of the thing it made."""
+        """Statements of a maker's article about the maker's work."""
         if kind in MADE:
             item, made, _ = MADE[kind]
             made_index = index // 2 if kind == "musician" else index
@@ -323,7 +326,7 @@ class World:
         return Layout(lead, tuple(map(tuple, places)), {item: tuple(sorted(where)) for item, where in stated.items()})
 
     def told(self, ordinal: int, host: int) -> tuple[int, tuple[str, ...]] | None:
-        """(entity, its relations) told in passing by passage `ordinal` of the article on `host`, if any."""
+        """Return (entity, its relations) that passage `ordinal` of the article on `host` mentions, if any."""
         plan = self.plan
         number = plan.tell_places.inverse(ordinal)
         entity = bisect_right(plan.tell_starts, number) - 1
@@ -332,7 +335,7 @@ class World:
         return entity, self._told_by(entity, number - plan.tell_starts[entity])
 
     def _told_by(self, number: int, telling: int) -> tuple[str, ...]:
-        """The facts that the nth passage to tell of an entity tells."""
+        """The facts that the nth passage about an entity states."""
         entity = self.entity(number)
         quiet = telling - (int(self.plan.tells[number]) - len(entity.quiet))
         if quiet >= 0:
@@ -347,7 +350,7 @@ class World:
         return [bisect_right(plan.mention_starts, plan.mention_places.inverse(place)) - 1 for place in places]
 
     def noted(self, number: int) -> tuple[str, ...]:
-        """The two facts that the notice of an entity states; the one that is asked for is among them."""
+        """The two facts in the notice of an entity, one of which is the question's."""
         entity = self.entity(number)
         random = Random(key(self.seed, 9, number)).random
         rest = [relation for relation in entity.facts if relation not in entity.asked and relation not in KIN_FACTS]
@@ -364,28 +367,28 @@ class World:
         return [first + i for i in self.layout(number).stated.get(relation, ())]
 
     def statements(self, number: int, relation: str) -> list[int]:
-        """Ordinals of all passages that state a fact, rising: its own article, its partner's, and all that tell it."""
-        found = {*self.own_statements(number, relation), *self._tellings(number, relation)}
+        """Ordinals of all passages that state a fact, ascending: in its own article, its partner's, and others."""
+        ordinals = {*self.own_statements(number, relation), *self._tellings(number, relation)}
         partner, item = self._partner(number, relation)
         if partner is not None:
-            found.update(self.own_statements(partner, item))
-            if relation == "P26":  # who tells of one wedding tells of both spouses
-                found.update(self._tellings(partner, relation))
-        return sorted(found)
+            ordinals.update(self.own_statements(partner, item))
+            if relation == "P26":  # a passage about a wedding names both spouses
+                ordinals.update(self._tellings(partner, relation))
+        return sorted(ordinals)
 
     def _tellings(self, number: int, relation: str) -> list[int]:
-        """Ordinals of the passages of other articles that tell a fact."""
+        """Ordinals of the passages of other articles that state a fact."""
         plan = self.plan
-        found: list[int] = []
+        ordinals: list[int] = []
         if relation not in self.entity(number).asked:
-            return found
+            return ordinals
         for telling in range(int(plan.tells[number])):
             if relation in self._told_by(number, telling):
                 ordinal = plan.tell_places(plan.tell_starts[number] + telling)
                 host, _ = plan.article_of(ordinal)
                 if host != number and number not in self.entity(host).kin:
-                    found.append(ordinal)
-        return found
+                    ordinals.append(ordinal)
+        return ordinals
 
     def _partner(self, number: int, relation: str) -> tuple[int | None, str]:
         """The entity whose article also states this fact, and as which item."""

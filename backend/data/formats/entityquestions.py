@@ -93,14 +93,14 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
 
 
 def _described(name: str) -> _File:
-    found = _FILE.fullmatch(name)
-    if found is None:
+    match = _FILE.fullmatch(name)
+    if match is None:
         raise ValueError(f"{name} is not a file of EntityQuestions")
-    if found["main"]:
-        return _File(MAIN, found["main"], found["split"])
-    if found["bucket_set"]:
-        return _File(found["bucket_set"], found["bucket_relation"], "test", int(found["bucket"]))
-    return _File(found["one_off"], found["one_off_relation"], found["one_off_split"])
+    if match["main"]:
+        return _File(MAIN, match["main"], match["split"])
+    if match["bucket_set"]:
+        return _File(match["bucket_set"], match["bucket_relation"], "test", int(match["bucket"]))
+    return _File(match["one_off"], match["one_off_relation"], match["one_off_split"])
 
 
 def _order(file: _File) -> tuple[bool, str, int, int, int]:

@@ -50,18 +50,18 @@ def recognise(head: Head) -> bool:
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     settings = {**SETTINGS, **options.settings}
-    asked: Counter[str] = Counter()
+    questions_per_passage: Counter[str] = Counter()
     empty = True
     for _, record in _records(path):
         empty = False
         if isinstance(record, BadInput):
             yield record
         else:
-            asked.update(_passages(record))
+            questions_per_passage.update(_passages(record))
     if empty:
         raise BadInput("the file is empty", path)
-    chosen = sorted(passage for passage, count in asked.items() if count >= settings["least"])
-    del asked
+    chosen = sorted(passage for passage, count in questions_per_passage.items() if count >= settings["least"])
+    del questions_per_passage
     draw = random.Random(settings["seed"])
     if len(chosen) > settings["sample"]:
         chosen = sorted(draw.sample(chosen, settings["sample"]))

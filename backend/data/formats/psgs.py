@@ -66,9 +66,9 @@ class _Parser:
         names = [name.strip().lower() for name in _fields(header.removesuffix("\r"), path)]
         missing = [column for column in COLUMNS if names.count(column) != 1]
         if missing:
-            found = ", ".join(name[:40] for name in names[:8])
-            what = "names twice" if missing[0] in names else "does not name"
-            raise BadInput(f"the header {what} the column {' and '.join(missing)}; it has: {found}", path, 1)
+            columns = ", ".join(name[:40] for name in names[:8])
+            problem = "names twice" if missing[0] in names else "does not name"
+            raise BadInput(f"the header {problem} the column {' and '.join(missing)}; it has: {columns}", path, 1)
         self.width = len(names)
         self.order = tuple(names.index(column) for column in COLUMNS)
         self.kept: list[str] = []
@@ -105,8 +105,8 @@ class _Parser:
                 fields = row.split("\t")
             if len(fields) != width:
                 if fields != [""]:
-                    what = f"{len(fields)} fields where the header names {width}"
-                    batch.problems.append(BadInput(what, self.path, line + here))
+                    problem = f"{len(fields)} fields where the header names {width}"
+                    batch.problems.append(BadInput(problem, self.path, line + here))
                 continue
             rows.append((fields[first], fields[second], fields[third]))
             numbers.append(line + here)

@@ -173,13 +173,13 @@ def _keep(
         progress=progress,
     )
     compared = compare_flags(run, flags, DEFAULT_RULE)
-    said = {
+    figures = {
         "run": run.name,
         "flags": compared.compared,
         "only_file": compared.only_file,
         "only_here": compared.only_here,
     }
-    record = ImportRecord(KIND, path.name, sha256, path.stat().st_size, len(ids), rejected.count, json.dumps(said))
+    record = ImportRecord(KIND, path.name, sha256, path.stat().st_size, len(ids), rejected.count, json.dumps(figures))
     Imports(study.labels_path).add(record)
     return FileResult(run.name, path.name, len(ids), hits.k, compared, reading.changed, rejected.count, rejected.file)
 
@@ -265,7 +265,8 @@ class _ResultsCollector:
     def _question(self, entry: RunEntry, index: int, reading: _RunFile) -> Question:
         text = entry.question or ""
         same = self._by_text.setdefault(text_key(text), [])
-        # A text that occurs twice in a file is two questions; the next file's first is then the first of them.
+        # If a text occurs twice in a file, it counts as two questions; the next file's first occurrence matches the
+        # first of these.
         known = next((question for question in same if question.id not in reading.rows), None)
         if known is not None:
             reading.changed += set(known.answers) != set(entry.answers)

@@ -32,9 +32,11 @@ def find_ordinals(corpus: Corpus, ids: Iterable[str]) -> dict[str, int]:
     out.
     """
     ids = list(ids)
-    found = corpus.ordinals(ids)
-    absent = {other_form(id): id for id in ids if id not in found}
-    return found | {absent[form]: ordinal for form, ordinal in corpus.ordinals(absent).items()} if absent else found
+    ordinals = corpus.ordinals(ids)
+    absent = {other_form(id): id for id in ids if id not in ordinals}
+    return (
+        ordinals | {absent[form]: ordinal for form, ordinal in corpus.ordinals(absent).items()} if absent else ordinals
+    )
 
 
 def known_ids(corpus: Corpus, ids: Iterable[str]) -> dict[str, str]:
@@ -62,8 +64,8 @@ def resolve(
         for number, paragraph in enumerate(item.paragraphs)
     }
     todo = {key: pair for key, pair in todo.items() if key not in by_id}
-    wanted = [_gold_paragraph(question, paragraph) for question, paragraph in todo.values()]
-    found = dict(zip(todo, match_gold(study.corpus, wanted, progress=progress), strict=True))
+    paragraphs = [_gold_paragraph(question, paragraph) for question, paragraph in todo.values()]
+    found = dict(zip(todo, match_gold(study.corpus, paragraphs, progress=progress), strict=True))
     ordinals = sorted({match.ordinal for match in found.values() if match.ordinal is not None})
     ids = {ordinal: passage.id for ordinal, passage in zip(ordinals, study.corpus.passages(ordinals), strict=True)}
     questions, matches = [], []
@@ -119,14 +121,14 @@ def _by_id(study: Study, items: Sequence[ImportedQuestion]) -> dict[tuple[str, i
         if p.id is not None
     ]
     ordinals = find_ordinals(study.corpus, {id for _, _, _, id in named})
-    found: dict[tuple[str, int], str] = {}
+    by_id: dict[tuple[str, int], str] = {}
     for start in range(0, len(named), 1000):
         block = [row for row in named[start : start + 1000] if row[3] in ordinals]
         passages = study.corpus.passages(ordinals[id] for _, _, _, id in block)
         for (question, number, paragraph, _), passage in zip(block, passages, strict=True):
             if _same(paragraph.text, passage.text):
-                found[question, number] = passage.id
-    return found
+                by_id[question, number] = passage.id
+    return by_id
 
 
 def _same(text: str, other: str) -> bool:

@@ -84,8 +84,10 @@ def import_passages(
             rejected.restart()
             written = _build_corpus(study, chosen, path, options, rejected, error.all, report)
     size = path.stat().st_size
-    asked = json.dumps(dict(options.settings)) if options.settings else ""
-    _imports(study).add(ImportRecord("passages", path.name, written.sha256, size, written.rows, rejected.count, asked))
+    settings_json = json.dumps(dict(options.settings)) if options.settings else ""
+    _imports(study).add(
+        ImportRecord("passages", path.name, written.sha256, size, written.rows, rejected.count, settings_json)
+    )
     notes = (
         (f"{counted(written.spanning, 'passage')} {noun(written.spanning, 'goes', 'go')} over several lines",)
         if written.spanning
@@ -125,20 +127,20 @@ def import_questions(
     chosen, report = find_format(path, "questions", format), ThrottledProgress(progress)
     options = Options(split, dataset, gold, settings_of(chosen, settings))
     sha256 = source_sha256(chosen, path)
-    asked = json.dumps({"split": split, "dataset": dataset, "gold": gold, **options.settings})
-    if _imports(study).find("questions", sha256, asked):
+    settings_json = json.dumps({"split": split, "dataset": dataset, "gold": gold, **options.settings})
+    if _imports(study).find("questions", sha256, settings_json):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         items = _with_gold(study, _new(study, _items(chosen, path, options, rejected, report), rejected), rejected)
         if not items:
-            wanted = "".join(
+            filters = "".join(
                 f" of {name} {value!r}" for name, value in (("split", split), ("dataset", dataset)) if value
             )
-            raise rejected.first or BadInput(f"holds no questions{wanted}", path)
+            raise rejected.first or BadInput(f"holds no questions{filters}", path)
         questions, matches = resolve(study, items, progress)
         report.now(len(items), len(items), "saving questions")
         size = path.stat().st_size if path.is_file() else 0
-        record = ImportRecord("questions", path.name, sha256, size, len(items), rejected.count, asked)
+        record = ImportRecord("questions", path.name, sha256, size, len(items), rejected.count, settings_json)
         study.questions.add(questions, record, matches)
     return ImportResult(
         len(items), rejected.count, rejected.file, time.monotonic() - began, notes=gold_notes(items, matches)
@@ -306,18 +308,18 @@ def _items(
     chosen: Format, path: Path, options: Options, rejected: RejectedRows, report: ThrottledProgress
 ) -> list[ImportedQuestion]:
     """Read the questions of a file, each id once."""
-    found: dict[str, ImportedQuestion] = {}
+    seen_ids: dict[str, ImportedQuestion] = {}
     with chosen.opened(path, options) as items:
         for item in items:
             if isinstance(item, BadInput):
                 rejected.add(item)
                 continue
-            earlier = found.setdefault(item.question.id, item)
+            earlier = seen_ids.setdefault(item.question.id, item)
             if earlier is not item:
                 where = f"line {earlier.line}" if earlier.path == item.path else f"{earlier.path}:{earlier.line}"
                 rejected.add(item.wrong(f"the id {item.question.id!r} occurs twice, first in {where}"))
-            report(len(found), None, "reading questions")
-    return list(found.values())
+            report(len(seen_ids), None, "reading questions")
+    return list(seen_ids.values())
 
 
 def _new(study: Study, items: list[ImportedQuestion], rejected: RejectedRows) -> list[ImportedQuestion]:
@@ -355,23 +357,23 @@ def _counts(
     chosen: Format, path: Path, rejected: RejectedRows, report: ThrottledProgress
 ) -> dict[str, tuple[int, int]]:
     """Read each entity's count and line."""
-    found: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
     with chosen.opened(path) as rows:
         for row in rows:
             if isinstance(row, BadInput):
                 rejected.add(row)
                 continue
             entity, count, line = row
-            if entity in found:
+            if entity in counts:
                 rejected.add(
-                    BadInput(f"the entity {entity!r} occurs twice, first in line {found[entity][1]}", path, line)
+                    BadInput(f"the entity {entity!r} occurs twice, first in line {counts[entity][1]}", path, line)
                 )
                 continue
-            found[entity] = count, line
-            report(len(found), None, "reading frequencies")
-    if not found:
+            counts[entity] = count, line
+            report(len(counts), None, "reading frequencies")
+    if not counts:
         raise rejected.first or BadInput("holds no frequencies", path)
-    return found
+    return counts
 
 
 def _is_last_word(study: Study, sha256: str) -> bool:

@@ -48,16 +48,16 @@ class MentionCounter:
         return {entity: self._counts[key] for entity, key in self._keys.items()}
 
     def _found(self, tokens: list[str]) -> set[str]:
-        starts, whole, found = self._starts, self._whole, set()
+        starts, whole, subjects = self._starts, self._whole, set()
         for at in [at for at, token in enumerate(tokens) if token in starts]:
             seconds = starts[tokens[at]]
             if None in seconds:
-                found.add(tokens[at])
+                subjects.add(tokens[at])
             for length in seconds.get(tokens[at + 1], ()) if at + 1 < len(tokens) else ():
                 candidate = " ".join(tokens[at : at + length])
                 if candidate in whole:
-                    found.add(candidate)
-        return found
+                    subjects.add(candidate)
+        return subjects
 
 
 def count_mentions(

@@ -122,11 +122,11 @@ def _reordered(corpus: Corpus, hits: Hits, flags: np.ndarray, ties: str) -> tupl
     """Return the hits and the file's flags with hits of equal scores in the order `ties`."""
     ordinals, scores, flags = hits.ordinals.copy(), hits.scores.copy(), flags.copy()
     for row in range(len(ordinals)):
-        found = int((ordinals[row] >= 0).sum())
-        ids = [passage.id for passage in corpus.passages(ordinals[row, :found].tolist())] if ties == "id" else []
-        order = tied_order(scores[row, :found], ordinals[row, :found], ids, ties)
+        n_hits = int((ordinals[row] >= 0).sum())
+        ids = [passage.id for passage in corpus.passages(ordinals[row, :n_hits].tolist())] if ties == "id" else []
+        order = tied_order(scores[row, :n_hits], ordinals[row, :n_hits], ids, ties)
         for matrix in (ordinals, scores, flags):
-            matrix[row, :found] = matrix[row, :found][order]
+            matrix[row, :n_hits] = matrix[row, :n_hits][order]
     return Hits(ordinals, scores), flags
 
 
@@ -218,18 +218,18 @@ class _QuestionMatcher:
             return named
         if key is None or entry.question is None:
             raise BadInput(f"the question {entry.question_id!r} is not in the study", entry.path, entry.line)
-        found = self._by_text.get(key, [])
-        same = [question for question in found if set(question.answers) == set(entry.answers)]
-        found = same or found
-        if not found:
+        candidates = self._by_text.get(key, [])
+        same = [question for question in candidates if set(question.answers) == set(entry.answers)]
+        candidates = same or candidates
+        if not candidates:
             raise BadInput(f"the question {entry.question[:80]!r} is not in the study", entry.path, entry.line)
-        if len({(question.dataset, question.split) for question in found}) > 1:
-            where = ", ".join(question.id for question in found[:3])
+        if len({(question.dataset, question.split) for question in candidates}) > 1:
+            where = ", ".join(question.id for question in candidates[:3])
             raise BadInput(
                 f"the question {entry.question[:80]!r} is in several sets ({where}); use --split",
                 entry.path,
                 entry.line,
             )
-        chosen = next((question for question in found if question.id not in self._taken), found[-1])
+        chosen = next((question for question in candidates if question.id not in self._taken), candidates[-1])
         self._taken.add(chosen.id)
         return chosen

@@ -144,9 +144,15 @@ def import_triples(
             notes.append(f"without a question in the templates: {_counts(unknown)}")
         if not questions:
             raise BadInput(f"no relation is left: {'; '.join(notes)}", path)
-        asked = json.dumps({"dataset": dataset, "split": split, "least": least, "most": most, "seed": seed})
+        settings_json = json.dumps({"dataset": dataset, "split": split, "least": least, "most": most, "seed": seed})
         record = ImportRecord(
-            "questions", path.name, source.sha256 or "", path.stat().st_size, len(questions), rejected.count, asked
+            "questions",
+            path.name,
+            source.sha256 or "",
+            path.stat().st_size,
+            len(questions),
+            rejected.count,
+            settings_json,
         )
         report.now(len(questions), len(questions), "saving questions")
         study.questions.add(questions, record)
@@ -188,10 +194,10 @@ class _Aligner(MentionCounter):
     def add(self, rows: Iterable[Row]) -> None:
         for row in rows:
             id, title, text = row
-            if found := self.mentioned(row):
-                self._counts.update(found)
+            if subjects := self.mentioned(row):
+                self._counts.update(subjects)
                 passage = self._rule.passage(text)
-                for fact, needles in (each for key in found for each in self._facts.get(key, ())):
+                for fact, needles in (fact for key in subjects for fact in self._facts.get(key, ())):
                     if self._rule.holds(passage, needles):
                         places = fact.own if subject_key(title) == subject_key(fact.subject) else fact.others
                         if len(places) < MAX_GOLD:
@@ -288,5 +294,5 @@ def _question(fact: Fact, wording: str, dataset: str, split: str, number: int, g
 
 
 def _counts(unknown: Counter[str]) -> str:
-    most = ", ".join(f"{relation} ({counted(count, 'triple')})" for relation, count in unknown.most_common(5))
-    return most + (f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else "")
+    largest = ", ".join(f"{relation} ({counted(count, 'triple')})" for relation, count in unknown.most_common(5))
+    return largest + (f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else "")

@@ -53,13 +53,13 @@ def _audit(bench: Workbench) -> Audit:
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     from db.labels import Labels
 
-    found, last = _audit(bench), Labels(bench.labels_path, read_only=True).last_event
-    if found.overall is None:
+    rates, last = _audit(bench), Labels(bench.labels_path, read_only=True).last_event
+    if rates.overall is None:
         raise BadInput(
             "nobody has finished a question of an audit yet; create a batch with 'blindspot batch new NAME --run "
             "RUN', whose audit arm is a random sample, and judge it"
         )
-    groups = ["all", *found.by["rank"]]
+    groups = ["all", *rates.by["rank"]]
     cells = [
         Cell(group, shown, (Audited(kind, group, last),), 70.0 if (group, kind) == ("all", "with_related") else None)
         for group in groups

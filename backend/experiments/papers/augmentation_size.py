@@ -27,8 +27,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         )
     steps, at = steps_of(setting), setting.late()
     models = {
-        0: [each.denoised for each in steps],
-        **{round(share * count): [each.augmented(round(share * count)) for each in steps] for share in SHARES},
+        0: [step.denoised for step in steps],
+        **{round(share * count): [step.augmented(round(share * count)) for step in steps] for share in SHARES},
     }
     cells = [
         cell

@@ -40,18 +40,18 @@ TIMES_THE_TEXT = 4  # deep enough that a run over passages has as much text as t
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting = of_one_set(setting, bench)
-    asked, k = setting.asked(), max(setting.ks)
-    if not any(question.answers for question in asked.of(bench)):
+    questions, k = setting.asked(), max(setting.ks)
+    if not any(question.answers for question in questions.of(bench)):
         raise Refused(f"the questions of {setting.on} have no answers; blocks need questions with answers")
-    relations, left_out = chosen(setting, questions_by_relation(bench, asked), f"questions in {setting.on}")
-    blocks, passages = Blocks(TOKENS, setting.first), Bm25Hits(asked, k * TIMES_THE_TEXT)
+    relations, left_out = chosen(setting, questions_by_relation(bench, questions), f"questions in {setting.on}")
+    blocks, passages = Blocks(TOKENS, setting.first), Bm25Hits(questions, k * TIMES_THE_TEXT)
     dense = {
-        f"{encoder}, blocks": BlockHits(asked, k, BlockIndex(blocks, (StudyEncoder(encoder),)))
+        f"{encoder}, blocks": BlockHits(questions, k, BlockIndex(blocks, (StudyEncoder(encoder),)))
         for encoder in dict.fromkeys(setting.encoders)
     }
     systems = {
         PASSAGES: success_of([passages]),
-        BLOCKS: success_of([BlockHits(asked, k, BlockIndex(blocks))]),
+        BLOCKS: success_of([BlockHits(questions, k, BlockIndex(blocks))]),
         AS_MUCH: lambda k, relations, macro: (AsMuchText(passages, blocks, k, relations, macro),),
         **{name: success_of([hits]) for name, hits in dense.items()},
     }

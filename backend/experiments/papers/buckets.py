@@ -57,9 +57,9 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
 
     def add(row: str, measure: Callable[[str, int], Measure]) -> None:
         cells.extend(
-            Cell(row, column(system, one, setting.ks), (measure(system, one),))
+            Cell(row, column(system, k, setting.ks), (measure(system, k),))
             for system in (BM25, *encoders)
-            for one in setting.ks
+            for k in setting.ks
         )
 
     for lines in figures:
@@ -110,9 +110,9 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]]
     """Return the lines of each figure: one figure for each relation, or one for all questions if no relation is
     named.
     """
-    held = {count["dataset"] for count in bench.questions.counts()}
-    least = 1 if setting.small else LEAST
-    if not setting.on and held >= set(OFFICIAL.values()):
+    datasets = {count["dataset"] for count in bench.questions.counts()}
+    minimum = 1 if setting.small else LEAST
+    if not setting.on and datasets >= set(OFFICIAL.values()):
         relations, left_out = chosen(
             setting,
             questions_by_relation(bench, QuestionSelection(OFFICIAL["rand ent"])),
@@ -126,7 +126,7 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]]
                     setting.asked(dataset, relations=(relation,)),
                     True,
                     None,
-                    least,
+                    minimum,
                 )
                 for name, dataset in OFFICIAL.items()
                 if relation in questions_by_relation(bench, QuestionSelection(dataset))
@@ -149,7 +149,7 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]]
         asked = {f"{relation_name(relation)}, ": setting.asked(on, relations=(relation,)) for relation in relations}
         figures = [
             [
-                _line(bench, f"{what}{name}", each, False, seen, least)
+                _line(bench, f"{what}{name}", each, False, seen, minimum)
                 for name, seen in (("other ent", False), ("train ent", True))
             ]
             for what, each in (asked or {"": setting.asked(on)}).items()
@@ -167,7 +167,7 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]]
         )
     return figures, [
         *notes,
-        f"Buckets with fewer than {least} questions are left out; claims compare the most frequent and the rarest "
+        f"Buckets with fewer than {minimum} questions are left out; claims compare the most frequent and the rarest "
         f"bucket with at least {FEW}.",
     ]
 

@@ -18,25 +18,25 @@ DEFAULTS = {"ks": (20,)}
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     sets, k = training_sets(setting, bench), setting.ks[0]
     cells, claims = [], []
-    for there in sets:
-        asked, column = setting.asked(measured_on(setting, bench, there)), f"{there} @{k}"
-        cells += in_column(success_cells("BM25", [Bm25Hits(asked, k)], (k,)), column)
-        for here in sets:
+    for target in sets:
+        questions, column = setting.asked(measured_on(setting, bench, target)), f"{target} @{k}"
+        cells += in_column(success_cells("BM25", [Bm25Hits(questions, k)], (k,)), column)
+        for source in sets:
             data = setting.data(
-                questions=(f"{here}/train",), mined=setting.mined((f"{here}/train",)), policy="answer_match"
+                questions=(f"{source}/train",), mined=setting.mined((f"{source}/train",)), policy="answer_match"
             )
-            cells += in_column(dense_row(setting, f"trained on {here}", data, asked=asked), column)
-            if here != there:
+            cells += in_column(dense_row(setting, f"trained on {source}", data, asked=questions), column)
+            if source != target:
                 claims += [
                     PaperClaim(
-                        f"trained on {here}, the encoder is within 5 points of one trained on {there}",
-                        (f"trained on {here}", column),
-                        (f"trained on {there}", column),
+                        f"trained on {source}, the encoder is within 5 points of one trained on {target}",
+                        (f"trained on {source}", column),
+                        (f"trained on {target}", column),
                         within=0.05,
                     ),
                     PaperClaim(
-                        f"trained on {here}, the encoder beats BM25 on {there}",
-                        (f"trained on {here}", column),
+                        f"trained on {source}, the encoder beats BM25 on {target}",
+                        (f"trained on {source}", column),
                         ("BM25", column),
                     ),
                 ]

@@ -59,17 +59,17 @@ class SpreadMeasure:
         )
         own = positives(bench, Points(questions, ordinals))
         dense = Dense(bench, bench.name(self.index), bench.device)
-        asked = [number for number, places in enumerate(own) if places]
-        vectors = dense.encode([questions[number].text for number in asked])
+        rows = [number for number, places in enumerate(own) if places]
+        vectors = dense.encode([questions[number].text for number in rows])
         members = sorted({place for places in own for place in places})
         where = {place: number for number, place in enumerate(members)}
         group = SpreadGroup(
             np.arange(len(members)),
-            np.arange(len(asked)),
-            [[where[place] for place in own[number]] for number in asked],
+            np.arange(len(rows)),
+            [[where[place] for place in own[number]] for number in rows],
         )
-        found = measured(unit(dense.vectors[ordinals[members]]), vectors, group)
-        values = found[FIGURES.index(self.figure)]
+        spread = measured(unit(dense.vectors[ordinals[members]]), vectors, group)
+        values = spread[FIGURES.index(self.figure)]
         return np.zeros(0) if values is None else values
 
 
@@ -108,17 +108,17 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     series: dict[str, Sequence[tuple[float, str, str]]] = {}
     for relation in relations:
         name, data = relation_name(relation), relation_data(setting, setting.train, relation)
-        asked = setting.asked(relations=(relation,))
-        others = QuestionSelection(setting.on, tuple(each for each in counts if each != relation), counts[relation])
+        questions = setting.asked(relations=(relation,))
+        others = QuestionSelection(setting.on, tuple(count for count in counts if count != relation), counts[relation])
         indexes = {
             "before": [Index(before(setting))],
             "after": [Index(model) for model in Tuning((data,)).models(setting)],
         }
-        groups = {name: asked, **({f"others than {relation}": others} if others.relations else {})}
+        groups = {name: questions, **({f"others than {relation}": others} if others.relations else {})}
         for when, some in indexes.items():
             cells += [
-                Cell(f"{group}, {when}", figure, tuple(SpreadMeasure(index, which, figure) for index in some))
-                for group, which in groups.items()
+                Cell(f"{group}, {when}", figure, tuple(SpreadMeasure(index, selected, figure) for index in some))
+                for group, selected in groups.items()
                 for figure in FIGURES
             ]
         series |= {
@@ -133,7 +133,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         )
         if others.relations:
             row = f"{name} less others, before"
-            own, rest = (SpreadMeasure(indexes["before"][0], which, FIGURES[0]) for which in (asked, others))
+            own, rest = (SpreadMeasure(indexes["before"][0], selected, FIGURES[0]) for selected in (questions, others))
             cells.append(Cell(row, FIGURES[0], (Less(own, rest),)))
             says = f"{name}: before training, passages are more crowded than those of other relations"
             claims.append(PaperClaim(says, (row, FIGURES[0])))

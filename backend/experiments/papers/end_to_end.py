@@ -55,9 +55,9 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         setting.ks,
     )
     at = f"EM@{deepest}"
-    for row, most in ((MOST, True), (LEAST, False)):
+    for row, direction in ((MOST, True), (LEAST, False)):
         by_seed = zip(*reads.values(), strict=True)
-        cells.append(Cell(row, at, tuple(ExactMatchOfSelected(some, deepest, most) for some in by_seed)))
+        cells.append(Cell(row, at, tuple(ExactMatchOfSelected(some, deepest, direction) for some in by_seed)))
     return ExperimentPlan(
         cells,
         [PaperClaim("the retriever with higher success gives better answers", (MOST, at), (LEAST, at))],

@@ -72,15 +72,15 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     worded = official and SIMILAR in datasets(bench, "train") or all(relation in WORDINGS for relation in relations)
     rows: dict[str, dict[str, Sequence[RunPart]]] = {row: {} for row in PUBLISHED if worded or row != SIMILAR_ROW}
     for relation in relations:
-        asked, data = setting.asked(relations=(relation,)), relation_data(setting, setting.train, relation)
-        here = Adapted(data, apart[relation])
-        rows["start"][relation] = [DenseHits(asked, k, Index(before(setting)))]
-        rows["BM25"][relation] = [Bm25Hits(asked, k)]
+        questions, data = setting.asked(relations=(relation,)), relation_data(setting, setting.train, relation)
+        adapted = Adapted(data, apart[relation])
+        rows["start"][relation] = [DenseHits(questions, k, Index(before(setting)))]
+        rows["BM25"][relation] = [Bm25Hits(questions, k)]
         for row, only in TOWERS:
-            rows[row][relation] = Tuning((here,), only).hits(setting, asked, k)
+            rows[row][relation] = Tuning((adapted,), only).hits(setting, questions, k)
         if worded:
             rows[SIMILAR_ROW][relation] = Tuning((_similar(setting, bench, data, apart[relation], official),)).hits(
-                setting, asked, k
+                setting, questions, k
             )
     at = column(ALL if len(relations) > 1 else relation_name(relations[0]), claimed(setting.ks), setting.ks)
     return ExperimentPlan(
@@ -155,15 +155,17 @@ def _apart(
     for question in bench.questions.some(eligible_questions(bench, setting.train, relations=setting.relations).ids):
         of.setdefault(question.relation or "", []).append(question)
     asked = questions_by_relation(bench, setting.asked())
-    least, enough = (SMALL_LEAST, SMALL_LEAST) if setting.small else (LEAST, ENOUGH)
+    minimum, enough = (SMALL_LEAST, SMALL_LEAST) if setting.small else (LEAST, ENOUGH)
     apart: dict[str, tuple[Apart, ...]] = {}
     counts: Counter[str] = Counter()
     notes: dict[str, str] = {}
     for relation, measured in asked.items():
-        if measured < least or setting.relations and relation not in setting.relations:
+        if measured < minimum or setting.relations and relation not in setting.relations:
             continue
-        some = setting.asked(relations=(relation,))
-        kept = {words: sum(map(Apart(some, words).keeps(bench), of.get(relation, ()))) for words in get_args(Words)}
+        questions = setting.asked(relations=(relation,))
+        kept = {
+            words: sum(map(Apart(questions, words).keeps(bench), of.get(relation, ()))) for words in get_args(Words)
+        }
         every: Words = "subject and answers"
         total = len(of.get(relation, ()))
         which: Words = every if kept[every] >= enough else "subject"
@@ -171,7 +173,7 @@ def _apart(
             f"{relation}: of {total:,} training questions, {kept[every]:,} share no word of subject and answers "
             f"with the {measured:,} measured questions, and {kept['subject']:,} share no word of the subject"
         )
-        apart[relation] = () if official else (Apart(some, which),)
+        apart[relation] = () if official else (Apart(questions, which),)
         counts[relation] = total if official else kept[which]
         notes[relation] = (
             f"{message}. The official set no-overlap is used unchanged."

@@ -21,12 +21,12 @@ PUBLISHED = {
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    asked, k, index = setting.asked(), max(setting.ks), Index(setting.first)
-    measured = replace(asked, every=(1, 2))
+    questions, k, index = setting.asked(), max(setting.ks), Index(setting.first)
+    measured = replace(questions, every=(1, 2))
     rows = {
         "BM25": Bm25Hits(measured, k),
         "dense": DenseHits(measured, k, index),
-        "BM25 + weight x dense": TunedHybridHits(measured, k, index, tuned_on=replace(asked, every=(0, 2))),
+        "BM25 + weight x dense": TunedHybridHits(measured, k, index, tuned_on=replace(questions, every=(0, 2))),
         "reciprocal ranks": HybridHits(measured, k, index, "rrf"),
     }
     at = setting.late()

@@ -34,17 +34,17 @@ RELATION, ALL, REST = "the relation", "all relations (macro)", "the rest (macro)
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    general, data, said = _general(setting, bench)
+    general, data, general_words = _general(setting, bench)
     setting = of_one_set(setting, bench)
-    k, asked = largest_k(setting), setting.asked()
-    counts = questions_by_relation(bench, asked)
+    k, questions = largest_k(setting), setting.asked()
+    counts = questions_by_relation(bench, questions)
     trained = Counter(
         question.relation
         for question in bench.questions.some(eligible_questions(bench, setting.train).ids)
         if question.relation
     )
     relations, left_out = chosen(
-        setting, {each: trained[each] for each in counts}, f"questions in {', '.join(setting.train)}", MOST, PAPER
+        setting, {count: trained[count] for count in counts}, f"questions in {', '.join(setting.train)}", MOST, PAPER
     )
     cells: list[Cell] = []
     claims: list[PaperClaim] = []
@@ -60,10 +60,17 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         for row, (hits, place) in rows.items():
             published = BM25_PUBLISHED if place is None else PUBLISHED.get(relation, ((None,) * 3,) * 3)[place]
             cells += _cells(
-                f"{name}: {row}", hits(general), hits(asked), relation, tuple(counts), setting, general.split, published
+                f"{name}: {row}",
+                hits(general),
+                hits(questions),
+                relation,
+                tuple(counts),
+                setting,
+                general.split,
+                published,
             )
         start, alone, joint, bm25 = (f"{name}: {row}" for row in rows)
-        at = {what: column(what, claimed(setting.ks), setting.ks) for what in (general.split, ALL)}
+        at = {part: column(part, claimed(setting.ks), setting.ks) for part in (general.split, ALL)}
         claims += [
             PaperClaim(
                 f"{name}: training on this relation alone helps over all relations", (alone, at[ALL]), (start, at[ALL])
@@ -89,7 +96,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         cells,
         claims,
         notes=[
-            said,
+            general_words,
             *left_out,
             f"{ALL}: {len(counts)} relations of {setting.on}; {REST}: without the training relation. The paper's "
             "figures are with Natural Questions as the general set.",
@@ -128,15 +135,15 @@ def _cells(
     for k in setting.ks:
         measures = {
             name: tuple(Success(each, k) for each in general),
-            RELATION: tuple(Success(each, k, relations=(relation,)) for each in hits),
-            ALL: tuple(Success(each, k, True, relations) for each in hits),
+            RELATION: tuple(Success(hit, k, relations=(relation,)) for hit in hits),
+            ALL: tuple(Success(hit, k, True, relations) for hit in hits),
         }
         result += [
             Cell(row, column(what, k, setting.ks), measured, figure if k == K else None)
             for (what, measured), figure in zip(measures.items(), published, strict=True)
         ]
         if rest:
-            result.append(Cell(row, column(REST, k, setting.ks), tuple(Success(each, k, True, rest) for each in hits)))
+            result.append(Cell(row, column(REST, k, setting.ks), tuple(Success(hit, k, True, rest) for hit in hits)))
     return result
 
 

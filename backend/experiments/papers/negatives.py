@@ -22,24 +22,24 @@ DEFAULTS = {"batches": (8, 32, 128)}
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    few, some, many = setting.three_batches()
+    few, batches, many = setting.three_batches()
     mined = setting.data(mined=setting.mined(), policy="answer_match")
     alone = {"batch": few, "hard_negatives": few - 1, "in_batch": False}
     rows: dict[str, tuple[TrainingData, dict[str, Any]]] = {
         f"{few - 1} random": (setting.data(random=few - 1), alone),
         f"{few - 1} BM25": (mined, alone),
         f"{few - 1} gold": (setting.data(other_gold=few - 1), alone),
-        **{f"{size - 1} gold, IB": (mined, {"batch": size, "hard_negatives": 0}) for size in (few, some, many)},
+        **{f"{size - 1} gold, IB": (mined, {"batch": size, "hard_negatives": 0}) for size in (few, batches, many)},
         **{
             f"{size - 1} gold + {size * count} BM25, IB": (mined, {"batch": size, "hard_negatives": count})
-            for size, count in ((some, 1), (some, 2), (many, 1))
+            for size, count in ((batches, 1), (batches, 2), (many, 1))
         },
     }
     cells = [
         cell for row, (data, more) in rows.items() for cell in dense_row(setting, row, data, PUBLISHED.get(row), **more)
     ]
     at = f"Success@{setting.ks[0]}"
-    with_one, with_two = f"{some - 1} gold + {some} BM25, IB", f"{some - 1} gold + {2 * some} BM25, IB"
+    with_one, with_two = f"{batches - 1} gold + {batches} BM25, IB", f"{batches - 1} gold + {2 * batches} BM25, IB"
     return ExperimentPlan(
         cells,
         [
@@ -49,7 +49,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 (f"{few - 1} gold", at),
             ),
             PaperClaim("a larger batch is better", (f"{many - 1} gold, IB", at), (f"{few - 1} gold, IB", at)),
-            PaperClaim("one BM25 negative helps", (with_one, at), (f"{some - 1} gold, IB", at)),
+            PaperClaim("one BM25 negative helps", (with_one, at), (f"{batches - 1} gold, IB", at)),
             PaperClaim("a second BM25 negative adds less than 2 points", (with_two, at), (with_one, at), within=0.02),
         ],
     )

@@ -28,13 +28,13 @@ BM25 = "BM25"
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting = of_one_set(setting, bench)
-    asked, k = setting.asked(), max(setting.ks)
-    counts = questions_by_relation(bench, asked)
+    questions, k = setting.asked(), max(setting.ks)
+    counts = questions_by_relation(bench, questions)
     relations, left_out = chosen(setting, counts, f"questions in {setting.on}")
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
     runs = {
-        BM25: Bm25Hits(asked, k),
-        **{encoder: DenseHits(asked, k, Index(StudyEncoder(encoder))) for encoder in encoders},
+        BM25: Bm25Hits(questions, k),
+        **{encoder: DenseHits(questions, k, Index(StudyEncoder(encoder))) for encoder in encoders},
     }
     beside = {BM25: BM25, **dict(zip(encoders, SYSTEMS[:2], strict=False))}
 

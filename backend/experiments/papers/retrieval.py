@@ -19,12 +19,12 @@ PUBLISHED = {
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     encoders, k, cells, claims = setting.encoders or (setting.start,), max(setting.ks), [], []
     for name in measured_sets(setting, bench):
-        asked = setting.asked(name)
-        rows: dict[str, RunPart] = {"BM25": Bm25Hits(asked, k)}
+        questions = setting.asked(name)
+        rows: dict[str, RunPart] = {"BM25": Bm25Hits(questions, k)}
         for encoder in encoders:
             rows |= {
-                encoder: DenseHits(asked, k, Index(StudyEncoder(encoder))),
-                f"BM25 + {encoder}": HybridHits(asked, k, Index(StudyEncoder(encoder)), "auto"),
+                encoder: DenseHits(questions, k, Index(StudyEncoder(encoder))),
+                f"BM25 + {encoder}": HybridHits(questions, k, Index(StudyEncoder(encoder)), "auto"),
             }
         for at in setting.ks:
             printed = PUBLISHED["BM25"].get(name.lower().partition("/")[0], ()) if at in (20, 100) else ()

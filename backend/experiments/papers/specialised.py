@@ -49,10 +49,10 @@ CLOSE = 0.05
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting = of_one_set(setting, bench)
-    k, asked = largest_k(setting), setting.asked()
-    if given := [name for name in ("layers", "similarity", "normalise") if name in dict(setting.training)]:
-        raise BadInput(f"the index is fixed, so {given[0]} cannot be chosen here; remove this setting")
-    relations, left_out = chosen(setting, questions_by_relation(bench, asked), f"questions in {setting.on}")
+    k, questions = largest_k(setting), setting.asked()
+    if changed := [name for name in ("layers", "similarity", "normalise") if name in dict(setting.training)]:
+        raise BadInput(f"the index is fixed, so {changed[0]} cannot be chosen here; remove this setting")
+    relations, left_out = chosen(setting, questions_by_relation(bench, questions), f"questions in {setting.on}")
     eligible_questions(bench, setting.train, relations=setting.relations)
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
     data = setting.data(
@@ -62,15 +62,15 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     for encoder in encoders:
         index = Index(StudyEncoder(encoder))
         settings = [setting.settings(seed, only="question", layers=None) for seed in setting.seeds]
-        runs[encoder] = [DenseHits(asked, k, index)]
+        runs[encoder] = [DenseHits(questions, k, index)]
         runs[f"{encoder}, FT by relation"] = [
-            SpecialisedHits(asked, k, QuestionEncoders(data, each, index, SMALL_LEAST if setting.small else LEAST))
+            SpecialisedHits(questions, k, QuestionEncoders(data, each, index, SMALL_LEAST if setting.small else LEAST))
             for each in settings
         ]
         runs[f"{encoder}, FT for all"] = [
-            DenseHits(asked, k, index, DualEncoder((data,), each, StudyEncoder(encoder))) for each in settings
+            DenseHits(questions, k, index, DualEncoder((data,), setting, StudyEncoder(encoder))) for setting in settings
         ]
-    runs["BM25"] = [Bm25Hits(asked, k)]
+    runs["BM25"] = [Bm25Hits(questions, k)]
     places = {**dict(zip([name for name in runs if name != "BM25"], range(6), strict=False)), "BM25": 6}
     at = claimed(setting.ks)
 

@@ -28,11 +28,11 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     need_one_train(setting)
     steps, more = steps_of(setting), unlabelled(bench)
     rows = {
-        IN_BATCH: [each.in_batch for each in steps],
-        CROSS_BATCH: [each.cross_batch for each in steps],
-        RAW: [each.raw for each in steps],
-        DENOISED: [each.denoised for each in steps],
-        **({AUGMENTED: [each.augmented() for each in steps]} if more else {}),
+        IN_BATCH: [step.in_batch for step in steps],
+        CROSS_BATCH: [step.cross_batch for step in steps],
+        RAW: [step.raw for step in steps],
+        DENOISED: [step.denoised for step in steps],
+        **({AUGMENTED: [step.augmented() for step in steps]} if more else {}),
     }
     at = f"Success@{setting.ks[0]}"
     cells = [

@@ -15,12 +15,12 @@ GRID = tuple((k1, b) for k1 in (0.5, 0.9, 1.2, 1.6, 2.0) for b in (0.0, 0.2, 0.4
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    asked, k = setting.asked(), max(setting.ks)
-    measured = replace(asked, every=(1, 2))
+    questions, k = setting.asked(), max(setting.ks)
+    measured = replace(questions, every=(1, 2))
     rows = {
         "k1 0.9, b 0.4": Bm25Hits(measured, k, k1=0.9, b=0.4),
         "k1 1.2, b 0.75": Bm25Hits(measured, k, k1=1.2, b=0.75),
-        "best of the grid": TunedBm25Hits(measured, k, tuned_on=replace(asked, every=(0, 2)), grid=GRID),
+        "best of the grid": TunedBm25Hits(measured, k, tuned_on=replace(questions, every=(0, 2)), grid=GRID),
     }
     at = setting.late()
     return ExperimentPlan(

@@ -59,8 +59,8 @@ class Sieve:
         precision = self._precision(len(questions))
         rounded = Rounded(questions, self.similarity, precision, self._extent)
         caught, rows = _Caught(rounded, k), self._rows_together(precision)
-        begun = min(rows, ROWS_TO_BEGIN, len(self.vectors))
-        first = _Product(self._rows, self._extent.squares, rounded, begun)(0, begun)
+        n_first = min(rows, ROWS_TO_BEGIN, len(self.vectors))
+        first = _Product(self._rows, self._extent.squares, rounded, n_first)(0, n_first)
         caught.begin(first)
         caught.add(0, first)
 
@@ -70,7 +70,7 @@ class Sieve:
                 caught.add(start, product(start, min(start + rows, len(self.vectors))))
 
         # OpenBLAS computes float32 products with its own threads.
-        share_out(range(begun, len(self.vectors), rows), sift, 1 if precision.operands == "float32" else threads())
+        share_out(range(n_first, len(self.vectors), rows), sift, 1 if precision.operands == "float32" else threads())
         ordinals, threshold = caught.result()
         scores = exact_scores(self.vectors, questions, ordinals, self.similarity)
         return Proposed(top_k(ordinals, scores, k), rounded.at_most(threshold))
@@ -232,8 +232,8 @@ class _Caught:
             self._parts.insert(0, (questions[above], ordinals[order[above]], scores[above]))
 
     def _raise(self, kth: np.ndarray) -> None:
-        """Raise the floors, given the k-th best products so far, `kth` (q,). Rows below them by more than the error of
-        both rows are out.
+        """Raise the floors, given the k-th best products so far, `kth` (q,). A row whose score is lower by more than
+        the rounding errors of both rows is dropped.
         """
         self._set_floor(np.maximum(self._floor, self._rounded_down(kth - 2 * self._rounded.slack(kth))))
 
@@ -297,10 +297,10 @@ def _best_of_each(questions: np.ndarray, scores: np.ndarray, limit: np.ndarray, 
     """Return a mask (m,) of the scores above their question's limit, plus as many of the equal scores as `most`
     allows.
     """
-    kept, equal = scores > limit[questions], np.flatnonzero(scores == limit[questions])
-    room = most - np.bincount(questions[kept], minlength=len(limit))
-    kept[equal[_places(np.bincount(questions[equal], minlength=len(limit))) < room[questions[equal]]]] = True
-    return kept
+    above, equal = scores > limit[questions], np.flatnonzero(scores == limit[questions])
+    room = most - np.bincount(questions[above], minlength=len(limit))
+    above[equal[_places(np.bincount(questions[equal], minlength=len(limit))) < room[questions[equal]]]] = True
+    return above
 
 
 def _places(counts: np.ndarray) -> np.ndarray:

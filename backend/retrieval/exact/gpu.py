@@ -102,8 +102,10 @@ class Shards:
     def _loaded(self, progress: Progress | None) -> Extent:
         with self._loading:
             if self._extent is None:
-                told = _JointProgress(progress, len(self.vectors))
-                parts = [part for measured in self._of_each(lambda shard: shard.load(told)) for part in measured]
+                shared_progress = _JointProgress(progress, len(self.vectors))
+                parts = [
+                    part for measured in self._of_each(lambda shard: shard.load(shared_progress)) for part in measured
+                ]
                 self._extent = joined(parts, False, self.vectors.shape[1])
         return self._extent
 
@@ -151,9 +153,9 @@ class GPUShard:
             for first, rows in self._staging().blocks():
                 if target is not None:
                     target[first - self._start : first - self._start + len(rows)] = rows
-                norm, lost, found = extent_of(rows)
-                squares.append(found)
-                parts.append((norm, lost, found.cpu().numpy()))
+                norm, lost, extent = extent_of(rows)
+                squares.append(extent)
+                parts.append((norm, lost, extent.cpu().numpy()))
                 told(len(rows))
             self._rows = target
             self._squares = torch.cat(squares) if self._similarity == "l2" else None
@@ -177,9 +179,9 @@ class GPUShard:
                     self._make_room(error, progress)
 
     def blocks(self, rows: int) -> Iterator[PassageBlock]:
-        for first, found in self._read(rows):
-            here = slice(first - self._start, first - self._start + len(found))
-            yield PassageBlock(first, found, None if self._squares is None else self._squares[here])
+        for first, block in self._read(rows):
+            places = slice(first - self._start, first - self._start + len(block))
+            yield PassageBlock(first, block, None if self._squares is None else self._squares[places])
 
     @property
     def _streamed(self) -> str:
@@ -231,16 +233,16 @@ class GPUShard:
         """Return scores and rows (q, count) of the `count` best products, unordered."""
         import torch
 
-        wanted = rounded.operand.to(self.device)
+        operand = rounded.operand.to(self.device)
         factors = torch.from_numpy(rounded.factors).to(self.device)
         best: tuple[torch.Tensor, torch.Tensor] | None = None
         for first, rows in self._read(
-            min(ROWS_PER_BLOCK, max(GROUP, self._scores_per_block // len(wanted) // GROUP * GROUP))
+            min(ROWS_PER_BLOCK, max(GROUP, self._scores_per_block // len(operand) // GROUP * GROUP))
         ):
-            product = _product(rows, wanted, getattr(torch, rounded.precision.scores))
+            product = _product(rows, operand, getattr(torch, rounded.precision.scores))
             if self._squares is not None:
-                here = slice(first - self._start, first - self._start + len(rows))
-                product[: len(rows)].mul_(factors).sub_(self._squares[here, None])
+                places = slice(first - self._start, first - self._start + len(rows))
+                product[: len(rows)].mul_(factors).sub_(self._squares[places, None])
             found, where = best_rows(product, min(count, len(rows)))
             where += first
             del product  # free the product before the next one is allocated
@@ -268,13 +270,21 @@ class GPUShard:
         if self._rows is None:
             scores = exact_scores(self._vectors, questions, ordinals.int().cpu().numpy(), self._similarity)
             return torch.from_numpy(scores).to(self.device)
-        asked, exact = torch.from_numpy(questions).to(self.device), torch.empty(ordinals.shape, device=self.device)
+        questions_on_device, exact = (
+            torch.from_numpy(questions).to(self.device),
+            torch.empty(ordinals.shape, device=self.device),
+        )
         per_block = max(1, FACTORS_PER_BLOCK // (ordinals.shape[1] * questions.shape[1]))
         for first in range(0, len(questions), per_block):
             part = slice(first, first + per_block)
-            found, wanted = self._rows[ordinals[part] - self._start].double(), asked[part].double()[:, None, :]
+            passages, queries = (
+                self._rows[ordinals[part] - self._start].double(),
+                questions_on_device[part].double()[:, None, :],
+            )
             exact[part] = (
-                found.mul_(wanted).sum(2) if self._similarity == "dot" else found.sub_(wanted).square_().sum(2).neg_()
+                passages.mul_(queries).sum(2)
+                if self._similarity == "dot"
+                else passages.sub_(queries).square_().sum(2).neg_()
             )
         return exact
 
@@ -303,9 +313,9 @@ def best_rows(product: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Te
 
     groups, questions = len(product) // GROUP, product.shape[1]
     if groups <= count:
-        found = product.T.topk(count, dim=1, sorted=False)
-        return found.values, found.indices
+        top = product.T.topk(count, dim=1, sorted=False)
+        return top.values, top.indices
     chosen = product.view(groups, GROUP, questions).amax(1).T.topk(count, dim=1, sorted=False).indices
     members = (chosen[:, :, None] * GROUP + torch.arange(GROUP, device=product.device)).view(questions, count * GROUP)
-    found = product.T.gather(1, members).topk(count, dim=1, sorted=False)
-    return found.values, members.gather(1, found.indices)
+    top = product.T.gather(1, members).topk(count, dim=1, sorted=False)
+    return top.values, members.gather(1, top.indices)

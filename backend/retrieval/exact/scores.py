@@ -31,10 +31,10 @@ def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarra
                 vectors, questions[rows].astype(np.float64), ordinals[rows, :used], similarity
             )
 
-    starts, held = range(0, len(questions), per_block), ordinals >= 0
-    last = (ordinals.shape[1] - held[:, ::-1].argmax(1)) * held.any(1)  # start of the padding of each row
+    starts, present = range(0, len(questions), per_block), ordinals >= 0
+    last = (ordinals.shape[1] - present[:, ::-1].argmax(1)) * present.any(1)  # start of the padding of each row
     share_out(starts, score, min(threads(), len(starts)) or 1)
-    exact[~held] = -np.inf
+    exact[~present] = -np.inf
     return exact
 
 

@@ -33,7 +33,7 @@ class Staging:
 
         shape, on_gpu = (self._rows, self._vectors.shape[1]), self._device.startswith("cuda")
         host = [torch.empty(shape, dtype=torch.float16, pin_memory=on_gpu) for _ in range(2)]
-        there = [torch.empty(shape, dtype=torch.float16, device=self._device) for _ in range(2)] if on_gpu else host
+        on_device = [torch.empty(shape, dtype=torch.float16, device=self._device) for _ in range(2)] if on_gpu else host
         copies = _Copies(self._device) if on_gpu else None
         with ThreadPoolExecutor(READERS, "reading") as readers:
             coming = self._read(0, host[0], readers)
@@ -42,12 +42,12 @@ class Staging:
                 for read in coming:
                     read.result()
                 if copies is not None:
-                    copies.send(slot, host[slot][:count], there[slot][:count])
+                    copies.send(slot, host[slot][:count], on_device[slot][:count])
                     copies.host_is_free(1 - slot)
                 coming = self._read(i + 1, host[1 - slot], readers) if i + 1 < len(self._starts) else []
                 if copies is not None:
                     copies.arrived(slot)
-                yield start, there[slot][:count]
+                yield start, on_device[slot][:count]
                 if copies is not None:
                     copies.used(slot)
 

@@ -42,7 +42,7 @@ def _passages(rows: ExportRows) -> Iterator[Passage]:
     corpus = rows.study.corpus
     named = np.zeros(len(corpus), bool)
     for row in rows:
-        ids = [pair.passage for held in (row.positives, row.hard, row.easy) for pair, _ in held]
+        ids = [pair.passage for passages_of_role in (row.positives, row.hard, row.easy) for pair, _ in passages_of_role]
         named[list(corpus.ordinals(ids).values())] = True
     ordinals = np.flatnonzero(named)
     for start in range(0, len(ordinals), 1000):

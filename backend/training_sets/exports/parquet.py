@@ -23,12 +23,12 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
 
     texts = [pa.field(name, pa.string()) for name in ("question_id", "question", "passage_id", "title", "text")]
     texts.insert(2, pa.field("answers", pa.list_(pa.string())))
-    wanted = pa.schema([*texts, *(schema().field(name) for name in _PAIR)])
+    expected_schema = pa.schema([*texts, *(schema().field(name) for name in _PAIR)])
     count, source = 0, iter(rows)
-    with parquet.ParquetWriter(folder / FILE, wanted, compression="zstd") as writer:
+    with parquet.ParquetWriter(folder / FILE, expected_schema, compression="zstd") as writer:
         while block := list(islice(source, _BLOCK)):
             records = [record for row in block for record in _records(row)]
-            writer.write_table(pa.Table.from_pylist(records, schema=wanted))
+            writer.write_table(pa.Table.from_pylist(records, schema=expected_schema))
             count += len(records)
     sync(folder / FILE)
     return {FILE: count}, ()

@@ -29,8 +29,8 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
                 for negative in row.hard:
                     pairs.write("\t".join((query, *_parts(positive.passage), *_parts(negative.passage), "0")) + "\n")
                     dual += 1
-            for label, held in (("1", row.positives), ("0", row.hard)):
-                for _, passage in held:
+            for label, passages in (("1", row.positives), ("0", row.hard)):
+                for _, passage in passages:
                     labelled.write("\t".join((query, *_parts(passage), label)) + "\n")
                     cross += 1
     return {DUAL: dual, CROSS: cross}, left_out_note(bare, f"questions of {DUAL}", "they have no hard negative")

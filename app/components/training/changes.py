@@ -1,0 +1,146 @@
+"""The differences of two training sets on the Training page: counts by kind and reason, and the pairs of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from app import blind, url
+from app.components.hit_lists import marked
+from app.components.marks import notice
+from app.components.pager import pager
+from app.components.stylesheets import style_sheet
+from app.markup import Html, div, link, show, span, tag
+from backend.core.study import Study
+from backend.text.answers import answer_spans, query_spans, rule_for
+from backend.text.counting import counted
+from backend.text.spans import excerpt
+from backend.training_sets.differences import (
+    KINDS,
+    Change,
+    ChangeKind,
+    ChangeSummary,
+    change_summary,
+    changes_of_kind,
+)
+from backend.training_sets.training_set import TrainingSet
+from db.records import Passage, Question
+
+PER_PAGE = 10
+KIND, REASON, PAGE = "change", "reason", "page"  # parameters of the address
+PARAMETERS = (KIND, REASON, PAGE)
+
+
+def changes_panel(opened: Study, before: TrainingSet, after: TrainingSet) -> None:
+    """Show what changed, the kinds that matter most first, and the pairs of the chosen kind, page by page."""
+    found = _summary(before, after, before.manifest["fingerprint"], after.manifest["fingerprint"])
+    if not found.changed:
+        show(notice(f"{before.name} and {after.name} have the same pairs in the same roles."))
+        return
+    kinds = {_key(kind): (kind, reasons) for kind, reasons in found.by_kind().items()}
+    key = url.one_of(KIND, list(kinds), next(iter(kinds)))
+    kind, reasons = kinds[key]
+    reason = url.one_of(REASON, list(reasons), "")
+    here = {"set": after.name, "before": before.name}
+    rows = [row for name, (each, why) in kinds.items() for row in _kind_rows(each, why, here, name == key, reason)]
+    total = reasons[reason] if reason else sum(reasons.values())
+    pages = -(-total // PER_PAGE)
+    page = url.number(PAGE, 1, 1, pages)
+    changes = _page(before, after, kind, reason, page, before.manifest["fingerprint"], after.manifest["fingerprint"])
+    here |= {KIND: key, REASON: reason}
+    show(
+        style_sheet("training/changes.css"),
+        div(
+            tag("h2", f"From {before.name} to {after.name}: {counted(found.changed, 'changed pair')}"),
+            tag("p", _unchanged(found), cls="convention"),
+            tag("table", tag("tbody", *rows), cls="small kinds"),
+            tag("h3", f"{KINDS[kind]}{f', {reason}' if reason else ''}: {counted(total, 'pair')}"),
+            tag("ul", *_pairs(opened, changes), cls="changed-pairs"),
+            pager(total, page, PER_PAGE, "pair", lambda number: url.href(url.TRAINING, here | {PAGE: number})),
+            cls="panel",
+            id="changes",
+        ),
+    )
+
+
+def _unchanged(found: ChangeSummary) -> str:
+    words = f"{counted(found.same, 'pair')} {'has' if found.same == 1 else 'have'} the same role in both sets"
+    return f"{words}, {found.other_source:,} of them from another source." if found.other_source else f"{words}."
+
+
+def _key(kind: ChangeKind) -> str:
+    return "-".join(role or "absent" for role in kind)
+
+
+def _kind_rows(
+    kind: ChangeKind, reasons: dict[str, int], here: dict[str, str], is_chosen: bool, reason: str
+) -> list[Html]:
+    """Return a row for the kind, and one for each of its reasons if there are several."""
+
+    def row(count: int, words: str, parameters: dict[str, str], chosen: bool, cls: str) -> Html:
+        address = url.href(url.TRAINING, here | {KIND: _key(kind)} | parameters)
+        name = link(words, address, cls="chosen" if chosen else None, aria_current="true" if chosen else None)
+        return tag("tr", tag("td", f"{count:,}"), tag("td", name, cls="left"), cls=cls)
+
+    total = sum(reasons.values())
+    rows = [row(total, KINDS[kind], {}, is_chosen and not reason, "kind")]
+    return rows + [
+        row(count, why, {REASON: why}, is_chosen and reason == why, "reason") for why, count in reasons.items()
+    ]
+
+
+def _pairs(opened: Study, changes: Sequence[Change]) -> list[Html]:
+    """Return an entry for each pair; pairs of questions that the viewer still has to judge are left out."""
+    hidden = blind.hidden(opened)
+    changes = [change for change in changes if change.question not in hidden]
+    questions = {each.id: each for each in opened.questions.some(sorted({change.question for change in changes}))}
+    rows = opened.corpus.ordinals({change.passage for change in changes})
+    passages = {passage.id: passage for passage in opened.corpus.passages(list(rows.values()))}
+    return [_pair(change, questions[change.question], passages.get(change.passage)) for change in changes]
+
+
+def _pair(change: Change, question: Question, passage: Passage | None) -> Html:
+    was, now = (" by ".join(side) if side else "absent" for side in (change.before, change.after))
+    return tag(
+        "li",
+        div(
+            link(question.text, url.href(url.QUESTION, {"question": question.id})),
+            span(f"{was} → {now}", cls="roles"),
+            span(change.why, cls="soft"),
+            cls="head",
+        ),
+        div(
+            tag("b", passage.title or "untitled") if passage else "",
+            " ",
+            span(change.passage, cls="soft"),
+            cls="title",
+        ),
+        _text(passage, question) if passage else tag("p", "This passage is no longer in the collection.", cls="soft"),
+    )
+
+
+def _text(passage: Passage, question: Question) -> Html:
+    answers = answer_spans(passage.text, question.answers, rule_for(question)) if question.answers else []
+    words = query_spans(passage.text, question.text)
+    low, high = excerpt(passage.text, answers, words)
+    return tag(
+        "p",
+        "… " if low else "",
+        marked(passage.text, low, high, answers, words),
+        " …" if high < len(passage.text) else "",
+        cls="text",
+    )
+
+
+@st.cache_data(max_entries=8, show_spinner="Comparing the sets …")
+def _summary(_before: TrainingSet, _after: TrainingSet, before: str, after: str) -> ChangeSummary:
+    """Sets do not change: their fingerprints make the key."""
+    return change_summary(_before, _after)
+
+
+@st.cache_data(max_entries=32, show_spinner="Reading the pairs …")
+def _page(
+    _before: TrainingSet, _after: TrainingSet, kind: ChangeKind, reason: str, page: int, before: str, after: str
+) -> list[Change]:
+    return changes_of_kind(_before, _after, kind, reason or None, (page - 1) * PER_PAGE, PER_PAGE)

@@ -1,0 +1,42 @@
+"""A person's own finished questions: the list on the Judge page to go back to and change an answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from backend.judging.cards import key
+from db.events import LABELS
+from db.labels import Labels
+from db.queue import Queue
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+LATEST = 200  # answers listed
+
+
+def own_answers(study: Study, queue: Queue, labels: Labels, annotator: str) -> list[dict[str, Any]]:
+    """Return what a person answered in open batches, latest first: `key`, `text`, `labels` in words, `bad`."""
+    answered = queue.answered(annotator, LATEST)
+    texts = {question.id: question.text for question in study.questions.some([question for _, question in answered])}
+    given: dict[tuple[str, str], Counter[str]] = {}
+    for batch in dict.fromkeys(batch for batch, _ in answered):
+        questions = [question for other, question in answered if other == batch]
+        for question, by_passage in labels.labels_by(annotator, questions, batch).items():
+            given[batch, question] = Counter(by_passage.values())
+    bad = labels.bad_marks(annotator)
+    return [
+        {
+            "key": key(batch, question),
+            "text": texts[question],
+            "labels": _in_words(given.get((batch, question), Counter())),
+            "bad": bad.get((batch, question)),
+        }
+        for batch, question in answered
+        if question in texts
+    ]
+
+
+def _in_words(counts: Counter[str]) -> str:
+    return ", ".join(f"{counts[label]} {label}" for label in LABELS if counts[label])
