@@ -14,6 +14,7 @@ from app.components import judging
 from app.components.batches import batch_panel
 from app.components.learning_curve import curve_panel
 from app.components.marks import notice
+from app.components.next_step import empty_page
 from app.components.sign_in import confirm_sign_out, sign_in
 from app.desk import Desk, desk
 from app.entry import enter
@@ -43,6 +44,9 @@ def page() -> None:
             opened.labels_path,
             "Each label is stored under the name of its annotator, so that agreement can be measured.",
         )
+        if not study.runs(opened) and who.mode() == "local":
+            about = "On this page annotators judge whether the top passages of runs answer their questions."
+            show(empty_page(opened, "Nothing to judge yet", about))
         return
     stores = desk(opened)
     if url.value("adjudicate") and person.may("adjudicate"):
