@@ -6,7 +6,7 @@ import pytest
 
 from app.components.marks import relation_label
 from backend.core.runs import write_run
-from backend.evaluation.comparison_report import compare_runs
+from backend.evaluation.comparison_report import ComparisonOptions, compare_runs, compare_with
 from tests.app_pages import Page, _hits, hand_made_study
 from tests.studies import births, make_study, people
 
@@ -85,7 +85,7 @@ def test_accuracy_by_relation_reads_as_words(study):
 def test_another_measure_fills_the_tables_and_the_conclusion(study):
     """By answers only Success@k and MRR@k can be measured; the figures are those of `blindspot compare`."""
     page = compare(study, measure="mrr")
-    made = compare_runs(study, "alpha", "beta", 5, "relation", measure="mrr")
+    made = compare_with(study, "alpha", "beta", ComparisonOptions(5, "relation", measure="mrr"))
     both = made.at[5]
     assert "MRR@k, %" in page.text and made.conclusion in page.text
     assert f"oracle {100 * made.at[1].oracle.value:.1f}" in row(page, "oracle")

@@ -19,7 +19,7 @@ from backend.core.runs import write_run
 from backend.data.importing.qrels import import_qrels
 from backend.evaluation import saved_slices
 from backend.evaluation.comparison import Comparison, at, measure_all
-from backend.evaluation.comparison_report import compare_runs
+from backend.evaluation.comparison_report import ComparisonOptions, compare_with
 from backend.evaluation.measures import MEASURES, SUCCESS
 from backend.evaluation.relevance import relevant
 from backend.evaluation.report import report
@@ -144,7 +144,7 @@ def test_measures_in_the_report(study):
 
 
 def test_measures_in_compare(study):
-    made = compare_runs(study, "one", "two", by="relation", measure="ndcg")
+    made = compare_with(study, "one", "two", ComparisonOptions(by="relation", measure="ndcg"))
     sides = Comparison.of(*measure_all(study, ["one", "two"], "gold").values())
     a, b = sides.values(MEASURES.get("ndcg"), 10)
     assert made.k == 10 and made.kind == "gold" and made.measure.name == "ndcg"
@@ -162,15 +162,15 @@ def test_measures_in_compare(study):
     assert "a_better" in line and "only_a" not in line and "oracle_high" in line
     (caption, head, rows), *_ = made.tables()
     assert caption.startswith("A: one, B: two. nDCG@k over gold") and "A better" in head and len(rows[0]) == len(head)
-    assert list(compare_runs(study, "one", "two", measure="r-precision").at) == [10]
-    assert "mrr" in compare_runs(study, "one", "two", measure="mrr", relevance="gold").as_json()
+    assert list(compare_with(study, "one", "two", ComparisonOptions(measure="r-precision")).at) == [10]
+    assert "mrr" in compare_with(study, "one", "two", ComparisonOptions(measure="mrr", relevance="gold")).as_json()
 
 
 def test_the_oracle_of_success_takes_what_either_run_finds(study):
     sides = Comparison.of(*measure_all(study, ["one", "two"], "gold").values())
     both = at(sides, 5)
     assert both.oracle.value == pytest.approx((both.n - both.flips.neither) / both.n)
-    made = compare_runs(study, "one", "two", relevance="gold")
+    made = compare_with(study, "one", "two", ComparisonOptions(relevance="gold"))
     assert made.as_dict()["at"]["5"]["oracle"]["success"] == both.oracle.value
     (_, head, rows), *_ = made.tables()
     assert rows[list(made.at).index(5)][head.index("oracle")] == f"{100 * both.oracle.value:.1f}"
@@ -178,7 +178,7 @@ def test_the_oracle_of_success_takes_what_either_run_finds(study):
 
 def test_measures_by_saved_slice(study):
     saved_slices.save(study, "first half", "relation:P19", by=None)
-    made = compare_runs(study, "one", "two", by="slice", measure="map")
+    made = compare_with(study, "one", "two", ComparisonOptions(by="slice", measure="map"))
     assert made.groups["first half"].n == made.as_dict()["groups"]["first half"]["n"] > 0
     figures = report(study, ["one"], by="slice", measures=["map"], ks=[10]).runs[0].measures["map"]
     assert figures.groups[0].at[10].value == pytest.approx(made.groups["first half"].a.value)
@@ -188,7 +188,7 @@ def test_bad_choices_are_refused_in_one_line(study):
     with pytest.raises(Refused, match="unknown measure 'bleu'; known: success, mrr, ndcg, map, recall, r-precision"):
         report(study, measures=["bleu"])
     with pytest.raises(Refused, match="unknown measure"):
-        compare_runs(study, "one", "two", measure="bleu")
+        compare_with(study, "one", "two", ComparisonOptions(measure="bleu"))
     with pytest.raises(BadInput, match="unknown by answers; choose relevance by gold or by labels"):
         MEASURES.get("ndcg").of(relevant(study, study.run("one")), 5)
 

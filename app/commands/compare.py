@@ -43,7 +43,7 @@ def compare(
     answers.
     """
     from backend.core.study import Study
-    from backend.evaluation.comparison_report import compare_runs
+    from backend.evaluation.comparison_report import ComparisonOptions, compare_with
     from backend.evaluation.slice_report import find_in_runs
 
     if json + csv + latex > 1:
@@ -54,7 +54,7 @@ def compare(
     report = (
         find_in_runs(opened, a, b, k, relevance, rule, slice)
         if find
-        else compare_runs(opened, a, b, k, by, relevance, rule, slice, measure)
+        else compare_with(opened, a, b, ComparisonOptions(k, by, relevance, rule, slice, measure))
     )
     if json or csv or latex:
         from app.terminal import clean_json

@@ -18,7 +18,7 @@ from app.markup import Html, div, join, link, span, tag, term
 from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation.comparison import KS, SURE, PairedFigures, by_group, conclusion, overall, p_words
-from backend.evaluation.measures import MEASURES, SUCCESS, Measure
+from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from backend.text.counting import counted
 
@@ -82,7 +82,7 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
 
 
-def _measure_term(measure: Measure) -> Html:
+def _measure_term(measure: RankingMeasure) -> Html:
     if measure is SUCCESS:
         message = f"Share of questions with a relevant passage among the first k. Small print: {WILSON}."
     else:
@@ -90,7 +90,7 @@ def _measure_term(measure: Measure) -> Html:
     return term(f"{measure.at('k')}, %", message)
 
 
-def _accuracy_cell(estimate: Estimate, measure: Measure, chosen: bool) -> Html:
+def _accuracy_cell(estimate: Estimate, measure: RankingMeasure, chosen: bool) -> Html:
     return tag("td", figure(estimate, True, measure is SUCCESS), cls="chosen" if chosen else None)
 
 

@@ -24,7 +24,7 @@ from app.selection import Selection, offered_measures
 from app.study import Comparison
 from backend.core.study import Study
 from backend.evaluation.comparison import method, reservation
-from backend.evaluation.comparison_report import ComparisonReport, compare_runs
+from backend.evaluation.comparison_report import ComparisonOptions, ComparisonReport, compare_with
 from backend.evaluation.measures import MEASURES, SUCCESS
 from backend.evaluation.relevance import Kind
 from backend.evaluation.slice_finder import joined, written
@@ -109,9 +109,8 @@ def _downloads(opened: Study, chosen: Selection, compared: Comparison, by: Group
     """Buttons that save the page's tables. The figures are those of `blindspot compare`."""
 
     def made() -> ComparisonReport:
-        return compare_runs(
-            opened, chosen.a, chosen.b, chosen.k, by, compared.a.kind, chosen.rule, _slice(chosen), chosen.measure
-        )
+        options = ComparisonOptions(chosen.k, by, compared.a.kind, chosen.rule, _slice(chosen), chosen.measure)
+        return compare_with(opened, chosen.a, chosen.b, options)
 
     table_downloads(f"{chosen.a}-{chosen.b}", lambda: made().as_latex(), lambda: made().as_csv())
 

@@ -22,7 +22,7 @@ from analysis.overlap import rank_biased_overlap
 from analysis.relations import relation_order
 from analysis.significance import RESAMPLES, Difference, adjusted_together, compare, family
 from backend.evaluation.held import Held
-from backend.evaluation.measures import SUCCESS, Measure, summarise
+from backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
 from backend.evaluation.question_facts import QuestionFacts
 from backend.evaluation.relevance import Kind, Relevance, relevant
 from backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
@@ -86,7 +86,7 @@ class Measured:
     def _values(self) -> Held:
         return Held(VALUES_HELD)
 
-    def values(self, measure: Measure, k: int) -> np.ndarray:
+    def values(self, measure: RankingMeasure, k: int) -> np.ndarray:
         """Return the value of each question at k, (q,) bool or float64. Raises BadInput for a measure that needs all
         relevant passages if relevance is by answers.
         """
@@ -173,7 +173,7 @@ class Comparison:
         """The deepest k at which both runs can be measured."""
         return min(self.a.k, self.b.k)
 
-    def values(self, measure: Measure, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def values(self, measure: RankingMeasure, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the value of each question in A and in B, two (q,) bool or float64. Raises as `Measured.values`."""
         if measure is SUCCESS:
             return found_by(self.first_a, k), found_by(self.first_b, k)
@@ -291,7 +291,7 @@ class PairedFigures:
     oracle: Estimate
     difference: Difference
     flips: FlipTable
-    measure: Measure = SUCCESS
+    measure: RankingMeasure = SUCCESS
 
     @property
     def title(self) -> str:
@@ -300,7 +300,7 @@ class PairedFigures:
 
 
 def at(
-    comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED, measure: Measure = SUCCESS
+    comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED, measure: RankingMeasure = SUCCESS
 ) -> PairedFigures:
     """Return the figures at k over all questions, or over some rows (indices or bool)."""
 
@@ -313,7 +313,7 @@ def at(
 
 
 def macro_at(
-    comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED, measure: Measure = SUCCESS
+    comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED, measure: RankingMeasure = SUCCESS
 ) -> PairedFigures | None:
     """Return the figures at k averaged over relations; None if no question has a relation."""
     key = "macro", measure.name, k, _mark(rows), seed
@@ -321,7 +321,7 @@ def macro_at(
 
 
 def _macro(
-    comparison: Comparison, k: int, rows: np.ndarray | None, seed: int, measure: Measure
+    comparison: Comparison, k: int, rows: np.ndarray | None, seed: int, measure: RankingMeasure
 ) -> PairedFigures | None:
     chosen = np.arange(len(comparison)) if rows is None else np.arange(len(comparison))[rows]
     chosen = chosen[comparison.relations[chosen] != ""]
@@ -363,7 +363,7 @@ def overall(
     ks: Iterable[int],
     rows: np.ndarray | None = None,
     seed: int = SEED,
-    measure: Measure = SUCCESS,
+    measure: RankingMeasure = SUCCESS,
 ) -> Overall:
     """Return the figures at each k, over all questions and averaged over relations, as a table shows them together."""
     cells = {("at", k): at(comparison, k, rows, seed, measure) for k in ks}
@@ -376,7 +376,11 @@ def overall(
 
 
 def by_group(
-    comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int = SEED, measure: Measure = SUCCESS
+    comparison: Comparison,
+    k: int,
+    members: Mapping[str, np.ndarray],
+    seed: int = SEED,
+    measure: RankingMeasure = SUCCESS,
 ) -> dict[str, PairedFigures]:
     """Return the figures at k of each group with questions. Holm's method adjusts p for the number of groups.
 
@@ -388,7 +392,7 @@ def by_group(
 
 
 def _by_group(
-    comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int, measure: Measure
+    comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int, measure: RankingMeasure
 ) -> dict[str, PairedFigures]:
     a, b = comparison.values(measure, k)
     members = {name: rows for name, rows in members.items() if len(comparison.first_a[rows])}
@@ -403,7 +407,7 @@ def _both(
     comparison: Comparison,
     rows: np.ndarray | slice,
     k: int,
-    measure: Measure,
+    measure: RankingMeasure,
     values: tuple[np.ndarray, np.ndarray],
     difference: Difference,
     seed: int,
@@ -473,7 +477,7 @@ def reservation(kind: str, rule: str) -> str:
     return f"This says nothing about other collections or other questions, {how}."
 
 
-def method(seed: int = SEED, measure: Measure = SUCCESS) -> str:
+def method(seed: int = SEED, measure: RankingMeasure = SUCCESS) -> str:
     """Return the note on tests and intervals that is shown with the figures."""
     return (
         f"Difference: {measure.at('k')} of A - B over the same questions, with a paired bootstrap interval (95%, 2,000 "

@@ -29,7 +29,7 @@ from backend.evaluation.comparison import (
     reservation,
 )
 from backend.evaluation.latex import ABSENT, Table, latex_table
-from backend.evaluation.measures import MEASURES, SUCCESS, Measure
+from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from backend.evaluation.relevance import Kind
 from backend.evaluation.saved_slices import saved
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
@@ -72,7 +72,7 @@ class ComparisonReport:
     reservation: str
     method: str
     notes: list[str]
-    measure: Measure = SUCCESS
+    measure: RankingMeasure = SUCCESS
 
     def as_dict(self) -> dict:
         return {
@@ -201,6 +201,27 @@ def _row(name: str, both: PairedFigures) -> list[str]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class ComparisonOptions:
+    """What to compare two runs by.
+
+    Attributes:
+        k: of the groups and the sentences; default 5 for Success@k and 10 for other measures, if the runs are deep
+            enough.
+        by: adds groups by relation, bucket or saved slice.
+        slice: an expression; only its questions count.
+        measure: name of a registered measure. If it needs all relevant passages of a question, relevance by answers
+            becomes gold, and a note says so.
+    """
+
+    k: int | None = None
+    by: By | None = None
+    relevance: Kind = "answers"
+    rule: str = DEFAULT_RULE
+    slice: str = ""
+    measure: str = SUCCESS.name
+
+
 def compare_runs(
     study: Study,
     a: str,
@@ -210,24 +231,21 @@ def compare_runs(
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     slice: str = "",
-    measure: str = SUCCESS.name,
 ) -> ComparisonReport:
-    """Compare two runs of a study.
+    """Compare two runs of a study by Success@k. Arguments as in `ComparisonOptions`; raises as `compare_with` does."""
+    return compare_with(study, a, b, ComparisonOptions(k, by, relevance, rule, slice))
 
-    Args:
-        k: of the groups and the sentences; default 5 for Success@k and 10 for other measures, if the runs are deep
-            enough.
-        by: adds groups by relation, bucket or saved slice.
-        slice: an expression; only its questions count.
-        measure: name of a registered measure. If it needs all relevant passages of a question, relevance by answers
-            becomes gold, and a note says so.
+
+def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> ComparisonReport:
+    """Compare two runs of a study.
 
     Raises: Missing for an unknown run, rule or saved slice; BadInput for an invalid `by`, k or slice; Refused for an
         unknown measure.
     """
+    by, relevance, rule, slice = options.by, options.relevance, options.rule, options.slice
     if by is not None and by not in BYS:
         raise BadInput(f"--by must be one of {', '.join(BYS)}, not {by!r}")
-    by_measure = MEASURES.get(measure)
+    by_measure = MEASURES.get(options.measure)
     needs_gold = by_measure.needs_all and relevance == "answers"
     measured = measure_all(study, (a, b), "gold" if needs_gold else relevance, rule)
     compared = Comparison.of(measured[a], measured[b])
@@ -235,7 +253,7 @@ def compare_runs(
         raise BadInput(
             f"{a} and {b} share no question measured by {compared.a.kind}; choose --relevance gold, or other runs"
         )
-    k = min(by_measure.default_k, compared.depth) if k is None else check_k(k, compared)
+    k = min(by_measure.default_k, compared.depth) if options.k is None else check_k(options.k, compared)
     facts = Facts(compared, k)
     rows = np.flatnonzero(facts.mask(slice))
     if not len(rows):
@@ -264,7 +282,7 @@ def compare_runs(
     )
 
 
-def _measure_notes(measure: Measure, needs_gold: bool) -> list[str]:
+def _measure_notes(measure: RankingMeasure, needs_gold: bool) -> list[str]:
     if measure is SUCCESS:
         return []
     said = [f"{measure.at('k')}: {measure.help}."]

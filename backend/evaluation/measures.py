@@ -1,7 +1,7 @@
 """The registry of measures: figures of one question's list, whose mean over questions is a figure of a run.
 
 Success@k is the default everywhere. The definitions are those of ir-measures (trec_eval), and the tests compare every
-measure with it. To add a measure, register a `Measure` in `MEASURES`, here or in an installed package (entry point
+measure with it. To add a measure, register a `RankingMeasure` in `MEASURES`, here or in an installed package (entry point
 group `blindspot.measures`). `report`, `compare` and the Compare page take it from there.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class RankingMeasure:
     """A measure of a ranked list.
 
     Attributes:
@@ -66,10 +66,10 @@ def summarise(values: np.ndarray, seed: int = 0) -> Estimate:
     return accuracy.proportion(values) if values.dtype == np.bool_ else accuracy.mean(values, seed=seed)
 
 
-MEASURES: Registry[Measure] = Registry("measure", group="blindspot.measures", check=must_be(Measure))
+MEASURES: Registry[RankingMeasure] = Registry("measure", group="blindspot.measures", check=must_be(RankingMeasure))
 
 SUCCESS = MEASURES.register(
-    Measure(
+    RankingMeasure(
         "success",
         "Success@{k}",
         "share of questions with a relevant passage in the top k",
@@ -78,7 +78,7 @@ SUCCESS = MEASURES.register(
     )
 )
 MEASURES.register(
-    Measure(
+    RankingMeasure(
         "mrr",
         "MRR@{k}",
         "mean of 1 / rank of the first relevant passage in the top k, 0 if there is none",
@@ -87,7 +87,7 @@ MEASURES.register(
     )
 )
 MEASURES.register(
-    Measure(
+    RankingMeasure(
         "ndcg",
         "nDCG@{k}",
         "discounted gain of the top k divided by that of the ideal list; the gain is the grade of the qrels, else 1",
@@ -95,7 +95,7 @@ MEASURES.register(
     )
 )
 MEASURES.register(
-    Measure(
+    RankingMeasure(
         "map",
         "MAP@{k}",
         "mean over relevant passages of the precision at the rank of each, 0 for those below the top k",
@@ -103,7 +103,7 @@ MEASURES.register(
     )
 )
 MEASURES.register(
-    Measure(
+    RankingMeasure(
         "recall",
         "Recall@{k}",
         "share of a question's relevant passages in the top k",
@@ -111,7 +111,7 @@ MEASURES.register(
     )
 )
 MEASURES.register(
-    Measure(
+    RankingMeasure(
         "r-precision",
         "R-precision",
         "share of relevant passages among the first R, where R is the question's number of relevant passages",

@@ -15,7 +15,7 @@ from analysis.accuracy import Estimate
 from analysis.buckets import bucket_group, bucket_order
 from analysis.judged import judged_at
 from analysis.relations import group_table, relation_name, relation_order
-from backend.evaluation.measures import MEASURES, SUCCESS, Measure, summarise
+from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure, summarise
 from backend.evaluation.relevance import Kind, Relevance, relevant
 from backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
 from db.errors import BadInput, Missing
@@ -286,7 +286,7 @@ def _measures(
     run: Run,
     measured: Relevance,
     gold: Relevance,
-    chosen: Sequence[Measure],
+    chosen: Sequence[RankingMeasure],
     by: By | None,
     ks: tuple[int, ...],
     seed: int,
