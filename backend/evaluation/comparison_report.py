@@ -186,7 +186,7 @@ def _row(name: str, both: PairedFigures) -> list[str]:
     if estimate.value is not None:
         value, low, high = estimate.percent
         difference = f"{value:+z.1f} [{low:+z.1f},{high:+z.1f}]"
-    counts = _better(both)
+    counts: tuple[int, ...] = _better(both)
     if both.measure is SUCCESS:
         counts = (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither)
     return [

@@ -4,7 +4,7 @@ interval.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -322,6 +322,7 @@ def _group_rows(study: Study, run: Run, found: Relevance, by: By | None) -> dict
     if by == "slice":
         return _slice_rows(study, run, found)
     labels: Sequence[str | None]
+    order: Callable[[str], tuple | int]
     if by == "relation":
         labels, order = [question.relation for question in questions], relation_order
     elif by == "bucket":
