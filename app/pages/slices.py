@@ -9,7 +9,6 @@ import numpy as np
 import streamlit as st
 
 from app import selection, study, url, who
-from app.components.batches import send_to_judging
 from app.components.downloads import table_downloads
 from app.components.marks import letter, notice
 from app.components.next_step import empty_page
@@ -18,6 +17,7 @@ from app.components.question_list import question_table
 from app.components.slice_tables import condition_help, every_run, found_table, saved_table
 from app.components.stylesheets import style_sheet
 from app.components.tables import accuracy_table, concluded, flip_table, scrolling
+from app.components.team.batches import send_to_judging
 from app.entry import enter
 from app.markup import div, link, show, tag
 from app.runs import convention, missing_runs, offered_runs, pair_of_address
