@@ -12,6 +12,7 @@ from app.components.findings import findings_panel
 from app.components.holdings import holdings
 from app.components.learning_curve import curve_panel
 from app.components.next_step import with_study
+from app.components.parts import parts_panel
 from app.components.queue_card import queue_card
 from app.components.run_table import run_table
 from app.components.stylesheets import style_sheet
@@ -45,6 +46,7 @@ def _page(opened: Study) -> None:
     if runs:
         show(findings_panel(opened, runs))
         show(run_table(opened, runs))
+        parts_panel(opened, "run", list(runs))
     with st.container(key="home"):
         first_column, right = st.columns(2, gap="small")
         with first_column:

@@ -16,6 +16,7 @@ from app.components.map.link import map_link
 from app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
 from app.components.marks import empty, notice, relation_label
 from app.components.next_step import empty_page
+from app.components.parts import parts_panel
 from app.components.stylesheets import style_sheet
 from app.entry import enter
 from app.markup import div, link, show, tag
@@ -61,6 +62,7 @@ def page() -> None:
         show(blind.notice_of_hidden(len(blind.hidden(study).intersection(map.question_ids))))
         return
     _picture(map, colours[by], run, k, view)
+    parts_panel(study, "map", list(maps), can_download=False)
 
 
 ABOUT = (

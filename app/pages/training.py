@@ -11,6 +11,7 @@ from app.components.learning_curve import curve_panel, curve_view
 from app.components.marks import empty, notice
 from app.components.next_step import empty_page
 from app.components.panel_tables import choices
+from app.components.parts import descriptions, parts_panel
 from app.components.training.form import BEGUN, train_form
 from app.components.training.judges import VIEW, judges_panel
 from app.components.training.labels import label_counts
@@ -64,7 +65,9 @@ def _sets_and_models(opened: Study) -> None:
     model = url.value("model") or next(reversed(models), "")
     label_counts(opened)
     if made:
-        show(div(tag("h2", "Training sets"), div(sets_table(made, chosen), cls="scrolling"), cls="panel"))
+        about = descriptions(opened, "training-set")
+        show(div(tag("h2", "Training sets"), div(sets_table(made, chosen, about), cls="scrolling"), cls="panel"))
+        parts_panel(opened, "training-set", list(made))
     else:
         show(
             empty(
@@ -88,6 +91,7 @@ def _sets_and_models(opened: Study) -> None:
     jobs.panel(opened)
     if models:
         show(div(tag("h2", "Models"), div(models_table(opened, models, model), cls="scrolling"), cls="panel"))
+        parts_panel(opened, "model", list(models))
     begun = model in unfinished(opened) or st.session_state.get(BEGUN) == model
     if model and (model in models or begun or read_log(opened, model)):
         watch(opened, model)
