@@ -9,11 +9,13 @@ import streamlit as st
 from app import study, url, who
 from app.components import jobs
 from app.components.marks import notice
+from app.components.parts import described, descriptions
 from app.components.plots import plot
 from app.markup import Html, div, link, show, span, tag
 from backend.core import jobs as work
 from backend.core.jobs import request
 from backend.core.study import Study
+from backend.judges.feature_judge import KIND
 from backend.judges.judge import kind_title
 from backend.reader.reading import read
 from backend.reader.training import train_reader
@@ -39,7 +41,7 @@ JUDGED = 20  # passages per question for a cross-encoder to score; more take lon
 
 
 def models_table(opened: Study, models: dict[str, dict], chosen: str) -> Html:
-    rows = []
+    rows, described_as = [], descriptions(opened, "model")
     for name, about in reversed(models.items()):
         cells = (
             kind_title(about.get("kind", "dual encoder")) + _taught(about),
@@ -53,7 +55,11 @@ def models_table(opened: Study, models: dict[str, dict], chosen: str) -> Html:
         rows.append(
             tag(
                 "tr",
-                tag("th", link(name, url.href(url.TRAINING, {"model": name})), scope="row"),
+                tag(
+                    "th",
+                    described(link(name, url.href(url.TRAINING, {"model": name})), described_as.get(name)),
+                    scope="row",
+                ),
                 *(tag("td", cell, cls="left" if place < 3 else None) for place, cell in enumerate(cells)),
                 cls="chosen" if name == chosen else None,
             )
@@ -190,6 +196,8 @@ def after_training(opened: Study, name: str) -> None:
     if kind == "reader":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "dev"][-3:]:
             jobs.start_button(opened, request(read, run, reader=name), key=f"read-{name}-{run}", words=f"Read {run}")
+        return
+    if kind == KIND:  # "New judge" judges runs with it
         return
     if kind == "cross-encoder":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "train"][-2:]:
