@@ -25,9 +25,10 @@ def people_panel(opened: Study, person: Person) -> None:
     """Show everybody with role, link and state, and the form that adds a person."""
     with st.container(key="team-people"):
         show(tag("h2", "People"))
-        if refused := st.session_state.pop(_REFUSED, None):
-            show(notice(refused, kind="error"))
-        _show_link()
+        with st.container():  # always there, so that a line in it moves no button below
+            if refused := st.session_state.pop(_REFUSED, None):
+                show(notice(refused, kind="error"))
+            _show_link()
         for each in who.people(opened.labels_path).all():
             _person(opened, each, each.name == person.name)
         _add(opened)
