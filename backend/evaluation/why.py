@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 NEIGHBOURS = 5
-MOST_VECTORS = 2_000_000  # limit of gold passages read for one question
+MAX_VECTORS = 2_000_000  # limit of gold passages read for one question
 NAME_NOISE = frozenset("the a an of and in de la le von van der st".split())
 
 
@@ -62,7 +62,7 @@ class Neighbour:
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class MissExplanation:
     """The facts about a miss. `passages` holds passages by row.
 
     words: by row, of gold and winners. holds_answer: whether a winner's text contains an answer, by the rule. namesake:
@@ -95,7 +95,7 @@ class Trained:
 
 def why(
     study: Study, question: Question, runs: Sequence[str], rule: str = DEFAULT_RULE, neighbours: int = NEIGHBOURS
-) -> Why:
+) -> MissExplanation:
     """Explain how runs did on a question, as far as possible without the encoder.
 
     Args:
@@ -112,7 +112,7 @@ def why(
     ordinals = dict.fromkeys([*named, *(each.ordinal for found in near.values() for each in found)])
     passages = dict(zip(ordinals, study.corpus.passages(ordinals), strict=True))
     winners = [standing.winner for standing in standings if standing.winner is not None]
-    return Why(
+    return MissExplanation(
         question,
         standings,
         passages,
@@ -229,7 +229,7 @@ def _neighbours(
         if name not in indexes or not path.is_file():
             continue
         vectors = open_array(path, "index the passages again")
-        if len(vectors) > MOST_VECTORS:
+        if len(vectors) > MAX_VECTORS:
             continue
         result[name] = nearest(vectors, int(centre), count, str(indexes[name].get("similarity", "dot")), set(gold))
     return result

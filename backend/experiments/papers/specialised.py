@@ -8,7 +8,7 @@ from backend.data.leaks import eligible_questions
 from backend.experiments.by_relation import (
     AVERAGE,
     LEAST,
-    SMALL_LEAST,
+    SMALL_MINIMUM,
     chosen,
     claimed,
     column,
@@ -64,7 +64,9 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         settings = [setting.settings(seed, only="question", layers=None) for seed in setting.seeds]
         runs[encoder] = [DenseHits(questions, k, index)]
         runs[f"{encoder}, FT by relation"] = [
-            SpecialisedHits(questions, k, QuestionEncoders(data, each, index, SMALL_LEAST if setting.small else LEAST))
+            SpecialisedHits(
+                questions, k, QuestionEncoders(data, each, index, SMALL_MINIMUM if setting.small else LEAST)
+            )
             for each in settings
         ]
         runs[f"{encoder}, FT for all"] = [
