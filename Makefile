@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 PORT ?= 8501
 ESLINT ?= 10.15.0
+WORKERS ?= 2
 
 .PHONY: help install demo test quick check check-js soak bench coverage format clean
 
 help:
 	@echo "make demo      install, make the demo study, open the app on http://localhost:$(PORT)"
-	@echo "make test      install, run all tests (browser tests too, where there is a browser)"
+	@echo "make test      install, run all tests in $(WORKERS) processes (browser tests too, where there is a browser)"
 	@echo "make quick     the unit tests that need no browser, model or JVM"
 	@echo "make check     format, lint and types (under a minute)"
 	@echo "make soak      the long tests"
@@ -35,7 +36,7 @@ demo: install
 	@$(BIN)/blindspot demo demo --port $(PORT) $(DEMO_OPTIONS)
 
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 quick: .venv/.installed-dev
 	$(BIN)/python -m pytest -m quick -q

@@ -10,6 +10,7 @@ from app.components.marks import notice
 from app.markup import Html
 from app.study import Measured
 from backend.core.study import Study
+from backend.evaluation.findings import default_pair
 from backend.retrieval.retriever import RETRIEVERS, kind_of_run
 from backend.text.answers import SEARCHES_TITLE
 from backend.text.counting import counted, noun
@@ -19,26 +20,6 @@ def offered_runs(opened: Study) -> dict[str, dict]:
     """Return the runs that a person can pick: all but those of the learning curve, which count only where the address names them."""
     named = {url.value("a"), url.value("b"), url.value("run"), *url.value("runs").split(",")}
     return {name: each for name, each in study.runs(opened).items() if "learning_curve" not in each or name in named}
-
-
-def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
-    """Return the two runs to compare by default.
-
-    These are the first lexical run (BM25) and the first dense run over the same questions, or else the last two runs.
-
-    Args:
-        runs: name to manifest, at least one; a single run is returned twice.
-    """
-    # The runs of the learning curve are compared by its own links only.
-    runs = {name: manifest for name, manifest in runs.items() if "learning_curve" not in manifest} or runs
-    names = list(runs)
-    kinds = {name: kind_of_run(manifest) for name, manifest in runs.items()}
-    for a in (name for name, kind in kinds.items() if kind is not None and kind.lexical):
-        for b, kind in kinds.items():
-            other = kind is None or not (kind.lexical or kind.fusion)
-            if other and runs[b].get("question_set") == runs[a].get("question_set"):
-                return a, b
-    return (names[-2], names[-1]) if len(names) > 1 else (names[0], names[0])
 
 
 def pair_of_address(runs: Mapping[str, dict]) -> tuple[str, str]:

@@ -99,7 +99,10 @@ def say(labels_path: Path, name: str) -> None:
     if mode() != "local":
         raise Refused(SIGNED_OUT)
     everybody = people(labels_path)
-    if name not in [person.name for person in everybody.all()]:
+    known = {person.name: person for person in everybody.all()}
+    if name in known and known[name].kind == "machine":
+        raise Refused(f"{name} is a machine; sign in with another name")
+    if name not in known:
         everybody.add(name, first_role(labels_path))
     _remember(labels_path, _NAME + name)
 
@@ -110,8 +113,8 @@ def first_role(labels_path: Path) -> Role:
 
 
 def real_people(labels_path: Path) -> list[Person]:
-    """Return the people of the study without the demo's simulated annotators, in whose name nobody signs in."""
-    return [person for person in people(labels_path).all() if person.name not in ANNOTATORS]
+    """Return the people of the study without machines and the demo's simulated annotators, in whose name nobody signs in."""
+    return [person for person in people(labels_path).all() if person.name not in ANNOTATORS and person.kind == "person"]
 
 
 def forget(labels_path: Path) -> None:

@@ -55,9 +55,8 @@ def main() -> None:
             pooling="cls" if options.random_bert else "auto",
             max_tokens=options.max_tokens,
         )
-        measure(
-            load_encoder(settings, options.device), some_passages(options.passages), options.rounds, options.precision
-        )
+        encoder, passages = load_encoder(settings, options.device), some_passages(options.passages)
+        report(len(passages), *measure(encoder, passages, options.rounds, options.precision))
 
 
 def some_passages(count: int) -> list[Passage]:
@@ -79,7 +78,10 @@ def random_bert(folder: Path) -> str:
     return str(folder)
 
 
-def measure(encoder: Encoder, passages: list[Passage], rounds: int, precision: str = "auto") -> None:
+def measure(
+    encoder: Encoder, passages: list[Passage], rounds: int, precision: str = "auto"
+) -> tuple[dict[str, list[float]], dict[str, np.ndarray]]:
+    """Return the seconds of each round and the vectors, by way of encoding. The first way is the peer."""
     import torch
 
     texts, device = [encoder.passage_text(passage) for passage in passages], encoder.model.device.type
@@ -115,14 +117,16 @@ def measure(encoder: Encoder, passages: list[Passage], rounds: int, precision: s
     for _ in range(rounds):
         for name, way in ways.items():
             seconds[name].append(timed_in_full(way, made, name))
-    first = next(iter(ways))
+    return seconds, made
+
+
+def report(count: int, seconds: dict[str, list[float]], made: dict[str, np.ndarray]) -> None:
+    first = next(iter(seconds))
     print(f"\n{'':<52}{'passages/s':>12}{'times the peer (range)':>28}{'least cosine':>14}")
     for name, taken in seconds.items():
         ratios = np.array(seconds[first]) / np.array(taken)
         spread = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        print(
-            f"{name:<52}{len(texts) / median(taken):>12,.1f}{spread:>28}{least_cosine(made[name], made[first]):>14.6f}"
-        )
+        print(f"{name:<52}{count / median(taken):>12,.1f}{spread:>28}{least_cosine(made[name], made[first]):>14.6f}")
     print(f"peak memory {peak_memory():,.0f} MiB")
 
 

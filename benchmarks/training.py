@@ -77,6 +77,7 @@ def model(layers: int) -> Any:
 
 
 def library_arguments(folder: Path, batch: int, steps: int) -> Any:
+    import torch
     import transformers
     from sentence_transformers import SentenceTransformerTrainingArguments
 
@@ -91,15 +92,41 @@ def library_arguments(folder: Path, batch: int, steps: int) -> Any:
         logging_strategy="no",
         log_level="error",
         dataloader_pin_memory=False,
+        bf16=torch.cuda.is_available(),
         router_mapping={"question": "query", "positive": "document", "negative": "document"},
     )
 
 
 def speed(arguments: argparse.Namespace) -> None:
     import torch
+
+    if not torch.cuda.is_available():
+        torch.set_num_threads(1)
+    batch, steps = arguments.batch, arguments.steps
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = rounds_of(Path(folder), arguments.layers, batch, steps, arguments.rounds)
+    ratios = sorted(b / a for a, b in pairs)
+    a, b = (batch * steps / median(seconds) for seconds in zip(*pairs, strict=True))
+    print(
+        f"Questions/s, {arguments.layers} layers, batch {batch}, {steps} steps, {len(pairs)} rounds: ours {a:.1f}, "
+        f"sentence-transformers {b:.1f}, {median(ratios):.2f} times as fast (rounds {ratios[0]:.2f} to "
+        f"{ratios[-1]:.2f})"
+    )
+
+
+def rounds_of(
+    folder: Path, layers: int, batch: int, steps: int, rounds: int, mini: int | None = None
+) -> list[tuple[float, float]]:
+    """Return the seconds of ours and of the peer in each round, after one round that does not count.
+
+    mini: texts encoded at a time, by gradient caching on both sides; None encodes the whole batch at once.
+    """
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.sentence_transformer.losses import (
+        CachedMultipleNegativesRankingLoss,
+        MultipleNegativesRankingLoss,
+    )
     from sentence_transformers.util import dot_score
     from transformers import PrinterCallback
 
@@ -107,45 +134,35 @@ def speed(arguments: argparse.Namespace) -> None:
     from backend.training.losses import InBatchLoss
     from backend.training.trainer import Collator, DualEncoderTrainer
 
-    if not torch.cuda.is_available():
-        torch.set_num_threads(1)
-    batch, steps = arguments.batch, arguments.steps
     examples = data(batch * steps)
     columns = {"question": [one.question for one in examples]}
     for name, kept in (("positive", "positives"), ("negative", "negatives")):
         columns[name] = [
             TEMPLATE.format(title=getattr(one, kept)[0].title, text=getattr(one, kept)[0].text) for one in examples
         ]
-
-    with tempfile.TemporaryDirectory() as folder:
-        ours_model, peer_model = model(arguments.layers), model(arguments.layers)
-        settings = library_arguments(Path(folder), batch, steps)
-
-        ours = DualEncoderTrainer(
-            model=ours_model,
-            args=settings,
-            order=BatchSampler(len(examples), batch, steps),
-            dataset=NegativeSampler(examples, 1, 0),
-            loss=InBatchLoss(ours_model, scale=SCALE),
-            data_collator=Collator(ours_model, TEMPLATE, 1, 32, 128, True),
-        )
-        peer = SentenceTransformerTrainer(
-            model=peer_model,
-            args=settings,
-            train_dataset=Dataset.from_dict(columns),
-            loss=MultipleNegativesRankingLoss(peer_model, scale=SCALE, similarity_fct=dot_score),
-        )
-        for trainer in (ours, peer):
-            trainer.remove_callback(PrinterCallback)
-        ours.train(), peer.train()
-        pairs = [alternately(ours.train, peer.train, number) for number in range(arguments.rounds)]
-    ratios = sorted(b / a for a, b in pairs)
-    a, b = (len(examples) / median(seconds) for seconds in zip(*pairs, strict=True))
-    print(
-        f"Questions/s, {arguments.layers} layers, batch {batch}, {steps} steps, {len(pairs)} rounds: ours {a:.1f}, "
-        f"sentence-transformers {b:.1f}, {median(ratios):.2f} times as fast (rounds {ratios[0]:.2f} to "
-        f"{ratios[-1]:.2f})"
+    ours_model, peer_model = model(layers), model(layers)
+    settings = library_arguments(folder, batch, steps)
+    options = {"scale": SCALE, "similarity_fct": dot_score}
+    ours = DualEncoderTrainer(
+        model=ours_model,
+        args=settings,
+        sampler=BatchSampler(len(examples), batch, steps),
+        dataset=NegativeSampler(examples, 1, 0),
+        loss=InBatchLoss(ours_model, scale=SCALE, mini_batch=mini),
+        data_collator=Collator(ours_model, TEMPLATE, 1, 32, 128, True),
     )
+    peer = SentenceTransformerTrainer(
+        model=peer_model,
+        args=settings,
+        train_dataset=Dataset.from_dict(columns),
+        loss=MultipleNegativesRankingLoss(peer_model, **options)
+        if mini is None
+        else CachedMultipleNegativesRankingLoss(peer_model, mini_batch_size=mini, **options),
+    )
+    for trainer in (ours, peer):
+        trainer.remove_callback(PrinterCallback)
+    ours.train(), peer.train()
+    return [alternately(ours.train, peer.train, number) for number in range(rounds)]
 
 
 def alternately(ours: Callable[[], object], peer: Callable[[], object], number: int) -> tuple[float, float]:

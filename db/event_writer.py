@@ -54,6 +54,8 @@ def write_label_event(
     if connection.execute("SELECT 1 FROM queue_act WHERE gesture = ?", (event.id,)).fetchone():
         raise Refused(_used_before(event.id))
     annotating = person(connection, annotator)
+    if annotating.kind == "machine":
+        raise Refused(f"{annotator} is a machine; its labels are imported")
     action = "adjudicate" if event.kind == "adjudicate" else "judge"
     if not annotating.may(action):
         raise Refused(refusal(annotating, action))

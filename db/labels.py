@@ -21,6 +21,7 @@ from db.event_writer import Passages, write_label_event, write_queue_event
 from db.events import (
     COLUMNS,
     INSERT,
+    MACHINE,
     MAX_NUMBER,
     SELECT,
     Choice,
@@ -193,6 +194,23 @@ class Labels(PerThread):
             for question, passage, relevance, gold, state, people, split, trains in rows
         ]
 
+    def machines(self) -> dict[str, int]:
+        """Return the machine annotators with the number of their labels."""
+        rows = self.connection.execute(
+            "SELECT a.name, count(e.number) FROM annotator a LEFT JOIN live_event e ON e.annotator = a.name AND e.kind = 'label' "
+            "WHERE a.kind = 'machine' GROUP BY a.name ORDER BY a.name"
+        )
+        return dict(rows.fetchall())
+
+    def machine_labels(self, annotator: str) -> dict[tuple[str, str], Label]:
+        """Return the last label that a machine annotator gave each pair, by question and passage."""
+        rows = self.connection.execute(
+            "SELECT e.question, e.passage, e.label FROM live_event e JOIN annotator a ON a.name = e.annotator "
+            "WHERE a.kind = 'machine' AND e.annotator = ? AND e.kind = 'label' AND e.practice = 0 ORDER BY e.number",
+            (annotator,),
+        )
+        return {(question, passage): label for question, passage, label in rows}
+
     def bad_questions(self) -> dict[str, list[str]]:
         """Return the questions that annotators marked as bad, with those annotators."""
         annotators: dict[str, list[str]] = {}
@@ -232,19 +250,22 @@ class Labels(PerThread):
         """
         rows = self.connection.execute(
             "SELECT e.annotator, count(*) FROM live_event e JOIN question q ON q.id = e.question "
-            "WHERE e.number > ? AND e.kind IN ('label', 'adjudicate') AND e.practice = 0 "
+            "JOIN annotator a ON a.name = e.annotator AND a.kind = 'person' WHERE e.number > ? AND e.kind IN ('label', 'adjudicate') AND e.practice = 0 "
             "AND q.split IN (SELECT value FROM json_each(?)) GROUP BY e.annotator ORDER BY e.annotator",
             (number, json.dumps(list(splits))),
         )
         return dict(rows.fetchall())
 
-    def events(self, until: int | None = None, questions: Iterable[str] | None = None) -> Iterator[EventRow]:
-        """Yield the event rows in order, up to a number."""
+    def events(
+        self, until: int | None = None, questions: Iterable[str] | None = None, by_people: bool = False
+    ) -> Iterator[EventRow]:
+        """Yield the event rows in order, up to a number; with `by_people` without those of machines."""
         question_ids = None if questions is None else json.dumps(list(questions))
         rows = self.connection.execute(
             f"{SELECT} WHERE (?1 IS NULL OR number <= ?1) "
-            "AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2))) ORDER BY number",
-            (until, question_ids),
+            "AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2))) "
+            "AND (NOT ?3 OR annotator IN (SELECT name FROM annotator WHERE kind = 'person')) ORDER BY number",
+            (until, question_ids, by_people),
         )
         return (EventRow(*row) for row in rows)
 
@@ -310,10 +331,13 @@ def _last_number(connection: sqlite3.Connection) -> int:
 
 def _add_annotators(connection: sqlite3.Connection, rows: Iterable[EventRow], now: float) -> None:
     roles: dict[str, str] = {}
+    people: set[str] = set()  # those of whom some label is not a machine's
     for row in rows:
+        if row.guideline_version != MACHINE:
+            people.add(row.annotator)
         if row.kind == "adjudicate" or row.annotator not in roles:
             roles[row.annotator] = "adjudicator" if row.kind == "adjudicate" else "annotator"
     connection.executemany(
-        "INSERT OR IGNORE INTO annotator (name, role, made) VALUES (?, ?, ?)",
-        ((name, role, now) for name, role in roles.items()),
+        "INSERT OR IGNORE INTO annotator (name, role, made, kind) VALUES (?, ?, ?, ?)",
+        ((name, role, now, "person" if name in people else "machine") for name, role in roles.items()),
     )

@@ -17,6 +17,7 @@ from sqlite_utils.migrations import Migrations
 from db.backup import backup, refuse_lost
 from db.connection import connect, error_name, readable_sqlite_errors, writing
 from db.errors import BadInput, Refused
+from db.events import MACHINE
 
 MIGRATIONS = Migrations("blindspot")
 
@@ -342,6 +343,31 @@ def m013_skipped_questions_return(db: Database) -> None:
         UPDATE lease SET skips = 2 WHERE state = 'skipped' OR EXISTS (
             SELECT 1 FROM queue_act a WHERE a.batch = lease.batch AND a.question = lease.question
             AND a.annotator = lease.annotator AND a.kind = 'skip')""")
+
+
+@MIGRATIONS()
+def m015_machine_annotators(db: Database) -> None:
+    """Annotators are people or machines. Only people's labels are judgements, and so count for consensus and agreement.
+
+    Before, the labels of an imported qrels file counted as a person's. An annotator with no other labels, whom nobody invited, is
+    a machine from now on; 'blindspot people kind NAME person' says that a person gave them.
+    """
+    db.conn.execute(
+        "ALTER TABLE annotator ADD COLUMN kind TEXT NOT NULL DEFAULT 'person' CHECK (kind IN ('person', 'machine'))"
+    )
+    db.conn.execute(f"""
+        UPDATE annotator SET kind = 'machine'
+        WHERE role = 'annotator' AND invitation IS NULL AND email IS NULL
+        AND EXISTS (SELECT 1 FROM label_event e WHERE e.annotator = name)
+        AND NOT EXISTS (SELECT 1 FROM label_event e WHERE e.annotator = name AND e.guideline_version <> '{MACHINE}')""")
+    db.conn.execute("DROP VIEW judgement")
+    db.conn.execute("""
+        CREATE VIEW judgement AS -- a person's last label that is not undone, for each question, passage, annotator
+        SELECT number, question, passage, annotator, label, batch, blind, inclusion_probability FROM (
+            SELECT e.*, row_number() OVER (PARTITION BY question, passage, annotator ORDER BY number DESC) AS nth
+            FROM live_event e JOIN annotator a ON a.name = e.annotator
+            WHERE e.kind = 'label' AND e.practice = 0 AND a.kind = 'person')
+        WHERE nth = 1""")
 
 
 def migrate(path: str | Path, new: bool = False) -> None:

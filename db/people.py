@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from db.connection import PerThread, saving
 from db.errors import BadInput, Missing, Refused
@@ -20,7 +21,9 @@ SESSION_SECONDS = 12 * 3600.0
 PAUSE_SECONDS = 60.0
 """How long a paused person's labels are still taken for the questions they hold: labels may be on their way."""
 
-_COLUMNS = "name, role, paused, email, annotator.invitation IS NOT NULL"
+_COLUMNS = "name, role, paused, email, annotator.invitation IS NOT NULL, kind"
+Kind = Literal["person", "machine"]
+KINDS: tuple[str, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class Person:
     Attributes:
         paused: The queue gives the person no more questions.
         invited: The person has a valid personal link.
+        kind: "machine" for the annotator of imported judgements, in whose name nobody signs in or judges.
     """
 
     name: str
@@ -37,6 +41,7 @@ class Person:
     paused: bool = False
     email: str | None = None
     invited: bool = False
+    kind: Kind = "person"
 
     def may(self, action: str) -> bool:
         """Whether the person's role allows an action of `db.rights.ACTIONS`."""
@@ -92,6 +97,21 @@ class People(PerThread):
                 raise Refused("a lead cannot take the role from themselves; ask another lead")
             connection.execute("UPDATE annotator SET role = ? WHERE name = ?", (role, name))
 
+    def set_kind(self, name: str, kind: Kind, by: str | None = None) -> None:
+        """Say whether a person or a machine gave an annotator's labels. Only people's labels count for consensus.
+
+        Raises:
+            Refused: The annotator can sign in, so they are a person.
+        """
+        if kind not in KINDS:
+            raise BadInput(f"the kind is {kind!r}; it must be one of {', '.join(KINDS)}")
+        with saving(self) as connection:
+            require(connection, by, "manage people")
+            who = person(connection, name)
+            if kind == "machine" and (who.invited or who.email or who.role != "annotator"):
+                raise Refused(f"{name} can sign in or settles disputes, and is a person")
+            connection.execute("UPDATE annotator SET kind = ? WHERE name = ?", (kind, name))
+
     def pause(self, name: str, paused: bool = True, by: str | None = None) -> None:
         """Pause a person, or let them work again. A paused person gets no more questions.
 
@@ -116,6 +136,8 @@ class People(PerThread):
         secret = secrets.token_urlsafe(24)
         with saving(self) as connection:
             require(connection, by, "manage people")
+            if connection.execute("SELECT 1 FROM annotator WHERE name = ? AND kind = 'machine'", (name,)).fetchone():
+                raise Refused(f"{name} is a machine and gets no link; choose another name")
             connection.execute(
                 "INSERT INTO annotator (name, role, made, invitation) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (name) DO UPDATE SET invitation = excluded.invitation",
@@ -203,9 +225,9 @@ def refusal(who: Person, action: str) -> str:
     return f"{who.name} is {article} {who.role} and may not {ACTIONS[action].what}; {takes(action)}"
 
 
-def _person(row: tuple[str, Role, int, str | None, int]) -> Person:
-    name, role, paused, email, invited = row
-    return Person(name, role, bool(paused), email, bool(invited))
+def _person(row: tuple[str, Role, int, str | None, int, Kind]) -> Person:
+    name, role, paused, email, invited, kind = row
+    return Person(name, role, bool(paused), email, bool(invited), kind)
 
 
 def _check(name: str, role: str) -> None:

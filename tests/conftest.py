@@ -15,6 +15,7 @@ os.environ.setdefault(
 for name in ("BLINDSPOT_STUDY", "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"):
     os.environ.pop(name, None)
 
+ROOT = Path(__file__).parent
 REAL_DATA = Path(
     os.environ.get("BLINDSPOT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data" / "entityquestions-wiki"
 )
@@ -41,7 +42,22 @@ def pytest_ignore_collect(collection_path, config):
     return True if is_quick_run(config) and is_other else None
 
 
-def pytest_collection_modifyitems(items):
+# `make test` gives each of its processes one file at a time. The longest files come first, so that all processes end
+# at about the same time.
+LONGEST = (
+    "browser/test_judging", "test_reader_training", "test_bm25", "test_learning_curve", "browser/test_training",
+    "browser/test_journeys", "test_audit", "browser/test_accessible", "test_every_job", "browser/test_rights",
+    "test_distillation", "test_without_answers", "browser/test_sign_in", "browser/test_learning_curve", "test_demo",
+    "test_distributed", "browser/test_map", "browser/test_jobs", "browser/test_demo", "browser/test_long_words",
+    "test_recipe", "test_training_jobs", "test_terminal", "test_cli", "test_experiments_papers", "test_label_budget",
+    "test_benchmarks", "test_feature_judge", "test_hostile_files", "test_reader_reading", "test_house",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(config, items):
+    if hasattr(config, "workerinput"):
+        places = {name: place for place, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: places.get(item.path.relative_to(ROOT).with_suffix("").as_posix(), len(LONGEST)))
     for item in items:
         is_long = (
             item.get_closest_marker("slow")
@@ -60,9 +76,10 @@ def loaded_slow_modules() -> list[str]:
 def pytest_collection_finish(session):
     """Fail `make quick` before its first test if importing its test files loaded something slow."""
     if is_quick_run(session.config) and (loaded := loaded_slow_modules()):
-        raise pytest.UsageError(
-            f"importing the quick test files loaded {', '.join(loaded)}; see QUICK in tests/conftest.py"
-        )
+        message = f"importing the quick test files loaded {', '.join(loaded)}; see QUICK in tests/conftest.py"
+        if not hasattr(session.config, "workerinput"):
+            raise pytest.UsageError(message)
+        session.slow_import = message  # with `-n`, an error here would end in a traceback of pytest-xdist
 
 
 @pytest.hookimpl(trylast=True)
@@ -70,7 +87,8 @@ def pytest_runtest_teardown(item):
     """Fail the first test of `make quick` that loads something slow: its file does not belong in QUICK."""
     if is_quick_run(item.config) and (loaded := loaded_slow_modules()) and not hasattr(item.session, "slow_module"):
         item.session.slow_module = loaded[0]
-        pytest.fail(f"this test loaded {', '.join(loaded)}; take its file out of QUICK in tests/conftest.py")
+        message = f"this test loaded {', '.join(loaded)}; take its file out of QUICK in tests/conftest.py"
+        pytest.fail(getattr(item.session, "slow_import", message))
 
 
 @pytest.fixture(scope="session")

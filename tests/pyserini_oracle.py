@@ -1,5 +1,7 @@
-"""Pyserini's own searcher, in a separate process: `python -m tests.pyserini_oracle INDEX K < questions.json >
-hits.json`.
+"""Pyserini's own searcher, in a separate process: `python -m tests.pyserini_oracle`.
+
+Each line of standard input is a JSON list [index, k, questions]; each line of standard output is the hits, a list of
+[passage, score] for each question.
 
 It runs in a separate process because importing Pyserini takes long, and because Pyserini must find a running Java
 machine (its own start needs a Java module that the packaged Java lacks).
@@ -12,21 +14,21 @@ import sys
 os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini builds a client during its import
 
 
-def main(index: str, k: int) -> None:
+def main() -> None:
     from backend.retrieval.lucene import on_jvm
 
-    def search(questions):
+    def search(index, k, questions):
         from pyserini.search.lucene import LuceneSearcher
 
         searcher = LuceneSearcher(index)
         searcher.set_bm25(0.9, 0.4)
-        found = []
-        for question in questions:
-            found.append([[hit.docid, hit.score] for hit in searcher.search(question, k)])
-        return found
+        return [[[hit.docid, hit.score] for hit in searcher.search(question, k)] for question in questions]
 
-    json.dump(on_jvm(search, json.load(sys.stdin)), sys.stdout)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Java prints to standard output
+    for line in sys.stdin:
+        print(json.dumps(on_jvm(search, *json.loads(line))), file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main()

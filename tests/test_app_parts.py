@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.components.hit_lists import excerpt, marked
+from app.components.hit_lists import marked
 from app.markup import Html, join, tag
 from app.selection import Selection
+from backend.text.spans import excerpt
 from tests.app_pages import HOSTILE
 
 

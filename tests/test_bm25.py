@@ -14,11 +14,29 @@ from db.records import Passage
 from tests.studies import make_study, people
 
 
-def pyserini(study, questions, k):
-    command = [sys.executable, "-m", "tests.pyserini_oracle", str(study.folder / "indexes" / "bm25"), str(k)]
-    done = subprocess.run(command, input=json.dumps(questions), capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+@pytest.fixture(scope="module")
+def pyserini(tmp_path_factory):
+    """Search an index with Pyserini's own searcher, in one process for all tests: its import takes ten seconds."""
+    errors = tmp_path_factory.mktemp("pyserini") / "errors"
+    with open(errors, "w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.pyserini_oracle"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
+        )
+
+    def search(study, questions, k):
+        process.stdin.write(json.dumps([str(study.folder / "indexes" / "bm25"), k, questions]) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        assert line, errors.read_text()[-2000:]
+        return json.loads(line)
+
+    yield search
+    process.kill()
+    process.communicate()
 
 
 def as_anserini_prints(scores):
@@ -32,7 +50,7 @@ def as_anserini_prints(scores):
     return adjusted
 
 
-def assert_same_hits(study, texts, k):
+def assert_same_hits(pyserini, study, texts, k):
     """Check for equal scores at every rank, to the last bit, and equal passages except for ties at the last score."""
     found = BM25(study).search(texts, k)
     for row, expected in enumerate(pyserini(study, texts, k)):
@@ -43,13 +61,13 @@ def assert_same_hits(study, texts, k):
         assert {i for i, score in zip(ids, scores, strict=True) if score > scores[-1]} <= {i for i, _ in expected}
 
 
-def test_equals_pyserini(indexed_study):
+def test_equals_pyserini(indexed_study, pyserini):
     texts = [question.text for question in indexed_study.questions.all()[:10]] + [
         "a town with a harbour",
         "the of",
         "zzz",
     ]
-    assert_same_hits(indexed_study, texts, 10)
+    assert_same_hits(pyserini, indexed_study, texts, 10)
 
 
 def test_a_question_of_stop_words_finds_nothing(indexed_study):
@@ -161,7 +179,7 @@ def test_an_interrupted_build_leaves_nothing(tmp_path):
     assert list((study.folder / "indexes").iterdir()) == []
 
 
-def test_real_passages_equal_pyserini(tmp_path, real_data):
+def test_real_passages_equal_pyserini(tmp_path, real_data, pyserini):
     """2,000 Wikipedia passages, 60 EntityQuestions questions, k=100."""
     from backend.core.study import Study
     from backend.data.importing.importer import import_passages
@@ -170,7 +188,7 @@ def test_real_passages_equal_pyserini(tmp_path, real_data):
     study = Study.create(tmp_path / "s")
     import_passages(study, first_passages(real_data, 2000, tmp_path))
     bm25.build_index(study)
-    assert_same_hits(study, [question["question"] for question in questions(real_data, "dev")[:60]], 100)
+    assert_same_hits(pyserini, study, [question["question"] for question in questions(real_data, "dev")[:60]], 100)
 
 
 def test_a_question_of_thousands_of_words(indexed_study):

@@ -20,7 +20,6 @@ from backend.core.runs import write_run
 from backend.evaluation import saved_slices
 from backend.evaluation.comparison import Comparison, at, by_group, conclusion, macro_at, measure_all
 from backend.evaluation.comparison_report import COLUMNS, compare_runs
-from backend.evaluation.html_report import html_report, write_html_report
 from backend.evaluation.panel import (
     ALL,
     RANDOM,
@@ -33,6 +32,7 @@ from backend.evaluation.panel import (
 )
 from backend.evaluation.report_plots import curve_plot
 from backend.evaluation.slice_report import find_in_runs
+from backend.reports.html_report import html_report, write_html_report
 from db.errors import BadInput, Missing
 from db.records import Question
 from tests.app_pages import HOSTILE, RANKS_A, RANKS_B, _hits, hand_made_study
@@ -292,6 +292,57 @@ def test_the_html_report_needs_nothing_else_and_says_what_the_commands_say(study
             assert all(f"<td>{cell}</td>" in shown for cell in row), row
     assert made.conclusion in shown and "Limits: a figure may differ" in shown
     assert text.count("Plotly.newPlot") == text.count('<button type="button" onclick="save(this, \'svg\')"') >= 2
+
+
+def report_of(text):
+    """The report's text without scripts, and its sections by id."""
+    shown = unescape(re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL))
+    sections = re.split(r'<h2 id="([^"]*)">', shown)
+    return shown, dict(zip(sections[1::2], sections[2::2], strict=True))
+
+
+def test_the_report_begins_with_conclusions_and_shows_examples_side_by_side(study):
+    """alpha alone answers 1 and 4 at 5, beta alone 3: three examples, each with both lists and what is known of the miss."""
+    shown, sections = report_of(html_report(study))
+    assert list(sections)[:3] == ["conclusions", "pair0", "examples"] and "labels" not in sections
+    assert "No difference between" in sections["conclusions"] and 'href="#pair0"' in sections["conclusions"]
+    examples = re.findall(r'<article class="example">(.*?)</article>', sections["examples"], re.DOTALL)
+    assert len(examples) == 3 and "3 examples side by side" in sections["examples"]
+    (only_b,) = [each for each in examples if "Where is thing 3?" in each]
+    assert "alpha: no relevant passage in its first 15" in only_b and "beta: first relevant passage at rank 2" in only_b
+    assert "Why alpha missed it:" in only_b and "It has no gold passage in its first 15." in only_b
+    (deep,) = [each for each in examples if "Where is thing 4?" in each]
+    assert "only alpha answers it in its first 5" in deep and "Why beta missed it:" in deep
+    assert deep.count('class="badge">✓ answer') == 1 and '<mark class="answer">Ansver4</mark>' in deep
+
+
+def test_the_report_says_what_labels_and_training_changed(small_demo):
+    """Every figure is that of the page or command that shows it."""
+    from backend.demo.steps import BEFORE
+    from backend.judging.corrected import corrected_run
+    from backend.judging.quality import quality
+    from backend.training_sets.differences import change_summary
+    from backend.training_sets.training_set import TrainingSet
+
+    _, sections = report_of(html_report(small_demo))
+    found = quality(small_demo)
+    alpha = found.together.positive
+    assert f"<td>{alpha.value:.2f} ({alpha.low:.2f} to {alpha.high:.2f})</td>" in sections["labels"]
+    assert all(f"<td>{each.name}</td>" in sections["labels"] for each in found.work)
+    at_5 = corrected_run(small_demo, small_demo.run("bm25-train")).figures([5])[0]
+    value, low, high = at_5.corrected.percent
+    assert f"<td>{value:.1f} ({low:.1f} to {high:.1f})</td>" in sections["labels"]
+    changes = change_summary(TrainingSet.open(small_demo, "noisy"), TrainingSet.open(small_demo, "clean"))
+    assert f"From noisy to clean: {changes.changed:,} changed pairs" in sections["training"]
+    for (_, _, why), count in changes.changes.items():
+        assert re.search(rf"<td[^>]*>{re.escape(why)}</td><td>{count:,}</td>", sections["training"])
+    for name in ("noisy", "clean"):
+        made = compare_runs(small_demo, BEFORE, f"trained-{name}-dev")
+        change = -made.at[5].difference.estimate.percent[0]
+        assert f"<td>{change:+.1f} (" in sections["training"]
+        assert f"trained-{name}" in sections["conclusions"]
+    order = ["conclusions", "pair0", "examples", "labels", "training", "accuracy", "set0"]
+    assert [name for name in sections if name in order] == order
 
 
 def test_the_html_report_escapes_data(tmp_path):

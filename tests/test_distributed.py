@@ -1,9 +1,11 @@
 """Training with several processes: two over gloo give the gradient, and the weights, of one process with the whole
 batch.
 
-`python -m tests.test_distributed FOLDER` is one of the two processes.
+`python -m tests.test_distributed FOLDER PORT` is the two processes: they are forked once the libraries are imported.
 """
 
+import importlib
+import multiprocessing
 import os
 import socket
 import subprocess
@@ -66,6 +68,27 @@ def one_of_two(folder: Path):
     torch.save([gradient(mine, *case) for case in CASES], folder / f"gradients{rank()}.pt")
 
 
+def begin(rank: int, folder: Path, port: str) -> None:
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    one_of_two(folder)
+
+
+def both(folder: Path, port: str) -> int:
+    """Run the two processes, and return 0 if both succeed."""
+    for name in ("backend.training.trainer", "transformers.models.bert.modeling_bert", "datasets"):
+        importlib.import_module(name)
+    forks = multiprocessing.get_context("fork")
+    running = [forks.Process(target=begin, args=(rank, folder, port)) for rank in range(2)]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join(80)
+        process.kill()
+        process.join()
+    return int(any(process.exitcode for process in running))
+
+
 def bert(folder: Path) -> EncoderSettings:
     return EncoderSettings(model=str(folder / "bert"), pooling="cls", max_tokens=64)
 
@@ -78,23 +101,14 @@ def two(tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.test_distributed", str(folder)],
-            cwd=Path(__file__).parents[1],
-            stderr=subprocess.PIPE,
-            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank in range(2)
-    ]
-    try:
-        for process in running:
-            _, errors = process.communicate(timeout=180)
-            assert process.returncode == 0, errors.decode()[-3000:]
-    finally:
-        for process in running:
-            process.kill()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.test_distributed", str(folder), str(port)],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
     return folder
 
 
@@ -126,4 +140,4 @@ def test_two_processes_train_the_model_of_one(two, tmp_path, name, settings):
 
 
 if __name__ == "__main__":
-    one_of_two(Path(sys.argv[1]))
+    sys.exit(both(Path(sys.argv[1]), sys.argv[2]))

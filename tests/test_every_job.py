@@ -18,6 +18,9 @@ from backend.data.importing import importer, qrels, runs, triples
 from backend.experiments.label_budget import label_budget
 from backend.experiments.running import run_experiment
 from backend.judges.feature_judge import judge_run, learn_judge
+from backend.judges.imported import import_judgements
+from backend.judges.llm.injections import measure_injections
+from backend.judges.llm.judge import add_llm_judge, judge_with_llm
 from backend.judging.batches import make_batch
 from backend.maps import make
 from backend.reader.reading import read
@@ -36,6 +39,7 @@ from backend.training_sets.builder import build
 from backend.training_sets.judged_batches import make_batch_by_judge
 from db.people import People
 from tests.job_kinds import every_kind
+from tests.llm_server import ChatServer
 from tests.readers import QUICK as QUICK_READER
 from tests.readers import tiny_reader
 from tests.studies import births, people, tiny_bert
@@ -159,6 +163,11 @@ def test_every_kind_of_job(tmp_path, registered, where):
     submit(add_cross_encoder, "ready", str(study.path("models", "judge")), device="cpu")
     submit(learn_judge, "features", "mined")
     submit(judge_run, "features", "mined")
+    assert submit(import_judgements, "tool", file["qrels.txt"])["pairs"] == 12
+    with ChatServer(lambda question, passage: 0) as server:
+        add_llm_judge(study, "llm", server.url, ["m"])
+        assert submit(judge_with_llm, "llm", "mined", 2, 4)["pairs"] == 4
+        assert submit(measure_injections, "llm", 1)["tried"] == 10
     assert submit(make_batch_by_judge, "judged", ["mined"], "features", "clean", size=3, by="ann")["name"] == "judged"
     assert submit(add_point)["number"] == 1 and submit(add_history) == []
     submit(train_per_relation, "by-relation", "model", "clean", {**QUICK, "held_out": 2}, device="cpu")

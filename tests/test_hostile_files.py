@@ -189,7 +189,7 @@ def test_pipes_and_links_to_themselves_hang_nothing(study, tmp_path, make):
 
 
 def test_a_report_of_a_relation_with_a_long_name(study, tmp_path):
-    from backend.evaluation.html_report import write_html_report
+    from backend.reports.html_report import write_html_report
 
     assert write_html_report(study, tmp_path / "report.html") > 1000
 

@@ -203,7 +203,7 @@ def test_qrels_hold_what_is_settled(judged, copy, tmp_path):
         "1 related" in note for note in written.notes
     )
     other = copy("other")
-    done = import_labels(other, written.path, annotator="old qrels")
+    done = import_labels(other, written.path, annotator="old qrels", by_person=True)
     assert done.stored == 3 and {
         (j.question, j.passage, j.label, j.annotator) for j in Labels(other.labels_path).judgements()
     } == {
@@ -212,7 +212,7 @@ def test_qrels_hold_what_is_settled(judged, copy, tmp_path):
         ("P19.dev.3", "p5", "negative", "old qrels"),
     }
     assert export_labels(other, "qrels", tmp_path / "y.qrels").path.read_bytes() == written.path.read_bytes()
-    assert import_labels(other, written.path, annotator="old qrels").known == 3
+    assert import_labels(other, written.path, annotator="old qrels", by_person=True).known == 3
     with pytest.raises(Refused, match="--annotator"):
         import_labels(other, written.path)
 
@@ -379,7 +379,7 @@ def test_export_and_import_from_the_command_line(command, judged, copy, tmp_path
     assert "1 related passage has grade 0" in command(judged, "export", "--format", "qrels", "--out", "x.qrels")
     assert "there is no event 999" in command(judged, "export", "--format", "csv", "--until", 999, code=1)
     assert "--annotator" in command(other, "import", "x.qrels", code=1)
-    assert "3 label events" in command(other, "import", "x.qrels", "--annotator", "qrels")
+    assert "3 label events" in command(other, "import", "x.qrels", "--annotator", "qrels", "--by-person")
 
 
 def test_backup_restore_and_check(command, judged, tmp_path):

@@ -20,6 +20,7 @@ from db.labels import Labels
 from db.people import People
 from db.queue import Queue
 from tests.studies import births, make_study, people, tiny_bert
+from tests.training_studies import copied
 
 TRAIN = 30
 _numbers = count(1)
@@ -45,8 +46,20 @@ def ready(folder):
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    return ready(tmp_path_factory.mktemp("curve") / "s")
+def unlabelled(tmp_path_factory):
+    """The study of `ready`. Tests copy it."""
+    return ready(tmp_path_factory.mktemp("bare") / "s")
+
+
+@pytest.fixture(scope="module")
+def study(unlabelled, tmp_path_factory):
+    return copied(unlabelled, tmp_path_factory.mktemp("curve") / "s")
+
+
+@pytest.fixture
+def own(unlabelled, tmp_path):
+    """A copy for one test."""
+    return copied(unlabelled, tmp_path / "s")
 
 
 def say(study, question, labels, who="ann"):
@@ -140,9 +153,9 @@ def test_answered_and_lost_are_the_cells_that_compare_opens(study, told):
         assert (learned.answered, learned.lost) == ((~before & now).sum(), (before & ~now).sum())
 
 
-def test_dev_never_trains(tmp_path, monkeypatch):
+def test_dev_never_trains(own, monkeypatch):
     """Labels that would turn everything round are on dev questions. They change nothing, and are counted as what they are."""
-    study = ready(tmp_path / "s")
+    study = own
     say(study, "P19.train.0", {p: "negative" for p, _ in listed(study, "P19.train.0")[:2]})
     before = add_point(study)
     for question in study.run("bm25-dev").question_ids:
@@ -172,8 +185,8 @@ def test_dev_never_trains(tmp_path, monkeypatch):
     assert due(study) is None  # labels of dev call for no point
 
 
-def test_points_stay_and_the_runs_of_old_points_go(tmp_path):
-    study = ready(tmp_path / "s")
+def test_points_stay_and_the_runs_of_old_points_go(own):
+    study = own
     folders = []
     for number in range(4):
         question = f"P19.train.{number}"
@@ -188,8 +201,8 @@ def test_points_stay_and_the_runs_of_old_points_go(tmp_path):
     assert kept == {f"curve-{scope}-{number}" for scope in ("judged", "all") for number in (3, 4, 5)}
 
 
-def test_a_point_is_due_every_25_labels_and_after_a_finished_batch(tmp_path):
-    study = ready(tmp_path / "s")
+def test_a_point_is_due_every_25_labels_and_after_a_finished_batch(own):
+    study = own
     assert LABELS_PER_POINT == 25 and due(study) is None
     pairs = [(f"P19.train.{i}", p) for i in range(3) for p, _ in listed(study, f"P19.train.{i}")[:2]]
     batch_of_pairs(study, "b", pairs)
@@ -211,12 +224,12 @@ def test_a_point_is_due_every_25_labels_and_after_a_finished_batch(tmp_path):
     assert due(study) == "labels"
 
 
-def test_labels_start_the_job_by_themselves(tmp_path, monkeypatch):
+def test_labels_start_the_job_by_themselves(own, monkeypatch):
     """The first label asks for the point without labels. Labels that come while it is computed get theirs in the same job."""
     from backend.core import jobs
     from backend.training.learning_curve import start_if_due
 
-    study = ready(tmp_path / "s")
+    study = own
     assert start_if_due(study) is None
     submitted = []
     monkeypatch.setattr(jobs, "submit", lambda function, study, *a, **named: submitted.append((a, named)) or "id")
@@ -229,11 +242,11 @@ def test_labels_start_the_job_by_themselves(tmp_path, monkeypatch):
     assert due(study) is None
 
 
-def test_a_point_that_fails_is_not_tried_after_every_label(tmp_path, monkeypatch):
+def test_a_point_that_fails_is_not_tried_after_every_label(own, monkeypatch):
     from backend.core import jobs
     from backend.training.learning_curve import start_if_due
 
-    study = ready(tmp_path / "s")
+    study = own
     add_point(study)
     for number in range(9):
         say(study, f"P19.train.{number}", {p: "negative" for p, _ in listed(study, f"P19.train.{number}")[:3]})
@@ -249,8 +262,8 @@ def test_a_point_that_fails_is_not_tried_after_every_label(tmp_path, monkeypatch
     assert start_if_due(study) == "id"  # 27 labels later it may have another go
 
 
-def test_the_history_has_the_points_that_lack(tmp_path):
-    study = ready(tmp_path / "s")
+def test_the_history_has_the_points_that_lack(own):
+    study = own
     for number in range(20):
         say(study, f"P19.train.{number}", {p: "negative" for p, _ in listed(study, f"P19.train.{number}")[:3]})
     numbers = add_history(study)

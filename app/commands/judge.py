@@ -2,39 +2,90 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
+from app.commands.common import AsJson, FileArgument, SkipBad, StudyOption, Trust, do, group, open_study, trust_models
 from app.commands.options import takes_settings
-from backend.judges.settings import FeatureJudgeSettings
-from backend.text.counting import counted
+from backend.judges.settings import FeatureJudgeSettings, LLMSettings
+from backend.text.counting import counted, duration, noun
+from db.errors import Refused
 
+if TYPE_CHECKING:
+    from backend.core.study import Study
+    from backend.judges.judge import JudgeCard
+    from backend.judges.llm.judge import LLMPlan
+    from backend.judges.measuring import Sample
+
+LLM_KIND = "llm"
 judge_app = group("Learn a judge from your labels in seconds, and judge the passages of runs with it.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the judge.")]
 Run = Annotated[str, typer.Option(metavar="RUN", help="Run whose passages are judged.")]
 
 
 @judge_app.command("add")
+@takes_settings(LLMSettings)
 def add(
     name: Name,
     model: Annotated[
-        str, typer.Option("--from", metavar="MODEL", help="A cross-encoder's folder or Hugging Face name.")
-    ],
+        str | None, typer.Option("--from", metavar="MODEL", help="A cross-encoder's folder or Hugging Face name.")
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="An OpenAI-compatible endpoint, as in http://localhost:8000/v1."),
+    ] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option("--model", metavar="M", help="Model of the endpoint; give several to let them vote."),
+    ] = None,
+    prompt: Annotated[
+        str,
+        typer.Option(
+            metavar="umbrella|rocketqa|FILE",
+            help="What the language model is asked; a file has {question} and {passage}.",
+        ),
+    ] = "umbrella",
     run: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="A run over training questions to calibrate on; default no calibration."),
+        typer.Option(
+            metavar="RUN", help="Cross-encoder: a run over training questions to calibrate on; default no calibration."
+        ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; default a GPU if there is one.")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a model of that name.")] = False,
+    device: Annotated[
+        str | None, typer.Option(help="Cross-encoder: cpu or cuda; default a GPU if there is one.")
+    ] = None,
+    *,
+    settings: dict[str, Any],
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a judge of that name.")] = False,
     trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
-    """Use a ready cross-encoder as a judge, without any training."""
+    """Use a ready judge without any training: a language model behind an endpoint, or a cross-encoder."""
+    if endpoint is not None and model is not None:
+        raise Refused("give --endpoint or --from, not both")
+    if model is not None:
+        if settings or models:
+            raise Refused("--model and the options of language models go with --endpoint, not with --from")
+        _add_cross_encoder(open_study(study), name, model, run, device, replace, trust)
+        return
+    if endpoint is None:
+        raise Refused("give --endpoint URL for a language model, or --from MODEL for a cross-encoder")
+    from backend.judges.llm.endpoint import destination
+    from backend.judges.llm.judge import add_llm_judge
+
+    judge = add_llm_judge(open_study(study), name, endpoint, models or [], prompt, settings, replace)
+    to = destination(judge.about["endpoint"])
+    print(f"Added {name}: {', '.join(judge.models)}, prompt {judge.prompt.name}, grades 0 to {judge.prompt.top}.")
+    print(f"Texts will go to {to}. Nothing was sent yet.")
+    print(f"Next: blindspot judge run {name} --run RUN --dry-run")
+
+
+def _add_cross_encoder(
+    opened: Study, name: str, model: str, run: str | None, device: str | None, replace: bool, trust: bool
+) -> None:
     from backend.training.ready_cross_encoder import add_cross_encoder
 
-    opened = open_study(study)
     if trust:
         trust_models(opened, model)
     made = do(add_cross_encoder, opened, name, model, run=run, device=device, replace=replace)
@@ -133,20 +184,156 @@ def _bound(drop: dict[str, Any]) -> list[str]:
 
 
 @judge_app.command("run")
-def run_judge(name: Name, run: Run, study: StudyOption = None) -> None:
-    """Judge the passages of a run with a judge of any kind and store the probabilities. Pairs that are already judged
-    keep their probabilities.
-    """
+def run_judge(
+    name: Name,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Run whose passages are judged. Language model: default the pairs people settled."
+        ),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(min=1, help="Language model: ranks of each question (default 20).")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Language model: maximum number of pairs.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Language model: show requests, tokens, cost and time, and send nothing.")
+    ] = False,
+    send: Annotated[
+        bool, typer.Option("--send", help="Language model: allow the texts to leave this machine; needed once.")
+    ] = False,
+    study: StudyOption = None,
+) -> None:
+    """Judge passages with a judge of any kind and store the scores. Pairs that are already judged keep their scores."""
     from backend.judges.judge import judge_kind_of
 
     opened = open_study(study)
-    result = do(judge_kind_of(opened, name).run_job, opened, name, run)
-    pairs = counted(result["pairs"] if "pairs" in result else result["scored"], "pair")
+    kind = judge_kind_of(opened, name)
+    if kind.name != LLM_KIND:
+        if depth is not None or limit is not None or dry_run or send:
+            raise Refused(f"--depth, --limit, --dry-run and --send are for language models; {name!r} is a {kind.title}")
+        if kind.run_job is None:
+            raise Refused(f"the scores of {name!r} were imported; import a file again with 'blindspot judge import'")
+        if run is None:
+            raise Refused("name the run whose passages are judged with --run")
+        result = do(kind.run_job, opened, name, run)
+        pairs = counted(result["pairs"] if "pairs" in result else result["scored"], "pair")
+        print(
+            f"Judged {pairs} of {counted(result['questions'], 'question')}."
+            if "questions" in result
+            else f"Judged {pairs}."
+        )
+        return
+    from backend.judges.llm.judge import DEPTH, judge_with_llm, plan
+
+    if dry_run:
+        for line in _plan_lines(plan(opened, name, run, depth or DEPTH, limit)):
+            print(line)
+        return
+    found = do(judge_with_llm, opened, name, run, depth=depth or DEPTH, limit=limit, send=send)
     print(
-        f"Judged {pairs} of {counted(result['questions'], 'question')}."
-        if "questions" in result
-        else f"Judged {pairs}."
+        f"Judged {counted(found['pairs'], 'pair')} with {counted(found['requests'], 'request')} and "
+        f"{found['tokens_in'] + found['tokens_out']:,} tokens{_costs(found['cost'])} in {duration(found['seconds'])}."
     )
+    if found["unknown"]:
+        print(
+            f"{counted(found['unknown'], 'pair')} got no valid grade, twice, and {noun(found['unknown'], 'is', 'are')} unknown."
+        )
+    if found["failed"]:
+        print(f"{counted(found['failed'], 'pair')} got no answer; the same command asks again.")
+    print(f"Next: blindspot judge measure {name}")
+
+
+def _plan_lines(found: LLMPlan) -> list[str]:
+    how = "from earlier answers" if found.measured else "estimated from the length of the texts"
+    lines = [
+        f"{counted(found.pairs, 'pair')} to judge: {counted(found.requests, 'request')}, {counted(found.stored, 'answer')} stored already.",
+        f"{found.tokens_in:,} input and {found.tokens_out:,} output tokens{_costs(found.cost)}, {duration(found.seconds)} ({how}).",
+        f"Texts go to {found.destination}. Nothing was sent.",
+    ]
+    return lines if found.allowed else [*lines, "Allow it once with --send."]
+
+
+def _costs(cost: float | None) -> str:
+    return ", cost unknown (no price given)" if cost is None else f", cost {cost:,.4f}"
+
+
+@judge_app.command("import")
+def import_judge(
+    name: Name,
+    file: FileArgument,
+    format: Annotated[
+        str, typer.Option("--format", metavar="qrels|umbrela|rlhn|jsonl", help="Format of the file (default qrels).")
+    ] = "qrels",
+    positive_from: Annotated[
+        int | None, typer.Option(min=1, help="Lowest positive grade (default: 2 for umbrela, else 1).")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace imported judgements of that name.")] = False,
+    skip_bad: SkipBad = False,
+    study: StudyOption = None,
+) -> None:
+    """Import the judgements of another tool as a judge. They are a machine's: people's labels stay as they are."""
+    from backend.judges.imported import import_judgements
+
+    done = do(import_judgements, open_study(study), name, str(file), format, positive_from, replace, skip_bad)
+    print(f"Imported {counted(done['pairs'], 'judgement')} as {name}.")
+    if done["left_out"]:
+        print(f"Left out {counted(done['left_out'], 'line')}; they are listed in {done['file']}")
+    print(f"Next: blindspot judge measure {name}")
+
+
+@judge_app.command("measure")
+def measure(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Judges to measure (default: all with scores).")
+    ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            metavar="audit|settled",
+            help="Pairs to measure on: the random audits, or all that people settled (default: audits if there are any).",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
+    """Measure judges on pairs that people settled: precision, recall, kappa, calibration, and where to trust each."""
+    from dataclasses import asdict
+
+    from app.tables import print_json
+    from backend.judges.measuring import measure_judges
+
+    found = measure_judges(open_study(study), names or None, cast("Sample | None", sample))
+    if as_json:
+        print_json(asdict(found))
+        return
+    from app.judge_tables import print_judge, print_judges
+
+    print_judges(found)
+    if len(found.judges) == 1 and found.judges[0].figures is not None:
+        print_judge(found.judges[0].figures)
+
+
+@judge_app.command("injections")
+def injections(
+    name: Name,
+    pairs: Annotated[int, typer.Option(min=1, max=1000, help="Questions with unrelated passages to try.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
+    send: Annotated[bool, typer.Option("--send", help="Allow the texts to leave this machine; needed once.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Measure how often instructions inside a passage make a language model call it positive."""
+    from backend.judges.llm.injections import measure_injections
+
+    found = do(measure_injections, open_study(study), name, pairs, seed, send)
+    if not found.tried or found.rate is None:
+        print("No injection could be tried: the judge calls every plain passage positive, or gave no grade.")
+        return
+    print(
+        f"Injections succeeded in {found.succeeded:,} of {found.tried:,} tries: {found.rate:.1%} [{found.low:.1%}, {found.high:.1%}]."
+    )
+    for injection, succeeded, tried in found.by_injection:
+        print(f"  {injection}: {succeeded} of {tried}")
 
 
 @judge_app.command("list")
@@ -175,7 +362,29 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
         if card.kind != KIND:
             says = "calibrated" if card.calibrated else "not calibrated"
             scores = "" if card.scored else f"; no scores yet, run: blindspot judge run {card.name} --run RUN"
+            if card.kind == LLM_KIND:
+                print(f"{card.name}: {_llm_line(opened, card)}")
+                continue
             print(f"{card.name}: {kind_title(card.kind)}, from {card.learned_from or 'elsewhere'}, {says}{scores}")
+
+
+def _llm_line(opened: Study, card: JudgeCard) -> str:
+    from backend.judges.judge import kind_title
+    from backend.judges.llm.endpoint import destination
+    from backend.judges.llm.injections import injection_report
+    from backend.judges.llm.judge import LLMJudge
+
+    judge, tried = LLMJudge.load(opened, card.name), injection_report(opened, card.name)
+    words = [
+        f"{kind_title(card.kind)}, {', '.join(judge.models)} at {destination(judge.about['endpoint']).host}",
+        f"prompt {judge.prompt.name}",
+        f"injections succeed in {tried['rate']:.1%} of {tried['tried']:,}"
+        if tried and tried["tried"]
+        else "injections not measured",
+    ]
+    return ", ".join(words) + (
+        "" if card.scored else f"; no scores yet, run: blindspot judge run {card.name} --run RUN"
+    )
 
 
 @judge_app.command("explain")

@@ -121,6 +121,13 @@ def labels_import(
         typer.Option("--format", metavar="jsonl|csv|qrels", help="Format of the file (default: from its extension)."),
     ] = None,
     annotator: Annotated[str | None, typer.Option(help="Annotator to record for the labels of a qrels file.")] = None,
+    by_person: Annotated[
+        bool,
+        typer.Option(
+            "--by-person",
+            help="A person gave the labels of the qrels file; without it they are a machine's and count for no consensus.",
+        ),
+    ] = False,
     skip_bad: Annotated[
         bool,
         typer.Option(
@@ -132,11 +139,17 @@ def labels_import(
 ) -> None:
     """Import labels. Events that are already in the study are skipped."""
     from backend.judging.labels_io import import_labels
+    from db.labels import Labels
 
-    done = import_labels(open_study(study), file, format, annotator, skip_bad)
+    opened = open_study(study)
+    done = import_labels(opened, file, format, annotator, skip_bad, by_person)
     print(f"Imported {counted(done.stored, 'label event')} from {file}; {done.known:,} were already in the study.")
     if done.left_out:
         print(f"Left out {counted(done.left_out, 'line')}; they are listed in {done.file}")
+    if annotator and not by_person and annotator in Labels(opened.labels_path).machines():
+        print(
+            f"{annotator} is a machine: these labels count for no consensus and no agreement. If a person gave them, give --by-person."
+        )
 
 
 def _labels_path(folder: str | None) -> Path:

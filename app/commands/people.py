@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 import typer
@@ -31,10 +31,11 @@ def people_list(study: StudyOption = None) -> None:
     if not people:
         print("No people yet. Add one with 'blindspot people add NAME' or 'blindspot people invite NAME'.")
         return
-    table = Table("name", "role", "state", "link", "address")
+    table = Table("name", "kind", "role", "state", "link", "address")
     for person in people:
         table.add_row(
             escape(person.name),
+            person.kind,
             person.role,
             "paused" if person.paused else "",
             "valid" if person.invited else "",
@@ -96,6 +97,21 @@ def people_role(
     """Change a person's role."""
     _people(study).set_role(name, role)
     print(f"{name} is now {_role(role)}.")
+
+
+@people_app.command("kind")
+def people_kind(
+    name: Name,
+    kind: Annotated[
+        Literal["person", "machine"], typer.Argument(metavar="person|machine", help="Who gave the labels.")
+    ],
+    study: StudyOption = None,
+) -> None:
+    """Say whether a person or a machine gave an annotator's labels. Only people's labels count for consensus and
+    agreement.
+    """
+    _people(study).set_kind(name, kind)
+    print(f"{name} is now a {kind}.")
 
 
 @people_app.command("pause")

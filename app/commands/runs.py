@@ -114,7 +114,8 @@ def report(
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write one HTML file with every table and plot.")
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write one HTML file: conclusions, examples, tables and plots."),
     ] = None,
     study: StudyOption = None,
 ) -> None:
@@ -124,7 +125,7 @@ def report(
     if json + csv + latex + (html is not None) > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex, --html")
     if html is not None:
-        from backend.evaluation.html_report import write_html_report
+        from backend.reports.html_report import write_html_report
 
         size = write_html_report(open_study(study), html, run or None, relevance, rule)
         print(f"Wrote {html}: {size / 1e6:.1f} MB.")

@@ -42,7 +42,7 @@ def batch_panel(opened: Study) -> None:
         show(notice(refused, kind="error"))
     batches = queue.batches()
     with st.expander("Batches and people", expanded=not any(batch.state == "open" for batch in batches)):
-        everybody = people.all()
+        everybody = [person for person in people.all() if person.kind == "person"]
         for batch in reversed(batches):
             _batch(opened, batch, everybody)
         _make(opened, {batch.name for batch in batches})
@@ -207,7 +207,8 @@ def _make(opened: Study, taken: set[str]) -> None:
 
 def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:
     """Show the field that chooses a judge, if the study has scores of one; return it and the newest training set."""
-    scored = [card.name for card in judges_of(opened) if card.scored]
+    cards = sorted((card for card in judges_of(opened) if card.scored), key=lambda card: card.calibrated)
+    scored = [card.name for card in cards]  # shown in reverse: calibrated probabilities come first
     if not scored:
         return None, None
     sets = list(training_sets(opened))

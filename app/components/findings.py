@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from analysis.accuracy import Estimate
 from app import study, url
 from app.components.marks import SUCCESS, letter, percent
 from app.markup import Html, div, join, link, span, tag, term
-from app.runs import convention, default_pair
+from app.runs import convention
 from backend.core.study import Study
-from backend.evaluation.findings import FrequencyPoint, RunFinding, findings, frequency_points
-from backend.retrieval.retriever import kind_of_run
+from backend.evaluation.findings import (
+    FrequencyPoint,
+    RunFinding,
+    default_pair,
+    findings,
+    frequency_points,
+    spoken_names,
+)
 from backend.text.counting import counted
 
 K = 5
@@ -27,7 +32,7 @@ def findings_panel(opened: Study, runs: Mapping[str, dict]) -> Html:
     rule = study.rule(opened, a, b)
     compared = study.comparison(opened, a, b, "answers", rule)
     k = min(K, compared.depth) if len(compared) else 0
-    names = spoken(runs, a, b)
+    names = spoken_names(runs, a, b)
     found = findings(compared, k, names) if k else []
     if not found or a == b:
         return Html("")
@@ -43,19 +48,6 @@ def findings_panel(opened: Study, runs: Mapping[str, dict]) -> Html:
     points = frequency_points(compared, k)
     figure = curves(points, names, k) if len(points) > 1 else ""
     return div(tag("h2", "Findings"), div(div(sentences, about), figure, cls="found"), cls="panel findings")
-
-
-def spoken(runs: Mapping[str, dict], a: str, b: str) -> tuple[str, str]:
-    """Return what sentences call the two runs: their retrievers, or their own names if the retrievers are the same."""
-    names = [_retriever(name, runs[name]) for name in (a, b)]
-    return (names[0], names[1]) if names[0] != names[1] else (a, b)
-
-
-def _retriever(name: str, manifest: Mapping[str, Any]) -> str:
-    kind = kind_of_run(manifest)
-    if kind is None or kind.fusion:
-        return name
-    return "BM25" if kind.lexical else f"dense ({manifest.get('retriever', name)})"
 
 
 def _address(finding: RunFinding, a: str, b: str, k: int) -> str:

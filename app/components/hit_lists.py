@@ -13,13 +13,8 @@ from app.components.marks import answer_badge, gold_badge, letter
 from app.components.read_answer import ReadAnswer, framed, read_badge
 from app.markup import Html, div, join, span, tag, text
 from backend.text.answers import answer_spans, has_answer, query_spans, rule_for
-from backend.text.spans import pieces, start_near
+from backend.text.spans import Span, excerpt, pieces
 from db.records import Hits, Passage, Question
-
-EXCERPT = 250  # characters of a folded passage: about three lines
-BEFORE = 110  # maximum characters of the excerpt before the first answer
-
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -224,32 +219,3 @@ class _Marked:
 def marked(whole: str, low: int, high: int, answers: Sequence[Span], words: Sequence[Span]) -> Html:
     cut = pieces(whole, low, high, answers, words)
     return join(*(tag("mark", piece, cls=kind) if kind else text(piece) for piece, kind in cut))
-
-
-def excerpt(whole: str, answers: Sequence[Span], words: Sequence[Span] = ()) -> Span:
-    """Return the span of the excerpt: about EXCERPT characters that begin at or near a sentence start.
-
-    The excerpt contains the first answer; without an answer, it contains as many question words as possible.
-    """
-    if len(whole) <= EXCERPT + 60:
-        return 0, len(whole)
-    focus = answers[0] if answers else _densest(words)
-    start = start_near(whole, focus[0], BEFORE) if focus[1] > EXCERPT else 0
-    if start > len(whole) - EXCERPT:
-        start = min(start, start_near(whole, len(whole) - EXCERPT, BEFORE))
-    end = max(start + EXCERPT, focus[1] if answers else 0)
-    while end < len(whole) and not whole[end].isspace():
-        end += 1
-    return start, len(whole) if len(whole) - end < 40 else end
-
-
-def _densest(words: Sequence[Span]) -> Span:
-    """Return the first word of the stretch with the most question words, or (0, 0) if the start of the text has as
-    many.
-    """
-
-    def words_within(start: int, length: int) -> int:
-        return sum(start <= low and high <= start + length for low, high in words)
-
-    best = max(words, key=lambda word: words_within(word[0], EXCERPT - BEFORE), default=(0, 0))
-    return best if words_within(best[0], EXCERPT - BEFORE) > words_within(0, EXCERPT) else (0, 0)

@@ -6,8 +6,9 @@ from app import study, url
 from app.components.marks import SUCCESS, WILSON, letter
 from app.components.tables import run_figures, success_heads
 from app.markup import Html, div, join, link, span, tag, term
-from app.runs import convention, default_pair, left_out, retriever_label, short_time
+from app.runs import convention, left_out, retriever_label, short_time
 from backend.core.study import Study
+from backend.evaluation.findings import default_pair
 
 
 def run_table(opened: Study, runs: dict[str, dict]) -> Html:

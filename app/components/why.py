@@ -9,7 +9,7 @@ from app.components.marks import gold_badge, letter
 from app.components.stylesheets import style_sheet
 from app.markup import Html, div, join, link, span, tag, term
 from backend.core.study import Study
-from backend.evaluation.why import MissExplanation, Standing, Words, why
+from backend.evaluation.why import Standing, Why, Words, summary_sentence, why
 from backend.text.counting import counted
 from db.records import Question
 
@@ -44,35 +44,18 @@ def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str =
         return Html("")
     facts = [div(tag("dt", name), tag("dd", value)) for name, value in _facts(explanation)]
     return join(
-        tag("p", _summary(explanation), cls="conclusion"),
+        tag(
+            "p",
+            summary_sentence(explanation) or "The gold passage and the top-ranked passage of each run:",
+            cls="conclusion",
+        ),
         _standings(explanation, list(runs)),
         tag("dl", *facts, cls="why-facts"),
         *_neighbours(explanation),
     )
 
 
-def _summary(found: MissExplanation) -> str:
-    """Return the most informative fact as one sentence."""
-    for standing in found.standings:
-        if standing.winner in found.namesake and standing.rank != 1:
-            title = found.passages[standing.winner].title
-            return (
-                f"{standing.run} ranks another entity with a similar name first: {title} instead of "
-                f"{found.question.subject}."
-            )
-    for each in found.standings:
-        if each.winner is not None and each.rank is not None and each.rank > 1 and found.holds_answer.get(each.winner):
-            return (
-                f"{each.run} ranks a passage first that contains an answer but is not gold: it may be a false negative."
-            )
-    if not any(standing.gold is not None for standing in found.standings):
-        return "Neither run retrieves a gold passage." if found.question.gold else "This question has no gold passage."
-    if all(standing.rank == 1 for standing in found.standings):
-        return "Every run ranks a gold passage first."
-    return "The gold passage and the top-ranked passage of each run:"
-
-
-def _standings(found: MissExplanation, runs: Sequence[str]) -> Html:
+def _standings(found: Why, runs: Sequence[str]) -> Html:
     heads = (
         "",
         "gold rank",
@@ -94,7 +77,7 @@ def _standings(found: MissExplanation, runs: Sequence[str]) -> Html:
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
 
 
-def _line(found: MissExplanation, each: Standing, side: str) -> Html:
+def _line(found: Why, each: Standing, side: str) -> Html:
     gold = each.gold if each.gold is not None else _any_gold(found)
     winner = "–" if each.winner is None else found.passages[each.winner].title or "untitled"
     share = 0.0 if each.winner is None else found.namesake.get(each.winner, 0.0)
@@ -112,7 +95,7 @@ def _line(found: MissExplanation, each: Standing, side: str) -> Html:
     )
 
 
-def _any_gold(found: MissExplanation) -> int | None:
+def _any_gold(found: Why) -> int | None:
     winners = {standing.winner for standing in found.standings}
     return next((ordinal for ordinal in found.words if ordinal not in winners), None)
 
@@ -128,7 +111,7 @@ def _words(words: Words | None) -> Html:
     return join(", ".join(words.shared) or "nothing", missing)
 
 
-def _facts(found: MissExplanation) -> list[tuple[object, object]]:
+def _facts(found: Why) -> list[tuple[object, object]]:
     frequency = "unknown frequency"
     if found.frequency is not None:
         frequency = f"mentioned {counted(found.frequency, 'time')} (source: {found.frequency_source})"
@@ -145,7 +128,7 @@ def _facts(found: MissExplanation) -> list[tuple[object, object]]:
     return facts
 
 
-def _neighbours(found: MissExplanation) -> list[Html]:
+def _neighbours(found: Why) -> list[Html]:
     lists = []
     for encoder, near in found.neighbours.items():
         lines = [

@@ -14,8 +14,9 @@ from app.components.stylesheets import style_sheet
 from app.components.tables import scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
-from app.runs import convention, default_pair, missing_runs, offered_runs, retrieve_command
+from app.runs import convention, missing_runs, offered_runs, retrieve_command
 from backend.evaluation import report_plots
+from backend.evaluation.findings import default_pair
 from backend.evaluation.latex import latex_table
 from backend.evaluation.panel import Cut, Panel, frequency_curves, relation_table, runs_named
 from backend.evaluation.panel_report import frequency_csv, frequency_rows, relation_rows, relations_csv

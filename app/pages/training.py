@@ -13,6 +13,7 @@ from app.components.panel_tables import choices
 from app.components.training.form import BEGUN, train_form
 from app.components.training.judges import VIEW, judges_panel
 from app.components.training.labels import label_counts
+from app.components.training.language_models import ask_form
 from app.components.training.learned_judges import judges_table, learn_form
 from app.components.training.models import after_training, models_table, unfinished, watch
 from app.components.training.sets import build_form, set_panel, sets_table
@@ -84,6 +85,8 @@ def _sets_and_models(opened: Study) -> None:
     show(judges_table(opened))
     with st.expander("New judge"):
         learn_form(opened)
+    with st.expander("Ask a language model"):
+        ask_form(opened)
     with st.expander("New training set", expanded=not made):
         build_form(opened, made)
     if chosen:

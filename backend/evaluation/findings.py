@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from analysis.accuracy import Estimate, found_by, proportion
 from analysis.buckets import FEW, UNKNOWN
 from analysis.significance import independent_difference
 from backend.evaluation.comparison import SURE, Comparison, PairedFigures, at
+from backend.retrieval.retriever import kind_of_run
 from backend.text.counting import counted
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
@@ -41,6 +42,39 @@ class FrequencyPoint:
     @property
     def few(self) -> bool:
         return self.n < FEW
+
+
+def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
+    """Return the two runs to compare by default.
+
+    These are the first lexical run (BM25) and the first dense run over the same questions, or else the last two runs.
+
+    Args:
+        runs: name to manifest, at least one; a single run is returned twice.
+    """
+    # The runs of the learning curve are compared by its own links only.
+    runs = {name: manifest for name, manifest in runs.items() if "learning_curve" not in manifest} or runs
+    names = list(runs)
+    kinds = {name: kind_of_run(manifest) for name, manifest in runs.items()}
+    for a in (name for name, kind in kinds.items() if kind is not None and kind.lexical):
+        for b, kind in kinds.items():
+            other = kind is None or not (kind.lexical or kind.fusion)
+            if other and runs[b].get("question_set") == runs[a].get("question_set"):
+                return a, b
+    return (names[-2], names[-1]) if len(names) > 1 else (names[0], names[0])
+
+
+def spoken_names(runs: Mapping[str, dict], a: str, b: str) -> tuple[str, str]:
+    """Return what sentences call the two runs: their retrievers, or their own names if the retrievers are the same."""
+    names = [_retriever(name, runs[name]) for name in (a, b)]
+    return (names[0], names[1]) if names[0] != names[1] else (a, b)
+
+
+def _retriever(name: str, manifest: Mapping[str, Any]) -> str:
+    kind = kind_of_run(manifest)
+    if kind is None or kind.fusion:
+        return name
+    return "BM25" if kind.lexical else f"dense ({manifest.get('retriever', name)})"
 
 
 def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[RunFinding]:

@@ -69,8 +69,8 @@ def run_experiment(
         folder = study.path("experiments", f"{chosen.name}-{key}")
         if read_manifest(folder) is not None:
             return read_result(folder / RESULT)
-        left_out = _make(parts, bench, progress)
-        measured = _measured(chosen, setting, _without(plan, left_out), bench)
+        left_out = make_parts(parts, bench, progress)
+        measured = measure_plan(chosen, setting, without(plan, left_out), bench)
         measured["notes"] += dict.fromkeys(note for part in parts if (note := part.note(bench)))
         result = {"key": key, **measured, "seconds": round(time.monotonic() - began, 1)}
         with whole_folder(folder) as building:
@@ -89,7 +89,7 @@ def run_experiment(
     return read_result(folder / RESULT)
 
 
-def _make(parts: Sequence[Part], bench: Workbench, progress: Progress | None) -> set[Part]:
+def make_parts(parts: Sequence[Part], bench: Workbench, progress: Progress | None) -> set[Part]:
     """Make the parts, each after those that it needs, and return the ones that were left out, with all that needs them."""
     waiting = {part: number for number, part in enumerate((p for p in parts if not p.finished(bench)), 1)}
     left_out: set[Part] = set()
@@ -102,7 +102,7 @@ def _make(parts: Sequence[Part], bench: Workbench, progress: Progress | None) ->
     return left_out
 
 
-def _without(plan: ExperimentPlan, left_out: set[Part]) -> ExperimentPlan:
+def without(plan: ExperimentPlan, left_out: set[Part]) -> ExperimentPlan:
     """Return the plan without the cells, claims and points that need a part that was left out, with a note on them."""
     if not left_out:
         return plan
@@ -180,7 +180,8 @@ def with_needs(part: Part) -> Iterator[Part]:
     yield part
 
 
-def _measured(chosen: Experiment, setting: Setting, plan: ExperimentPlan, bench: Workbench) -> dict[str, Any]:
+def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, bench: Workbench) -> dict[str, Any]:
+    """Return the content of result.json: the cells of a plan whose parts exist, its claims and the verdict."""
     found: dict[Measure, np.ndarray] = {}
 
     def values(cell: Cell) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from backend.core.registry import Registry, must_be
-from db.errors import Missing
+from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -58,13 +58,14 @@ class JudgeCard:
 class JudgeKind(ABC):
     """A kind of judge: which judges of it a study has, how one opens, and the job that stores what one says of a run.
 
-    run_job: a registered job that takes (study, judge, run) and stores probabilities in `scores/<judge>/`.
+    run_job: a registered job that takes (study, judge, run) and stores probabilities in `scores/<judge>/`; None for a kind whose
+        scores come from elsewhere.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     help: ClassVar[str]
-    run_job: ClassVar[Callable[..., dict[str, Any]]]
+    run_job: ClassVar[Callable[..., dict[str, Any]] | None]
 
     @abstractmethod
     def cards(self, study: Study) -> list[JudgeCard]:
@@ -77,7 +78,12 @@ class JudgeKind(ABC):
 
 JUDGES: Registry[JudgeKind] = Registry(
     "kind of judge",
-    modules=("backend.judges.feature_judge", "backend.training.cross_encoder_judge"),
+    modules=(
+        "backend.judges.feature_judge",
+        "backend.training.cross_encoder_judge",
+        "backend.judges.llm.judge",
+        "backend.judges.imported",
+    ),
     group="blindspot.judges",
     check=must_be(JudgeKind),
 )
@@ -104,3 +110,14 @@ def judge_kind_of(study: Study, name: str) -> JudgeKind:
         f"there is no judge {name!r}; "
         + (f"judges here: {known}" if known else f"learn one with 'blindspot judge learn {name} --run RUN'")
     )
+
+
+def refuse_taken(study: Study, name: str, kind: str, replace: bool) -> None:
+    """Raise Refused if something else has this name, or a judge of this kind has it and `replace` is false."""
+    taken = next((card for card in judges_of(study) if card.name == name), None)
+    if taken is None and not study.path("scores", name).exists() and not study.path("models", name).exists():
+        return
+    if taken is None or taken.kind != kind:
+        raise Refused(f"there is already a model or judge named {name!r}; choose another name")
+    if not replace:
+        raise Refused(f"there is already a judge named {name!r}; choose another name, or give --replace")

@@ -41,3 +41,57 @@ class FeatureJudgeSettings:
         lt=1,
     )
     seed: int = Field(default=0, title="Seed", description="Seed of the folds and of boosting", ge=0, le=2**32 - 1)
+
+
+@settings_class
+class LLMSettings:
+    """How a language model is asked."""
+
+    samples: int = Field(
+        default=1, title="Samples", description="Answers per pair and model; several vote", ge=1, le=25
+    )
+    temperature: float | None = Field(
+        default=None,
+        title="Temperature",
+        description="Temperature; default 0 for one sample, 0.7 for several",
+        ge=0,
+        le=2,
+    )
+    scale: str = Field(
+        default="0-1",
+        title="Scale",
+        description="Grades of a prompt of your own, as in 0-1 or 0-3; umbrella and rocketqa have theirs",
+    )
+    positive_from: int | None = Field(
+        default=None,
+        title="Positive from",
+        description="Lowest grade that counts as positive; default the prompt's",
+        ge=1,
+    )
+    concurrency: int = Field(default=8, title="Concurrency", description="Requests at the same time", ge=1, le=256)
+    timeout: float = Field(default=60.0, title="Timeout", description="Seconds to wait for an answer", gt=0, le=3600)
+    retries: int = Field(
+        default=5,
+        title="Retries",
+        description="Repetitions of a failed request, each after a longer pause",
+        ge=0,
+        le=20,
+    )
+    tokens: int = Field(
+        default=400,
+        title="Answer tokens",
+        description="Maximum tokens of an answer, reasoning included",
+        ge=8,
+        le=100_000,
+    )
+    price_in: float | None = Field(
+        default=None, title="Price of input", description="Price of a million input tokens, for estimates", ge=0
+    )
+    price_out: float | None = Field(
+        default=None, title="Price of output", description="Price of a million output tokens, for estimates", ge=0
+    )
+    key_variable: str = Field(
+        default="BLINDSPOT_LLM_KEY",
+        title="Key variable",
+        description="Environment variable that holds the endpoint's key; the key itself is never stored",
+    )

@@ -87,13 +87,44 @@ def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audi
     Args:
         target: Width of the confidence interval to aim for.
     """
-    queue, labels = Queue(study.labels_path), Labels(study.labels_path)
-    names = [stored.name for stored in queue.batches() if not stored.practice] if batch is None else [batch]
-    drawn = [(name, item) for name in names for item in queue.items(name) if item.arm == "audit"]
-    drawn = as_one_sample(drawn, {stored.name: stored.settings for stored in queue.batches()})
+    labels = Labels(study.labels_path)
+    drawn = _drawn(study, batch)
     audited = tuple(dict.fromkeys(name for name, _ in drawn))
     if not drawn:
         return Audit(audited, 0, 0, 0, None)
+    good, complete = _complete(labels, drawn)
+    bad_count, waiting = len(drawn) - len(good), len(good) - len(complete)
+    if not complete:
+        return Audit(audited, len(drawn), bad_count, waiting, None)
+    overall, by = _rates(study, labels, complete, target)
+    return Audit(audited, len(drawn), bad_count, waiting, overall, by)
+
+
+def audited_pairs(study: Study) -> list[tuple[tuple[str, str], float]]:
+    """Return the pairs of completely judged audit questions, each with its inclusion probability.
+
+    A pair that two audits drew is there once, with the probability of the first.
+    """
+    drawn = _drawn(study, None)
+    complete = _complete(Labels(study.labels_path), drawn)[1] if drawn else []
+    found: dict[tuple[str, str], float] = {}
+    for item in complete:
+        for candidate in item.candidates:
+            found.setdefault((item.question, candidate.passage), _probability(candidate))
+    return list(found.items())
+
+
+def _drawn(study: Study, batch: str | None) -> list[tuple[str, Item]]:
+    """Return the questions of the audit arms with their batches, as one sample."""
+    queue = Queue(study.labels_path)
+    batches = queue.batches()
+    names = [stored.name for stored in batches if not stored.practice] if batch is None else [batch]
+    drawn = [(name, item) for name in names for item in queue.items(name) if item.arm == "audit"]
+    return as_one_sample(drawn, {stored.name: stored.settings for stored in batches})
+
+
+def _complete(labels: Labels, drawn: list[tuple[str, Item]]) -> tuple[list[tuple[str, Item]], list[Item]]:
+    """Return the drawn questions that nobody called bad, and of these the completely judged ones."""
     questions = {item.question for _, item in drawn}
     done = {
         (event.batch, event.question, event.passage) for event in standing_labels(labels.events(questions=questions))
@@ -105,11 +136,7 @@ def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audi
         for name, item in good
         if all((name, item.question, candidate.passage) in done for candidate in item.candidates)
     ]
-    bad_count, waiting = len(drawn) - len(good), len(good) - len(complete)
-    if not complete:
-        return Audit(audited, len(drawn), bad_count, waiting, None)
-    overall, by = _rates(study, labels, complete, target)
-    return Audit(audited, len(drawn), bad_count, waiting, overall, by)
+    return good, complete
 
 
 def batch_progress(study: Study) -> list[BatchProgress]:

@@ -4,7 +4,7 @@ byte.
 - jsonl, csv: every event, undone ones included. Imported into an empty store, events keep their numbers.
 - qrels: the consensus as `question 0 passage grade`: 1 for positive, 0 for related and negative. Disputed and unsure
   pairs have no
-  line. Imported qrels become the labels of one annotator.
+  line. Imported qrels become the labels of one annotator, a machine unless somebody says that a person gave them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from backend.data.importing.tools import writable
 from backend.progress import Progress
 from backend.text.counting import counted, noun
 from db.errors import BadInput, Missing, Refused
-from db.events import EventRow, Label
+from db.events import MACHINE, EventRow, Label
 from db.labels import Labels
+from db.people import People
 
 if TYPE_CHECKING:
     from backend.core.study import Study
 
 FORMATS = ("jsonl", "csv", "qrels")
+QRELS_OF_A_PERSON = "qrels of a person"
 ABOUT = ".about.json"
 _GRADES = {"positive": 1, "related": 0, "negative": 0}
 _BLOCK = 5000
@@ -107,20 +109,23 @@ def import_labels(
     format: str | None = None,
     annotator: str | None = None,
     skip_bad: bool = False,
+    by_person: bool = False,
     progress: Progress | None = None,
 ) -> LabelImport:
     """Import labels, all or none. Events that are already in the study are skipped.
 
     Args:
         format: Default the file's ending.
-        annotator: The annotator who gave the labels; required for qrels, which do not name one.
+        annotator: The annotator who gave the labels; required for qrels, which do not name one. A new annotator of qrels is a
+            machine, whose labels count for no consensus and no agreement.
+        by_person: A person gave the labels of a qrels file.
         skip_bad: Leave out wrong lines and list them in a file, instead of raising.
 
     Raises:
         BadInput: the first error with file and line, including a question or passage that is not in the study, and an
         event that
             is in the study with different content.
-        Refused: an unknown format, or qrels without an annotator.
+        Refused: an unknown format, or qrels without an annotator, or of a machine by a person's name, or the reverse.
     """
     path = Path(path)
     format = format or path.suffix.removeprefix(".")
@@ -129,7 +134,8 @@ def import_labels(
     if format == "qrels":
         if not annotator:
             raise Refused("qrels do not say who judged; name an annotator with --annotator")
-        lines = _qrels_lines(path, annotator)
+        _refuse_other_kind(study, annotator, by_person)
+        lines = _qrels_lines(path, annotator, by_person)
     else:
         lines = (CSV if format == "csv" else JSONL).read(path)
     labels = Labels(study.labels_path)
@@ -172,14 +178,25 @@ def _write_qrels(labels: Labels, target: Path, last: int) -> tuple[int, tuple[st
     return rows, tuple(notes)
 
 
-def _qrels_lines(path: Path, annotator: str) -> Iterator[EventLine | EventProblem]:
+def _refuse_other_kind(study: Study, annotator: str, by_person: bool) -> None:
+    known = next((each for each in People(study.labels_path).all() if each.name == annotator), None)
+    if known is None or known.kind == ("person" if by_person else "machine"):
+        return
+    if by_person:
+        raise Refused(
+            f"{annotator} is a machine; name another annotator, or run: blindspot people kind {annotator} person"
+        )
+    raise Refused(f"{annotator} is a person; name another annotator for a machine's labels, or give --by-person")
+
+
+def _qrels_lines(path: Path, annotator: str, by_person: bool) -> Iterator[EventLine | EventProblem]:
     digest = file_sha256(path)[:16]
     for number, row in enumerate(read_qrels(path), 1):
         if isinstance(row, BadInput):
             yield EventProblem(row.line, row.message)
             continue
         label: Label = "positive" if row.grade > 0 else "negative"
-        gesture = f"qrels-{digest}-{row.line}"
+        gesture = f"{'person-' if by_person else ''}qrels-{digest}-{row.line}"
         yield EventLine(
             row.line,
             EventRow(
@@ -202,7 +219,7 @@ def _qrels_lines(path: Path, annotator: str) -> Iterator[EventLine | EventProble
                 None,
                 None,
                 None,
-                "qrels",
+                QRELS_OF_A_PERSON if by_person else MACHINE,
                 None,
                 0.0,
             ),

@@ -126,7 +126,7 @@ class Quality:
 def quality(study: Study) -> Quality:
     """Compute the quality figures from the current labels."""
     labels = Labels(study.labels_path)
-    labels_now = standing_labels(labels.events())
+    labels_now = standing_labels(labels.events(by_people=True))
     agreements = _agreements(labels_now)
     again = repeats(labels_now)
     drift = rate(

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 Span = tuple[int, int]
 
+EXCERPT = 250  # characters of an excerpt: about three lines
+BEFORE = 110  # maximum characters of the excerpt before the first answer
+
 SPACES = dict.fromkeys(map(ord, " \t\n\r"))  # a table for str.translate that deletes these characters
 
 
@@ -115,3 +118,32 @@ def pieces(text: str, low: int, high: int, answers: Sequence[Span], words: Seque
             cut.append((text[low + start : low + end], kinds[start]))
             start = end
     return cut
+
+
+def excerpt(whole: str, answers: Sequence[Span], words: Sequence[Span] = ()) -> Span:
+    """Return the span of the excerpt: about EXCERPT characters that begin at or near a sentence start.
+
+    The excerpt contains the first answer; without an answer, it contains as many question words as possible.
+    """
+    if len(whole) <= EXCERPT + 60:
+        return 0, len(whole)
+    focus = answers[0] if answers else _densest(words)
+    start = start_near(whole, focus[0], BEFORE) if focus[1] > EXCERPT else 0
+    if start > len(whole) - EXCERPT:
+        start = min(start, start_near(whole, len(whole) - EXCERPT, BEFORE))
+    end = max(start + EXCERPT, focus[1] if answers else 0)
+    while end < len(whole) and not whole[end].isspace():
+        end += 1
+    return start, len(whole) if len(whole) - end < 40 else end
+
+
+def _densest(words: Sequence[Span]) -> Span:
+    """Return the first word of the stretch with the most question words, or (0, 0) if the start of the text has as
+    many.
+    """
+
+    def words_within(start: int, length: int) -> int:
+        return sum(start <= low and high <= start + length for low, high in words)
+
+    best = max(words, key=lambda word: words_within(word[0], EXCERPT - BEFORE), default=(0, 0))
+    return best if words_within(best[0], EXCERPT - BEFORE) > words_within(0, EXCERPT) else (0, 0)

@@ -185,7 +185,7 @@ def add_history(
     labels = Labels(study.labels_path, read_only=True)
     events = [
         event.number
-        for event in labels.events()
+        for event in labels.events(by_people=True)
         if event.kind in ("label", "adjudicate") and event.question in training and event.number is not None
     ]
     numbers = [number for number in events[LABELS_PER_POINT - 1 :: LABELS_PER_POINT] if number not in known]

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -21,6 +19,7 @@ from db.labels import Labels
 from db.people import People
 from db.queue import Candidate, Item, Queue
 from db.records import Hits, Passage, Question
+from tests.browser.servers import free_port, serving
 from tests.studies import make_study
 
 KEYS = {"1": "positive", "2": "related", "3": "negative", "0": "unsure"}
@@ -55,24 +54,6 @@ def desk(tmp_path):
     ]
     Queue(study.labels_path).add_batch("first", items, {})
     return study
-
-
-@contextmanager
-def serving(study, port=None):
-    """A separate server, which a test may stop and restart at the same port."""
-    if port is None:
-        with socket.socket() as probe:
-            probe.bind((server.ADDRESS, 0))
-            port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        server.command(port), env=server.environment(study), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        server.wait_until_up(port, process)
-        yield port
-    finally:
-        process.kill()
-        process.wait()
 
 
 def sit_down(tab, port, name="Ann", **address):
@@ -224,9 +205,7 @@ def test_a_study_that_pauses_does_not_break_the_page(tab, desk, tmp_path):
     """The disk fails for a while: one line, the question and the keys stay, and all is saved in the end without a
     reload."""
     pause = tmp_path / "pause"
-    with socket.socket() as probe:
-        probe.bind((server.ADDRESS, 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-c", PAUSING, str(pause), *server.command(port)[3:]]
     process = subprocess.Popen(command, env=server.environment(desk), stdout=subprocess.DEVNULL)
     try:
@@ -435,14 +414,7 @@ def test_a_personal_link_lets_one_in_until_it_is_revoked(browser, desk):
     secret = people.invite("Ben", "annotator")
     context = browser.new_context()
     try:
-        with socket.socket() as probe:
-            probe.bind(("0.0.0.0", 0))
-            port = probe.getsockname()[1]
-        process = subprocess.Popen(
-            server.command(port, "0.0.0.0"), env=server.environment(desk), stdout=subprocess.DEVNULL
-        )
-        try:
-            server.wait_until_up(port, process)
+        with serving(desk, address="0.0.0.0") as port:
             tab = context.new_page()
             tab.goto(f"http://{server.ADDRESS}:{port}/")
             tab.wait_for_selector("text=Open the personal link")
@@ -457,9 +429,6 @@ def test_a_personal_link_lets_one_in_until_it_is_revoked(browser, desk):
             tab.wait_for_selector("text=Open the personal link")
             tab.goto(f"http://{server.ADDRESS}:{port}/judge?invite={secret}")
             tab.wait_for_selector("text=not valid")
-        finally:
-            process.kill()
-            process.wait()
     finally:
         context.close()
 

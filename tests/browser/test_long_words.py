@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-
 import numpy as np
 import pytest
 
 from app import server
 from backend.core.runs import write_run
 from db.records import Hits, Passage, Question
+from tests.browser.servers import serving
 from tests.studies import make_study
 
 WORD, NAME = "w" * 10_000, "n" * 2_000
@@ -51,20 +49,8 @@ def long_address(tmp_path_factory):
     for name, order in (("a" * 64, [0, 1, 2]), ("b" * 64, [2, 1, 0])):
         hits = Hits(np.array([order] * 4, np.int32), np.array([[3, 2, 1]] * 4, np.float32))
         write_run(study, name, [f"q{n}" for n in range(4)], hits, {"retriever": "imported"})
-    with socket.socket() as probe:
-        probe.bind((server.ADDRESS, 0))
-        port = probe.getsockname()[1]
-    log = tmp_path_factory.mktemp("server") / "log"
-    with open(log, "w") as output:
-        process = subprocess.Popen(
-            server.command(port), env=server.environment(study), stdout=output, stderr=subprocess.STDOUT, cwd=log.parent
-        )
-    try:
-        server.wait_until_up(port, process)
+    with serving(study) as port:
         yield f"http://{server.ADDRESS}:{port}/"
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
 
 
 @pytest.mark.parametrize("width", [1400, 400])

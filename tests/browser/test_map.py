@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
-import subprocess
 
 import pytest
 from playwright.sync_api import expect
@@ -16,6 +14,7 @@ from backend.evaluation.saved_selections import saved_selections
 from backend.maps import MapRequest, make_map
 from backend.retrieval.dense import build_index
 from db.queue import Queue
+from tests.browser.servers import serving
 from tests.browser.test_journeys import parameters, ready, visit
 from tests.studies import tiny_bert
 
@@ -55,25 +54,9 @@ def mapped(study, tmp_path_factory) -> Study:
 
 
 @pytest.fixture(scope="module")
-def maps_address(mapped, tmp_path_factory):
-    with socket.socket() as probe:
-        probe.bind((server.ADDRESS, 0))
-        port = probe.getsockname()[1]
-    log = tmp_path_factory.mktemp("map-server") / "log"
-    with open(log, "w") as output:
-        process = subprocess.Popen(
-            server.command(port),
-            env=server.environment(mapped),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=log.parent,
-        )
-    try:
-        server.wait_until_up(port, process)
+def maps_address(mapped):
+    with serving(mapped) as port:
         yield f"http://{server.ADDRESS}:{port}/"
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
 
 
 def picture(tab, address: str, query: str) -> dict[str, float]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
 from contextlib import contextmanager
 
 import pytest
@@ -21,21 +19,8 @@ SIGN_IN = "text=Open the personal link"
 @contextmanager
 def open_to_others(study):
     """The app with personal links, as for a team."""
-    with socket.socket() as probe:
-        probe.bind(("0.0.0.0", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        server.command(port, "0.0.0.0"),
-        env=server.environment(study),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        server.wait_until_up(port, process)
+    with serving(study, address="0.0.0.0") as port:
         yield f"http://{server.ADDRESS}:{port}"
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from app import server
 from db.people import People
 from db.queue import Candidate, Item, Queue
 from db.records import Passage, Question
+from tests.browser.servers import free_port, start
 from tests.studies import make_study
 
 CLIENT = "blindspot-tests"
@@ -108,9 +107,7 @@ def study(tmp_path):
 
 def test_people_sign_in_with_their_address(tab, study, provider, tmp_path):
     People(study.labels_path).add("Lea", "lead", email="lea@example.org")
-    with socket.socket() as probe:
-        probe.bind((server.ADDRESS, 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     secrets = tmp_path / ".streamlit" / "secrets.toml"
     secrets.parent.mkdir()
     secrets.write_text(f"""[auth]
@@ -120,9 +117,7 @@ client_id = "{CLIENT}"
 client_secret = "s"
 server_metadata_url = "{provider}/.well-known/openid-configuration"
 """)
-    process = subprocess.Popen(
-        server.command(port), env=server.environment(study), stdout=subprocess.DEVNULL, cwd=tmp_path
-    )
+    process = start(study, port, folder=tmp_path)
     try:
         server.wait_until_up(port, process)
         Provider.email = "stranger@example.org"

@@ -10,12 +10,19 @@ from app.components.quality.agreement import agreement_panel, people_panel
 from app.components.quality.audit import BYS, audit_panel
 from app.components.quality.batches import batches_panel
 from app.components.quality.disputes import JUDGE, disputes_panel
+from app.components.quality.judges import judges_panel
 from app.components.stylesheets import style_sheet
 from app.markup import Html, div, join, link, show, tag
 from backend.core.study import Study
+from backend.judges.llm.injections import injection_report
+from backend.judges.llm.judge import llm_judges
+from backend.judges.measuring import BYS as BYS_OF_TRUST
+from backend.judges.measuring import JudgeTable, Sample, measure_judges
+from backend.judges.scores import ScoreStore
 from backend.judging.audits import Audit, BatchProgress, audit, batch_progress
 from backend.judging.quality import Quality, quality
 from backend.text.counting import counted
+from db.errors import BlindspotError
 from db.labels import Labels
 from db.people import Person
 from db.queue import Queue
@@ -38,7 +45,12 @@ def render(opened: Study, person: Person | None) -> None:
     chosen = url.one_of("batch", everything.batches, "") or None
     audited = _audit(opened, mark, chosen) if chosen else everything
     by, names, page = url.one_of("by", BYS, BYS[0]), url.value("names") == "1", url.number("page", 1)
+    judge, trust = url.value("judge"), url.one_of("trust", BYS_OF_TRUST, BYS_OF_TRUST[0])
+    sample = url.value("sample")
     now = {
+        "judge": judge or None,
+        "trust": trust if trust != BYS_OF_TRUST[0] else None,
+        "sample": sample or None,
         "names": 1 if names else None,
         "page": page if page > 1 else None,
         "batch": chosen,
@@ -55,7 +67,37 @@ def render(opened: Study, person: Person | None) -> None:
     people = div(agreement_panel(found), people_panel(found), cls="stacked")
     show(_head(found), div(disputes, people, cls="side-by-side overview"))
     show(audit_panel(audited, everything.batches, chosen, by, here))
+    show(judges_panel(_judges(opened, mark, sample), judge, trust, _injections(opened, judge), here))
     show(batches_panel(batches))
+
+
+def _judges(opened: Study, mark: tuple, sample: str) -> JudgeTable | str:
+    """The measured judges, or one sentence about why there are none."""
+    scored = tuple((name, ScoreStore.open(opened, name).digest) for name in opened.parts("scores"))
+    try:
+        return _measured(
+            opened, mark, scored, "settled" if sample == "settled" else "audit" if sample == "audit" else None
+        )
+    except BlindspotError as error:
+        return f"{str(error)[:1].upper()}{str(error)[1:]}."
+
+
+@st.cache_resource(max_entries=4, show_spinner="Measuring the judges …")
+def _measured(_opened: Study, mark: tuple, scored: tuple, sample: Sample | None) -> JudgeTable:
+    return measure_judges(_opened, None, sample)
+
+
+def _injections(opened: Study, judge: str) -> str:
+    """What is known of injections against a language model; "" for other judges."""
+    if judge not in llm_judges(opened):
+        return ""
+    found = injection_report(opened, judge)
+    if found is None or not found["tried"]:
+        return f"Injections are not measured: blindspot judge injections {judge}"
+    return (
+        f"Instructions inside passages succeeded in {found['succeeded']:,} of {found['tried']:,} tries: {found['rate']:.1%} "
+        f"({found['low']:.1%} to {found['high']:.1%})."
+    )
 
 
 def _refusal(person: Person | None) -> Html:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app import blind, url
-from app.components.hit_lists import excerpt, marked
+from app.components.hit_lists import marked
 from app.components.marks import notice
 from app.components.pager import pager
 from app.components.stylesheets import style_sheet
@@ -15,6 +15,7 @@ from app.markup import Html, div, link, show, span, tag
 from backend.core.study import Study
 from backend.text.answers import answer_spans, query_spans, rule_for
 from backend.text.counting import counted
+from backend.text.spans import excerpt
 from backend.training_sets.differences import (
     KINDS,
     Change,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -19,8 +18,8 @@ from backend.judges.judge import kind_title
 from backend.reader.reading import read
 from backend.reader.training import train_reader
 from backend.recipes.rocketqa import train_rocketqa
-from backend.retrieval.retriever import kind_of_run
 from backend.text.counting import duration
+from backend.training.before_after import run_before, start_name
 from backend.training.checkpoints import models_of
 from backend.training.cross_encoder import train_cross_encoder
 from backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
@@ -77,16 +76,6 @@ def models_table(opened: Study, models: dict[str, dict], chosen: str) -> Html:
 def fewer(opened: Study) -> dict[str, Any]:
     """Return the option `k` for a retrieval if the study has fewer passages than its default k."""
     return {"k": len(opened.corpus)} if len(opened.corpus) < opened.settings.k else {}
-
-
-def start_name(opened: Study, about: dict) -> str | None:
-    """Return the name of a model's initial encoder in study.toml, else its folder or name; None if unknown."""
-    start = about.get("start")
-    model = start.get("model") if isinstance(start, dict) else start
-    if not model:
-        return None
-    named = (name for name, encoder in opened.settings.encoders.items() if model in (name, encoder.model))
-    return next(named, Path(model).name)
 
 
 def _taught(about: dict) -> str:
@@ -214,15 +203,7 @@ def after_training(opened: Study, name: str) -> None:
             job = request(try_model, name, split, **fewer(opened))
             jobs.start_button(opened, job, key=f"try-{name}", words=f"Index and retrieve for {split}")
             continue
-        before = [
-            run
-            for run, manifest in runs.items()
-            if run != made and manifest.get("split") == split and not ((kind := kind_of_run(manifest)) and kind.fusion)
-        ]
-        start = start_name(opened, models_of(opened).get(name, {}))
-        first = next(
-            (run for run in before if start and runs[run].get("retriever") == start), before[-1] if before else None
-        )
+        first = run_before(opened, models_of(opened).get(name, {}), made, split, runs)
         if first:
             show(
                 div(

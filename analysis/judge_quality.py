@@ -1,0 +1,247 @@
+"""How good a judge is, on pairs that people settled: confusion, precision and recall, kappa, AUC, calibration, and where to trust it.
+
+Every figure is weighted by the inverse of the pair's inclusion probability. With pairs of a random audit it then estimates the
+judge's figure on everything that the audit was drawn from. The sampling unit is the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from analysis.agreement import Agreement, kappa
+from analysis.audit import Rate, rate
+from analysis.by_question import LEVEL, percentiles
+
+CUT = 0.5
+THRESHOLDS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
+BINS = 10
+RESAMPLES = 500
+RIGHT_POSITIVES = 0.90
+"""A judge may be trusted to add positives where at least this share of its positives is right."""
+MISSED_POSITIVES = 0.05
+"""A judge may be trusted to keep negatives where at most this share of its negatives answers."""
+FEW_QUESTIONS = 10
+Trust = Literal["yes", "no", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """n pairs that people settled and a judge scored.
+
+    Attributes:
+        scores: (n,) float64 from 0 to 1.
+        labels: (n,) str, "positive", "related" or "negative": what people settled.
+        questions: (n,) str.
+        probabilities: (n,) inclusion probabilities; 1 where the pairs are no sample.
+        groups: By name of a grouping, (n,) group of each pair, or None.
+    """
+
+    scores: np.ndarray
+    labels: np.ndarray
+    questions: np.ndarray
+    probabilities: np.ndarray
+    groups: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+
+    @property
+    def positive(self) -> np.ndarray:
+        return np.asarray(self.labels == "positive")
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdFigures:
+    """What a threshold would do.
+
+    Attributes:
+        precision: Share of positives among the pairs at or above the threshold.
+        recall: Share of the positives that are at or above it.
+        missed: Share of positives among the pairs below it: false negatives if they train as negatives.
+    """
+
+    threshold: float
+    precision: Rate
+    recall: Rate
+    missed: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """A range of scores: the mean score in it, and the share of positives."""
+
+    low: float
+    high: float
+    mean: float
+    positive: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTrust:
+    """A group of pairs, and whether the judge may be trusted there.
+
+    Attributes:
+        precision, missed: As in `ThresholdFigures`, at CUT.
+        positives: Whether at least RIGHT_POSITIVES of its positives are right, by the interval.
+        negatives: Whether at most MISSED_POSITIVES of its negatives answer, by the interval.
+    """
+
+    group: str
+    precision: Rate
+    missed: Rate
+    positives: Trust
+    negatives: Trust
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeFigures:
+    """The quality of one judge.
+
+    Attributes:
+        pairs, questions: Number of pairs and of their questions.
+        confusion: People's label to the number of pairs by the judge's grade (a score), in rising order.
+        grades: The scores of the columns of `confusion`; ranges of scores if there are many.
+        kappa: Agreement with people on positive or not at CUT, unweighted.
+        auc, auc_low, auc_high: Probability that a positive scores above another pair; None without both kinds.
+        trust: By grouping; "all" has one group.
+    """
+
+    pairs: int
+    questions: int
+    confusion: dict[str, list[int]]
+    grades: list[str]
+    kappa: Agreement
+    auc: float | None
+    auc_low: float | None
+    auc_high: float | None
+    thresholds: list[ThresholdFigures]
+    calibration: list[Bin]
+    trust: dict[str, list[GroupTrust]]
+
+    @property
+    def at_cut(self) -> ThresholdFigures:
+        return next(each for each in self.thresholds if each.threshold == CUT)
+
+
+def judge_figures(judged: Judged, seed: int = 0) -> JudgeFigures:
+    """Return the figures of a judge. Raises ValueError for scores outside 0 to 1."""
+    scores = np.asarray(judged.scores, np.float64)
+    if len(scores) and not ((scores >= 0) & (scores <= 1)).all():
+        raise ValueError("a score must be between 0 and 1")
+    grades, places = _grades(scores)
+    confusion = {
+        label: np.bincount(places[judged.labels == label], minlength=len(grades)).tolist()
+        for label in ("positive", "related", "negative")
+    }
+    auc = weighted_auc(scores, judged.positive, 1 / judged.probabilities)
+    low, high = _auc_interval(judged, seed) if auc is not None else (None, None)
+    groups: dict[str, Sequence[str | None]] = {"all": ["all"] * len(scores), **judged.groups}
+    return JudgeFigures(
+        len(scores),
+        len(np.unique(judged.questions)),
+        confusion,
+        grades,
+        kappa(
+            (scores >= CUT).astype(int), judged.positive.astype(int), judged.questions, resamples=RESAMPLES, seed=seed
+        ),
+        auc,
+        low,
+        high,
+        [_at(judged, threshold) for threshold in THRESHOLDS],
+        _calibration(judged),
+        {name: _trust(judged, group) for name, group in groups.items()},
+    )
+
+
+def weighted_auc(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> float | None:
+    """Return the weighted share of (positive, other) pairs in which the positive scores higher; ties count half."""
+    up, down = float(weights[positive].sum()), float(weights[~positive].sum())
+    if up <= 0 or down <= 0:
+        return None
+    values, place = np.unique(scores, return_inverse=True)
+    others = np.bincount(place, np.where(positive, 0, weights), len(values))
+    own = np.bincount(place, np.where(positive, weights, 0), len(values))
+    below = np.cumsum(others) - others
+    return float((own * (below + others / 2)).sum() / (up * down))
+
+
+def verdict(low: float | None, high: float | None, questions: int, bound: float, at_least: bool) -> Trust:
+    """Return whether a share is at least (or at most) a bound, as far as its interval says."""
+    if low is None or high is None or questions < FEW_QUESTIONS:
+        return "inconclusive"
+    if at_least:
+        return "yes" if low >= bound else "no" if high < bound else "inconclusive"
+    return "yes" if high <= bound else "no" if low > bound else "inconclusive"
+
+
+def _at(judged: Judged, threshold: float) -> ThresholdFigures:
+    above = judged.scores >= threshold
+    return ThresholdFigures(
+        threshold,
+        _rate(judged, judged.positive, above),
+        _rate(judged, above, judged.positive),
+        _rate(judged, judged.positive, ~above),
+    )
+
+
+def _rate(judged: Judged, hits: np.ndarray, among: np.ndarray) -> Rate:
+    return rate(
+        hits[among],
+        np.ones(int(among.sum()), bool),
+        judged.probabilities[among],
+        judged.questions[among],
+        resamples=RESAMPLES,
+    )
+
+
+def _calibration(judged: Judged) -> list[Bin]:
+    places = np.minimum((judged.scores * BINS).astype(int), BINS - 1)
+    weights = 1 / judged.probabilities
+    bins = []
+    for number in range(BINS):
+        inside = places == number
+        if inside.any():
+            mean = float(np.average(judged.scores[inside], weights=weights[inside]))
+            bins.append(Bin(number / BINS, (number + 1) / BINS, mean, _rate(judged, judged.positive, inside)))
+    return bins
+
+
+def _trust(judged: Judged, groups: Sequence[str | None]) -> list[GroupTrust]:
+    names = np.array([group or "" for group in groups], dtype=str)
+    above, found = judged.scores >= CUT, []
+    for name in sorted(set(names.tolist()) - {""}):
+        inside = names == name
+        precision = _rate(judged, judged.positive, inside & above)
+        missed = _rate(judged, judged.positive, inside & ~above)
+        found.append(
+            GroupTrust(
+                name,
+                precision,
+                missed,
+                verdict(precision.low, precision.high, precision.questions, RIGHT_POSITIVES, True),
+                verdict(missed.low, missed.high, missed.questions, MISSED_POSITIVES, False),
+            )
+        )
+    return found
+
+
+def _grades(scores: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Return the names of the judge's grades and the grade of each pair: its distinct scores, or fifths if there are many."""
+    values = np.unique(scores)
+    if len(values) <= 8:
+        return [f"{value:.2f}" for value in values], np.searchsorted(values, scores)
+    return [f"{i / 5:.1f}–{(i + 1) / 5:.1f}" for i in range(5)], np.minimum((scores * 5).astype(int), 4)
+
+
+def _auc_interval(judged: Judged, seed: int) -> tuple[float | None, float | None]:
+    rng = np.random.default_rng(seed)
+    names, member = np.unique(judged.questions, return_inverse=True)
+    if len(names) < 2:
+        return None, None
+    drawn = np.full(RESAMPLES, np.nan)
+    for number in range(RESAMPLES):
+        times = np.bincount(rng.integers(len(names), size=len(names)), minlength=len(names))[member]
+        auc = weighted_auc(judged.scores, judged.positive, times / judged.probabilities)
+        drawn[number] = np.nan if auc is None else auc
+    return percentiles(drawn, LEVEL)

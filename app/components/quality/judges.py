@@ -1,0 +1,237 @@
+"""Judges beside each other on the Quality page: how good each is on pairs that people settled, and where to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from analysis.agreement import Agreement
+from analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES, Bin, GroupTrust, JudgeFigures, Trust
+from app.components.marks import command, relation_label
+from app.components.quality.marks import COVERS, coefficient, gauge, heads, rate_figure, row
+from app.components.tables import scrolling
+from app.markup import Html, div, join, link, span, tag, term
+from backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge
+from backend.text.counting import counted
+
+PRECISION = f"Share of positives among the pairs that the judge scores {CUT:g} or more"
+RECALL = f"Share of the positives that the judge scores {CUT:g} or more"
+MISSED = f"Share of positives among the pairs that the judge scores below {CUT:g}: false negatives if they train as negatives"
+POSITIVES = (
+    f"Whether at least {RIGHT_POSITIVES:.0%} of what it scores {CUT:g} or more is positive, by the whole interval"
+)
+NEGATIVES = f"Whether at most {MISSED_POSITIVES:.0%} of what it scores less is positive, by the whole interval"
+AUC = "Probability that a positive scores above another pair: 0.5 is chance, 1 is perfect"
+MARKS: dict[Trust, str] = {"yes": "✓ yes", "no": "✕ no", "inconclusive": "inconclusive"}
+Here = Callable[..., str]
+
+
+def judges_panel(found: JudgeTable | str, chosen: str, by: str, injections: str, here: Here) -> Html:
+    """The panel on judges.
+
+    Args:
+        found: the measured judges, or why there are none.
+        chosen: the judge whose details show; "" for none.
+        by: the grouping of the trust table, one of BYS.
+        injections: what is known of injections against the chosen judge; "" for nothing.
+        here: returns the page's address with changed parameters.
+    """
+    title = tag("h2", "How good are the judges?")
+    if isinstance(found, str):
+        return div(title, tag("p", found, cls="convention"), cls="panel", id="judges")
+    if not found.judges:
+        hint = join(
+            "No judge has scores yet. Learn one on Training, or ", command("blindspot judge learn NAME --run RUN")
+        )
+        return div(title, tag("p", hint, cls="convention"), cls="panel", id="judges")
+    head = heads(
+        "judge",
+        "pairs",
+        term("AUC", AUC),
+        term("kappa", f"Cohen's kappa with people: positive or not, at a score of {CUT:g}"),
+        term("precision, %", PRECISION),
+        term("recall, %", RECALL),
+        term("missed, %", MISSED),
+        term("trust its positives", POSITIVES),
+        term("its negatives", NEGATIVES),
+        term(
+            "cost of a label",
+            "By the prices given for the endpoint and the stored answers; 0 for judges of this machine",
+        ),
+    )
+    lines = [_line(judge, judge.name == chosen, here) for judge in found.judges]
+    detail = next((judge for judge in found.judges if judge.name == chosen and judge.figures is not None), None)
+    return div(
+        title,
+        tag(
+            "p",
+            f"{counted(found.pairs, 'pair')} of {counted(found.questions, 'question')}: {found.about}.",
+            cls="convention",
+        ),
+        _samples(found.sample, here),
+        scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
+        _detail(detail.name, detail.figures, by, injections, here) if detail and detail.figures else "",
+        cls="panel",
+        id="judges",
+    )
+
+
+def _samples(sample: str, here: Here) -> Html:
+    links = [
+        link(name, here(sample=name), cls="here" if name == sample else None, title=words, data_focus=f"sample-{name}")
+        for name, words in SAMPLES.items()
+    ]
+    return div(span("Measured on", cls="label"), span(*links, cls="choices"), cls="choice-line")
+
+
+def _line(judge: MeasuredJudge, chosen: bool, here: Here) -> Html:
+    figures = judge.figures
+    name = join(
+        link(
+            judge.name,
+            here(judge=None if chosen else judge.name),
+            title="Show or hide details",
+            data_focus=f"judge-{judge.name}",
+        ),
+        span(judge.kind, cls="interval"),
+    )
+    if figures is None:
+        return row("0", *["–"] * 7, _cost(judge.cost), head=name)
+    cut, overall = figures.at_cut, figures.trust["all"][0]
+    unscored = f"{counted(judge.unscored, 'pair')} of the sample without a score" if judge.unscored else None
+    return row(
+        span(f"{figures.pairs:,}", title=unscored),
+        coefficient(
+            Agreement(figures.auc, figures.auc_low, figures.auc_high, figures.pairs, figures.questions, None, "AUC")
+        ),
+        coefficient(figures.kappa),
+        rate_figure(cut.precision),
+        rate_figure(cut.recall),
+        rate_figure(cut.missed),
+        _trust(overall.positives),
+        _trust(overall.negatives),
+        _cost(judge.cost),
+        head=name,
+        cls="chosen" if chosen else None,
+    )
+
+
+def _cost(cost: float | None) -> str:
+    return "unknown" if cost is None else "0" if cost == 0 else f"{cost:.5f}"
+
+
+def _trust(said: Trust) -> Html:
+    return span(MARKS[said], cls=f"state{' finished' if said == 'yes' else ''}")
+
+
+def _detail(name: str, figures: JudgeFigures, by: str, injections: str, here: Here) -> Html:
+    confusion = tag(
+        "table",
+        heads("people say", *(term(grade, "Score of the judge") for grade in figures.grades)),
+        tag("tbody", *(row(*(f"{n:,}" for n in counts), head=label) for label, counts in figures.confusion.items())),
+        cls="figures",
+    )
+    thresholds = tag(
+        "table",
+        heads(
+            "score from",
+            term("precision, %", "Positives among these"),
+            "recall, %",
+            term("missed, %", "Positives among the others"),
+        ),
+        tag(
+            "tbody",
+            *(
+                row(
+                    rate_figure(each.precision),
+                    rate_figure(each.recall),
+                    rate_figure(each.missed),
+                    head=f"{each.threshold:g}",
+                )
+                for each in figures.thresholds
+            ),
+        ),
+        cls="figures rates",
+    )
+    return div(
+        tag("h3", f"{name} in detail"),
+        tag("p", injections, cls="convention") if injections else "",
+        div(
+            div(tag("h4", "Confusion by score"), scrolling(confusion), cls="part"),
+            div(tag("h4", "Thresholds"), scrolling(thresholds), cls="part"),
+            div(tag("h4", "Calibration"), scrolling(_calibration(figures.calibration)), cls="part"),
+            div(tag("h4", "Where to trust it"), _where(figures, by, here), cls="part"),
+            cls="judge-parts",
+        ),
+        tag("p", f"{COVERS}.", cls="convention"),
+        cls="judge-detail",
+    )
+
+
+def _calibration(bins: list[Bin]) -> Html:
+    """Each range of scores with the share of positives: the dot with its interval; the mark is the mean score."""
+    scale = tag(
+        "th",
+        span("0", cls="zero"),
+        span("100", cls="hundred"),
+        cls="gauge-cell",
+        scope="col",
+        title="Dot and line: share of positives with its 95% interval. Upright mark: the mean score",
+    )
+    lines = [
+        row(
+            f"{each.positive.passages:,}",
+            f"{100 * each.mean:.0f}",
+            rate_figure(each.positive),
+            tag(
+                "td",
+                div(gauge(each.positive), div(cls="expected", style=f"left:{100 * each.mean:.1f}%"), cls="expects"),
+                cls="gauge-cell",
+            ),
+            head=f"{each.low:.1f}–{each.high:.1f}",
+        )
+        for each in bins
+    ]
+    return tag(
+        "table",
+        heads("score", "pairs", "mean score, %", "positive, %", scale),
+        tag("tbody", *lines),
+        cls="figures rates",
+    )
+
+
+def _where(figures: JudgeFigures, by: str, here: Here) -> Html:
+    choices = span(
+        *(
+            link(
+                f"by {name}",
+                here(trust=name if name != BYS[0] else None),
+                cls="here" if name == by else None,
+                data_focus=f"trust-{name}",
+            )
+            for name in BYS
+        ),
+        cls="choices",
+    )
+    groups: list[GroupTrust] = figures.trust.get(by, [])
+    if not groups:
+        return div(choices, span(f"No pair has a {by}.", cls="soft"), cls="choice-line")
+    lines = [
+        row(
+            rate_figure(each.precision),
+            _trust(each.positives),
+            rate_figure(each.missed),
+            _trust(each.negatives),
+            head=relation_label(each.group) if by == "relation" else each.group,
+        )
+        for each in groups
+    ]
+    head = heads(
+        by,
+        term("precision, %", PRECISION),
+        term("positives", POSITIVES),
+        term("missed, %", MISSED),
+        term("negatives", NEGATIVES),
+    )
+    return join(
+        div(choices, cls="choice-line"), scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates"))
+    )

@@ -1,0 +1,73 @@
+"""Asking a language model on the Training page: what it takes, where the texts go, and the job.
+
+Judges of this kind are added on the command line alone: whoever adds one decides where texts and the key of the server go.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import study, who
+from app.components import jobs
+from app.components.marks import command, notice
+from app.markup import Html, join, show, tag
+from backend.core.jobs import request
+from backend.core.study import Study
+from backend.judges.llm.judge import DEPTH, LLMPlan, judge_with_llm, llm_judges, plan
+from backend.text.counting import counted, duration
+from db.errors import BlindspotError
+
+SETTLED = "pairs that people settled"
+PAIRS = 500
+
+
+def ask_form(opened: Study) -> None:
+    """Show the form that asks a language model about the passages of a run, with what it takes."""
+    if not who.may(opened.labels_path, "train"):
+        show(notice("Only leads can ask language models."))
+        return
+    judges = list(llm_judges(opened))
+    if not judges:
+        show(
+            notice(
+                "A language model behind an OpenAI-compatible endpoint can judge passages. Add one on the command line: ",
+                command("blindspot judge add NAME --endpoint URL --model MODEL"),
+            )
+        )
+        return
+    columns = st.columns([3, 4, 1.6, 1.6], vertical_alignment="bottom")
+    name = columns[0].selectbox("Judge", judges, key="ask-judge")
+    run = columns[1].selectbox("Passages of", [*study.shown_runs(opened), SETTLED], key="ask-run")
+    depth = columns[2].number_input("Ranks", 1, 1000, DEPTH, key="ask-depth", disabled=run == SETTLED)
+    limit = columns[3].number_input("Pairs at most", 1, 20_000, PAIRS, key="ask-limit")
+    chosen = None if run == SETTLED else run
+    try:
+        found = plan(opened, name, chosen, int(depth), int(limit))
+    except BlindspotError as error:
+        show(notice(f"{str(error)[:1].upper()}{str(error)[1:]}.", kind="warning"))
+        return
+    show(_plan(found))
+    send = found.allowed or st.checkbox(
+        f"Texts of questions and passages may go to {found.destination}", key=f"ask-send-{name}"
+    )
+    lacking = "" if found.pairs else "every pair has a score"
+    lacking = lacking if send else "allow sending first"
+    asked = request(judge_with_llm, name, chosen, int(depth), int(limit), send=bool(send))
+    jobs.start_button(
+        opened, asked, key="ask-start", words=f"Ask about {counted(found.pairs, 'pair')}", lacking=lacking
+    )
+
+
+def _plan(found: LLMPlan) -> Html:
+    cost = "cost unknown (no price given)" if found.cost is None else f"cost {found.cost:,.4f}"
+    how = "from earlier answers" if found.measured else "estimated from the length of the texts"
+    stored = f" {counted(found.stored, 'answer')} stored already." if found.stored else ""
+    return tag(
+        "p",
+        join(
+            tag("b", counted(found.requests, "request")),
+            f", {found.tokens_in:,} input and {found.tokens_out:,} output tokens, {cost}, {duration(found.seconds)} ({how}).{stored} "
+            f"Texts go to {found.destination}.",
+        ),
+        cls="convention",
+    )

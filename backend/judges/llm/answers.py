@@ -1,0 +1,97 @@
+"""The answers of language models, kept so that no pair is paid for twice: `judges/answers.db`.
+
+An answer belongs to a model, a recipe (prompt, temperature), a sample number, and the texts of question and passage. Judges of the
+same model and recipe share answers, and a killed run resumes with what is absent. A garbled answer is kept as unknown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import TYPE_CHECKING
+
+from backend.core.manifest import text_sha256
+from db.connection import PerThread, writing
+from db.records import Passage
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+FILE = "answers.db"
+_SCHEMA = """
+    CREATE TABLE IF NOT EXISTS answer (
+        model TEXT NOT NULL, recipe TEXT NOT NULL, sample INTEGER NOT NULL, pair TEXT NOT NULL,
+        grade INTEGER, reply TEXT NOT NULL, served TEXT NOT NULL, tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL,
+        requests INTEGER NOT NULL, seconds REAL NOT NULL, made REAL NOT NULL,
+        PRIMARY KEY (model, recipe, sample, pair)) STRICT, WITHOUT ROWID;
+"""
+LONGEST_REPLY = 2000  # characters of a reply that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """One model's answer about a pair.
+
+    Attributes:
+        pair: `pair_hash` of the texts.
+        grade: None if the answers were garbled.
+        served: The model that the endpoint says has answered.
+        tokens_in, tokens_out, requests, seconds: What the answer cost, repeated requests included.
+    """
+
+    model: str
+    recipe: str
+    sample: int
+    pair: str
+    grade: int | None
+    reply: str
+    served: str
+    tokens_in: int
+    tokens_out: int
+    requests: int
+    seconds: float
+    made: float
+
+
+def pair_hash(question: str, passage: Passage) -> str:
+    """Return a hash of the texts of a pair."""
+    return text_sha256(question, passage.title, passage.text)[:32]
+
+
+class AnswerStore(PerThread):
+    """The stored answers of a study."""
+
+    def __init__(self, study: Study):
+        folder = study.path("judges")
+        folder.mkdir(exist_ok=True)
+        super().__init__(folder / FILE)
+        self.connection.executescript(_SCHEMA)
+
+    def add(self, answers: Iterable[StoredAnswer]) -> None:
+        """Store answers, all or none."""
+        names = [field.name for field in fields(StoredAnswer)]
+        with writing(self.connection) as connection:
+            connection.executemany(
+                f"INSERT OR REPLACE INTO answer ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
+                (astuple(answer) for answer in answers),
+            )
+
+    def of(self, models: Sequence[str], recipe: str, pairs: Iterable[str]) -> dict[tuple[str, str, int], StoredAnswer]:
+        """Return the answers about some pairs, by pair, model and sample."""
+        rows = self.connection.execute(
+            f"SELECT {', '.join(field.name for field in fields(StoredAnswer))} FROM answer WHERE recipe = ? "
+            "AND model IN (SELECT value FROM json_each(?)) AND pair IN (SELECT value FROM json_each(?))",
+            (recipe, json.dumps(list(models)), json.dumps(list(pairs))),
+        )
+        found = (StoredAnswer(*row) for row in rows)
+        return {(answer.pair, answer.model, answer.sample): answer for answer in found}
+
+    def mean_cost(self, models: Sequence[str], recipe: str) -> tuple[float, float, float] | None:
+        """Return the mean input tokens, output tokens and seconds of the stored answers; None without any."""
+        row = self.connection.execute(
+            "SELECT avg(tokens_in), avg(tokens_out), avg(seconds), count(*) FROM answer WHERE recipe = ? "
+            "AND model IN (SELECT value FROM json_each(?)) AND tokens_in > 0",
+            (recipe, json.dumps(list(models))),
+        ).fetchone()
+        return None if not row[3] else (float(row[0]), float(row[1]), float(row[2]))

@@ -1,0 +1,164 @@
+"""How good the judges of a study are, measured on pairs that people settled.
+
+The pairs come from the random audits where there are any: their figures hold for everything that the audits were drawn from. Other
+settled pairs were chosen because they looked interesting; their figures describe these pairs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from analysis.buckets import bucket_group
+from analysis.judge_quality import Judged, JudgeFigures, judge_figures
+from backend.judges.judge import judges_of, kind_title
+from backend.judges.scores import ScoreStore
+from backend.judging.audits import audited_pairs
+from db.errors import Missing, Refused
+from db.labels import Labels
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+Sample = Literal["audit", "settled"]
+SAMPLES: dict[Sample, str] = {
+    "audit": "pairs of the random audits, weighted by their inclusion probabilities",
+    "settled": "all pairs that people settled; they are no random sample",
+}
+BYS = ("relation", "frequency", "source")
+MACHINE = "imported labels"
+SETTLED = ("positive", "related", "negative")
+SCORES: dict[str, float] = {"positive": 1.0, "related": 0.25, "negative": 0.0, "unsure": 0.5}
+"""The scores of a machine annotator's labels. Unsure is left out before."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredJudge:
+    """One judge beside the others.
+
+    Attributes:
+        kind: The title of its kind.
+        figures: None if it scored none of the pairs.
+        unscored: Pairs of the sample without a score.
+        cost: Price of a label, None if unknown; 0 for a judge of this machine. tokens: Tokens of a label, None if it has none.
+    """
+
+    name: str
+    kind: str
+    figures: JudgeFigures | None
+    unscored: int
+    cost: float | None
+    tokens: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTable:
+    """All judges on the same sample of pairs."""
+
+    sample: Sample
+    pairs: int
+    questions: int
+    judges: list[MeasuredJudge]
+
+    @property
+    def about(self) -> str:
+        return SAMPLES[self.sample]
+
+
+@dataclass(frozen=True, slots=True)
+class _SamplePairs:
+    pairs: list[tuple[str, str]]
+    labels: list[str]
+    probabilities: list[float]
+
+
+def measurable_judges(study: Study) -> dict[str, str]:
+    """Return the judges whose scores the study has, machine annotators included: name to title of the kind."""
+    kinds = {card.name: kind_title(card.kind) for card in judges_of(study)}
+    scored = {name: kinds.get(name, "scores") for name in study.parts("scores")}
+    return scored | {name: MACHINE for name in Labels(study.labels_path).machines() if name not in scored}
+
+
+def measure_judges(study: Study, names: Sequence[str] | None = None, sample: Sample | None = None) -> JudgeTable:
+    """Measure judges on the same pairs.
+
+    Args:
+        names: Default every judge with scores.
+        sample: Default the audits if a question of them is judged completely, else all settled pairs.
+
+    Raises:
+        Missing: people settled no pair, or there is no such judge. Refused: an unknown sample, or an audit without questions.
+    """
+    known = measurable_judges(study)
+    if unknown := [name for name in names or () if name not in known]:
+        offered = ", ".join(known) or "none yet"
+        raise Missing(f"no judge {unknown[0]!r} has scores here; judges with scores: {offered}")
+    chosen, drawn = _sample(study, sample)
+    judges = [_measured(study, name, known[name], drawn) for name in (names or known)]
+    return JudgeTable(chosen, len(drawn.pairs), len({question for question, _ in drawn.pairs}), judges)
+
+
+def _sample(study: Study, wanted: Sample | None) -> tuple[Sample, _SamplePairs]:
+    if wanted is not None and wanted not in SAMPLES:
+        raise Refused(f"--sample must be {' or '.join(SAMPLES)}, not {wanted!r}")
+    labels = Labels(study.labels_path)
+    settled = {(pair.question, pair.passage): pair.label for pair in labels.consensus() if pair.label in SETTLED}
+    if not settled:
+        raise Missing("people have settled no pair yet, so no judge can be measured; label some on Judge")
+    if wanted != "settled":
+        audited = [(pair, probability) for pair, probability in audited_pairs(study) if pair in settled]
+        if audited:
+            pairs = [pair for pair, _ in audited]
+            return "audit", _SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [p for _, p in audited])
+        if wanted == "audit":
+            raise Refused(
+                "no question of a random audit is judged completely yet; judge them, or give --sample settled"
+            )
+    pairs = list(settled)
+    return "settled", _SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [1.0] * len(pairs))
+
+
+def _measured(study: Study, name: str, kind: str, drawn: _SamplePairs) -> MeasuredJudge:
+    scores = _scores(study, name, kind, drawn.pairs)
+    places = [place for place, pair in enumerate(drawn.pairs) if pair in scores]
+    cost, tokens = _cost(study, name)
+    if not places:
+        return MeasuredJudge(name, kind, None, len(drawn.pairs), cost, tokens)
+    records = {q.id: q for q in study.questions.some({drawn.pairs[place][0] for place in places})}
+    asked = [records[drawn.pairs[place][0]] for place in places]
+    judged = Judged(
+        np.array([scores[drawn.pairs[place]] for place in places]),
+        np.array([drawn.labels[place] for place in places], dtype=str),
+        np.array([question.id for question in asked], dtype=str),
+        np.array([drawn.probabilities[place] for place in places]),
+        {
+            "relation": [question.relation for question in asked],
+            "frequency": [bucket_group(question.bucket, question.frequency) for question in asked],
+            "source": [question.dataset or None for question in asked],
+        },
+    )
+    return MeasuredJudge(name, kind, judge_figures(judged), len(drawn.pairs) - len(places), cost, tokens)
+
+
+def _scores(study: Study, name: str, kind: str, pairs: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], float]:
+    if kind != MACHINE:
+        return ScoreStore.open(study, name)(pairs)
+    given = Labels(study.labels_path).machine_labels(name)
+    return {pair: SCORES[given[pair]] for pair in pairs if given.get(pair, "unsure") != "unsure"}
+
+
+def _cost(study: Study, name: str) -> tuple[float | None, float | None]:
+    """Return the price and the tokens of a label: of a language model by its stored answers, 0 for other judges."""
+    from backend.judges.llm.answers import AnswerStore
+    from backend.judges.llm.judge import LLMJudge, llm_judges
+
+    if name not in llm_judges(study):
+        return 0.0, None
+    judge = LLMJudge.load(study, name)
+    mean = AnswerStore(study).mean_cost(judge.models, judge.recipe)
+    if mean is None:
+        return None, None
+    return judge.cost(mean[0] * judge.votes, mean[1] * judge.votes), (mean[0] + mean[1]) * judge.votes

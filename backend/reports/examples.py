@@ -1,0 +1,126 @@
+"""Examples for a report: questions that only one of two runs answers, both lists side by side, and why a run missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.accuracy import found_by
+from backend.evaluation.comparison import Comparison, Measured
+from backend.evaluation.why import Why, namesake_sentence, why
+from backend.reports.markup import heading, remark
+from backend.text.answers import answer_spans, has_answer, query_spans, rule_for
+from backend.text.counting import counted
+from backend.text.spans import excerpt, pieces
+from db.records import Passage, Question
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+EXAMPLES, SHOWN, SEED = 20, 3, 0
+ANCHOR = "examples"
+
+
+def example_parts(study: Study, compared: Comparison, k: int) -> Iterator[str]:
+    """Yield the section; nothing if both runs answer the same questions."""
+    found_a, found_b = found_by(compared.first_a, k), found_by(compared.first_b, k)
+    only = [np.flatnonzero(found_a & ~found_b), np.flatnonzero(found_b & ~found_a)]
+    drawn = _draw(only)
+    if not any(len(rows) for rows in drawn):
+        return
+    yield heading(f"{counted(sum(map(len, drawn)), 'example')} side by side", ANCHOR)
+    names = compared.a.name, compared.b.name
+    of = [
+        f"{len(rows):,} of the {counted(len(all_rows), 'question')} that only {name} answers in its first {k}"
+        for name, rows, all_rows in zip(names, drawn, only, strict=True)
+    ]
+    yield remark(f"Drawn at random (seed {SEED}): {' and '.join(of)}. The rarest subjects come first.")
+    number = 0
+    for winner, rows in zip(names, drawn, strict=True):
+        for row in sorted(rows.tolist(), key=lambda row: (int(compared.frequency[row]), compared.questions[row].id)):
+            number += 1
+            yield _example(study, compared, row, number, winner, k)
+
+
+def _draw(only: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Draw up to EXAMPLES rows: half from each side, or more of one side if the other has fewer."""
+    half = EXAMPLES // 2
+    first = min(len(only[0]), max(half, EXAMPLES - len(only[1])))
+    counts = first, min(len(only[1]), EXAMPLES - first)
+    random = np.random.default_rng(SEED)
+    return [random.permutation(rows)[:count] for rows, count in zip(only, counts, strict=True)]
+
+
+def _example(study: Study, compared: Comparison, row: int, number: int, winner: str, k: int) -> str:
+    question = compared.questions[row]
+    facts = [f"Answer: {'; '.join(question.answers[:4])}"] if question.answers else []
+    if question.frequency is not None:
+        facts.append(f"subject mentioned {counted(question.frequency, 'time')}")
+    facts.append(f"only {winner} answers it in its first {k}")
+    sides = ((compared.a, compared.rows_a, compared.first_a), (compared.b, compared.rows_b, compared.first_b))
+    lists = "".join(_hit_list(study, side, int(rows[row]), int(first[row]), question, k) for side, rows, first in sides)
+    explained = why(study, question, [compared.a.name, compared.b.name], compared.a.rule, neighbours=0)
+    missed = next(name for name in (compared.a.name, compared.b.name) if name != winner)
+    return (
+        f'<article class="example"><h3>{number}. {escape(question.text)}</h3>{remark(". ".join(facts) + ".")}'
+        f'<div class="lists">{lists}</div><p><strong>Why {escape(missed)} missed it:</strong> '
+        f"{escape(' '.join(reasons(explained, missed)))}</p></article>"
+    )
+
+
+def reasons(explained: Why, missed: str) -> list[str]:
+    """Return what is known of a miss, in sentences: the most informative fact, the gold's rank, and the shared words."""
+    standing = next((each for each in explained.standings if each.run == missed), None)
+    if standing is None:
+        return []
+    sentences = [sentence] if (sentence := namesake_sentence(explained, standing)) else []
+    if standing.rank is not None:
+        sentences.append(f"It ranks a gold passage at {standing.rank}.")
+    elif explained.question.gold:
+        sentences.append(f"It has no gold passage in its first {standing.k}.")
+    top = None if standing.winner is None else explained.words.get(standing.winner)
+    if top is not None and standing.rank != 1:
+        shared = ", ".join(f"“{word}”" for word in top.shared) or "none"
+        missing = f", and lacks {', '.join(f'“{word}”' for word in top.missing)}" if top.missing else ""
+        sentences.append(f"Question words in its top passage: {shared}{missing}.")
+    if explained.trained is not None:
+        seen = explained.trained
+        sentences.append(
+            f"Of {counted(seen.total, 'training question')}, {seen.relation:,} ask this relation and "
+            f"{seen.subject:,} name this subject."
+        )
+    return sentences
+
+
+def _hit_list(study: Study, side: Measured, row: int, first: int, question: Question, k: int) -> str:
+    """Return the first hits of a run, and its first relevant hit if that is within k."""
+    ordinals = np.asarray(side.run.hits.ordinals[row])[:k]
+    ranks = [rank for rank in range(1, min(SHOWN, len(ordinals)) + 1) if ordinals[rank - 1] >= 0]
+    if SHOWN < first <= len(ordinals):
+        ranks.append(first)
+    passages = study.corpus.passages([int(ordinals[rank - 1]) for rank in ranks])
+    hits = "".join(_hit(rank, passage, question, side.rule) for rank, passage in zip(ranks, passages, strict=True))
+    where = f"first relevant passage at rank {first}" if first else f"no relevant passage in its first {side.k}"
+    return f"<div><h4>{escape(side.name)}: {where}</h4><ol>{hits}</ol></div>"
+
+
+def _hit(rank: int, passage: Passage, question: Question, rule: str) -> str:
+    matching = rule_for(question, rule)
+    answers = answer_spans(passage.text, question.answers, matching) if question.answers else []
+    words = query_spans(passage.text, question.text)
+    low, high = excerpt(passage.text, answers, words)
+    shown = "".join(
+        f'<mark class="{kind}">{escape(piece)}</mark>' if kind else escape(piece)
+        for piece, kind in pieces(passage.text, low, high, answers, words)
+    )
+    holds = bool(question.answers) and has_answer(passage.text, question.answers, matching, passage.title)
+    badges = '<span class="badge">✓ answer</span> ' if holds else ""
+    badges += '<span class="badge">★ gold</span> ' if passage.id in question.gold else ""
+    dots = ("… " if low else ""), (" …" if high < len(passage.text) else "")
+    return (
+        f'<li><span class="rank">{rank}</span><strong>{escape(passage.title or "untitled")}</strong> {badges}<br>'
+        f"{dots[0]}{shown}{dots[1]}</li>"
+    )

@@ -1,0 +1,186 @@
+"""A study's report as one self-contained HTML file: conclusions first, then the figures of the pages and commands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis import published
+from analysis.relations import relation_name, relation_order
+from backend.core.manifest import write_text
+from backend.evaluation import report_plots
+from backend.evaluation.comparison import Comparison, measure_all
+from backend.evaluation.comparison_report import compare_runs
+from backend.evaluation.findings import default_pair, findings, spoken_names
+from backend.evaluation.panel import Panel, frequency_curves, relation_table
+from backend.evaluation.panel_report import frequency_rows, published_rows, relation_rows
+from backend.evaluation.relevance import Kind
+from backend.evaluation.report import report
+from backend.evaluation.report_text import report_tables
+from backend.evaluation.saved_slices import saved
+from backend.evaluation.slice_report import find_in_runs
+from backend.reports.examples import example_parts
+from backend.reports.labels import ANCHOR as LABELS
+from backend.reports.labels import label_findings, label_parts, label_sentences
+from backend.reports.markup import as_plot, as_table, heading, navigation, page, remark
+from backend.reports.training import ANCHOR as TRAINING
+from backend.reports.training import trained_models, training_parts, training_sentences
+from backend.text.answers import DEFAULT_RULE
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+K = 5  # of the conclusions and the examples
+CLOSING = (
+    "Limits: a figure may differ on another collection, other questions or another encoder. Without a person's "
+    "label, a passage counted as relevant may not answer the question, and a passage counted as not relevant may "
+    "answer it. A slice shows where a difference is, not its cause."
+)
+
+
+def write_html_report(
+    study: Study, path: Path, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
+) -> int:
+    """Write the report and return its size in bytes. Raises Missing for an unknown run, BadInput, OSError."""
+    text = html_report(study, runs, relevance, rule)
+    write_text(path, text)
+    return len(text.encode("utf-8"))
+
+
+def html_report(
+    study: Study, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
+) -> str:
+    """Return the whole file. It begins with the conclusions. Runs over the same questions share tables, and the first of
+    them is compared with the others.
+    """
+    result = report(study, runs, "relation", relevance, rule)
+    names = [run.name for run in result.runs if "learning_curve" not in study.run(run.name).manifest or runs]
+    sets = _by_question_set(study, names)
+    pairs = [_main_pair(study, members) for members in sets]
+    compared = [None if pair is None else _comparison(study, *pair, relevance, rule) for pair in pairs]
+    k = min([K, *(each.depth for each in compared if each is not None)])
+    labels = label_findings(study, names, relevance, rule)
+    models = trained_models(study, k, relevance, rule)
+    pairs_compared = [each for each in compared if each is not None]
+    conclusions = [
+        *((words, f"pair{n}") for n, each in enumerate(pairs_compared) for words in _findings(study, each, k)),
+        *((words, LABELS) for words in (label_sentences(labels, k) if labels else ())),
+        *((words, TRAINING) for words in training_sentences(models, k)),
+    ]
+    parts = [f"<h1>{escape(study.settings.name)}</h1>", _about(study), *_conclusions(conclusions)]
+    sections: list[str] = []
+    for number, each in enumerate(pairs_compared):
+        sections += _frequency_and_slices(study, each, k, f"pair{number}")
+    if pairs_compared:
+        sections += example_parts(study, max(pairs_compared, key=len), k)
+    sections += label_parts(labels) if labels else ()
+    sections += training_parts(study, models, k)
+    sections.append(heading("Accuracy of all runs", "accuracy"))
+    sections += [as_table(table) for table in report_tables(result)[:3]]
+    sections += [remark(words) for words in [*result.notes, result.convention]]
+    for number, members in enumerate(sets):
+        sections.append(heading(f"All figures: {', '.join(members)}", f"set{number}"))
+        sections += _panel(study, members, relevance, rule)
+        for other in members[1:]:
+            sections += _compared(study, members[0], other, relevance, rule)
+    sections.append(f'<p class="notice">{escape(CLOSING)}</p>')
+    return page(f"{study.settings.name}: Blindspot report", [*parts, navigation("".join(sections)), *sections])
+
+
+def _main_pair(study: Study, members: Sequence[str]) -> tuple[str, str] | None:
+    """Return the two runs that the conclusions compare, as Home does; None for a single run."""
+    if len(members) < 2:
+        return None
+    return default_pair({name: study.run(name).manifest for name in members})
+
+
+def _comparison(study: Study, a: str, b: str, relevance: Kind, rule: str) -> Comparison | None:
+    measured = measure_all(study, [a, b], relevance, rule)
+    compared = Comparison.of(measured[a], measured[b])
+    return compared if len(compared) else None
+
+
+def _findings(study: Study, compared: Comparison, k: int) -> list[str]:
+    a, b = compared.a.name, compared.b.name
+    names = spoken_names({name: study.run(name).manifest for name in (a, b)}, a, b)
+    return [each.sentence[0].upper() + each.sentence[1:] for each in findings(compared, k, names)]
+
+
+def _conclusions(conclusions: Sequence[tuple[str, str]]) -> Iterator[str]:
+    if conclusions:
+        yield heading("Conclusions", "conclusions")
+        items = "".join(f'<li><a href="#{anchor}">{escape(words)}</a></li>' for words, anchor in conclusions)
+        yield f'<ul class="conclusions">{items}</ul>'
+
+
+def _by_question_set(study: Study, names: Sequence[str]) -> list[list[str]]:
+    sets: dict[str, list[str]] = {}
+    for name in names:
+        sets.setdefault(str(study.run(name).manifest.get("question_set", name)), []).append(name)
+    return list(sets.values())
+
+
+def _about(study: Study) -> str:
+    stamp = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    source = study.questions.frequency_source or "none"
+    message = (
+        f"{len(study.corpus):,} passages, {len(study.questions):,} questions; frequencies: {source}. Made "
+        f"{stamp} by Blindspot."
+    )
+    return remark(message)
+
+
+def _frequency_and_slices(study: Study, compared: Comparison, k: int, anchor: str) -> Iterator[str]:
+    """Yield the section on two runs: their accuracy by frequency, and the slices where they differ from elsewhere."""
+    a, b = compared.a, compared.b
+    yield heading(f"{a.name} and {b.name}, by frequency", anchor)
+    curves = frequency_curves(Panel.of({a.name: a, b.name: b}), k)
+    if any(points for each in curves.series.values() for points in each.values()):
+        yield as_plot(report_plots.curve_plot(curves, [a.name, b.name]), f"frequency-{a.name}-{b.name}-at-{k}")
+        yield as_table(frequency_rows(curves, [a.name, b.name]))
+    else:
+        yield remark("The frequency of these questions' subjects is unknown: run: blindspot import frequencies COUNTS.")
+    found = find_in_runs(study, a.name, b.name, None, a.kind, a.rule)
+    if found.found.slices:
+        yield as_table(
+            (f"Slices that explain the difference at {found.k}, A: {a.name}, B: {b.name}, %", *found.tables()[0][1:])
+        )
+    else:
+        yield remark("No slice of the questions differs reliably from the rest.")
+
+
+def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
+    """Return the plots and tables of runs over one set of questions: by frequency, then by relation."""
+    panel = Panel.of(measure_all(study, members, relevance, rule))
+    k = min(published.K, panel.depth)
+    official = {question.relation for question in panel.questions if question.bucket is not None and question.relation}
+    for relation in ["", *sorted(official, key=relation_order)]:
+        curves = frequency_curves(panel, k, relation)
+        if any(points for each in curves.series.values() for points in each.values()):
+            yield f"<h3>By frequency, {escape(relation_name(relation) if relation else 'all relations')}</h3>"
+            yield as_plot(report_plots.curve_plot(curves, members), f"frequency-{members[0]}-{relation or 'all'}")
+            yield as_table(frequency_rows(curves, members))
+    if (panel.relations != "").any():
+        table = relation_table(panel, k)
+        order = sorted((row.group for row in table.rows), key=relation_order)
+        yield f"<h3>By relation, Success@{k}</h3>"
+        yield as_plot(report_plots.dumbbell(table, members, order), f"relations-{members[0]}")
+        yield as_table(relation_rows(table, members))
+        if k == published.K and any(name in published.TOP_20 for name in order):
+            yield f'<p class="notice">{escape(published.not_comparable(len(study.corpus), len(panel)))}</p>'
+            yield as_table(published_rows(table, members, order))
+
+
+def _compared(study: Study, a: str, b: str, relevance: Kind, rule: str) -> Iterator[str]:
+    yield f"<h3>{escape(a)} and {escape(b)}</h3>"
+    by_relation = compare_runs(study, a, b, None, "relation", relevance, rule)
+    yield f"<p><strong>{escape(by_relation.conclusion)}</strong> {escape(by_relation.reservation)}</p>"
+    yield from map(as_table, by_relation.tables())
+    by_bucket = compare_runs(study, a, b, None, "bucket", relevance, rule)
+    yield as_table(by_bucket.tables()[1])
+    if saved(study):
+        yield as_table(compare_runs(study, a, b, None, "slice", relevance, rule).tables()[1])
+    yield remark(" ".join([*by_bucket.notes, by_relation.method]))

@@ -1,0 +1,164 @@
+"""What annotators' labels say, for a report: agreement, the share of false negatives, and figures corrected by labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analysis.accuracy import Estimate
+from analysis.agreement import Agreement
+from analysis.judged import NONE, JudgedFigures
+from backend.evaluation.latex import ABSENT, Table
+from backend.evaluation.relevance import Kind
+from backend.judging.audits import Audit, audit
+from backend.judging.corrected import corrected_run
+from backend.judging.quality import Quality, quality
+from backend.reports.markup import as_table, heading, remark
+from backend.text.counting import counted
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+ANCHOR = "labels"
+KS = (1, 5, 20)
+
+
+@dataclass(frozen=True)
+class LabelFindings:
+    """corrected: by run whose questions have labels, its figures at KS."""
+
+    quality: Quality
+    audit: Audit
+    corrected: dict[str, list[JudgedFigures]]
+
+    @property
+    def count(self) -> int:
+        return sum(each.labels for each in self.quality.work)
+
+
+def label_findings(study: Study, runs: Sequence[str], relevance: Kind, rule: str) -> LabelFindings | None:
+    """Return what the labels say; None if there are none."""
+    found = quality(study)
+    if not found.work:
+        return None
+    corrected = {}
+    for name in runs:
+        measured = corrected_run(study, study.run(name), relevance, rule)
+        if (measured.labels != NONE).any():
+            corrected[name] = measured.figures(KS)
+    return LabelFindings(found, audit(study), corrected)
+
+
+def label_sentences(found: LabelFindings, k: int) -> Iterator[str]:
+    people = counted(len(found.quality.work), "annotator")
+    together = found.quality.together
+    if together is not None and together.positive.value is not None:
+        yield (
+            f"{people} gave {counted(found.count, 'label')}; on whether a passage answers, they agree with alpha "
+            f"{_coefficient(together.positive)}, where 1 is perfect and 0 is chance."
+        )
+    else:
+        yield f"{people} gave {counted(found.count, 'label')}. No passage has two independent labels, so agreement is unknown."
+    if found.audit.overall is not None and found.audit.overall.positive.value is not None:
+        rate = found.audit.overall.positive
+        between = "" if rate.low is None or rate.high is None else f" ({100 * rate.low:.1f} to {100 * rate.high:.1f})"
+        yield (
+            f"{100 * rate.value:.1f}%{between} of the unlabelled passages that the audit drew at random answer their "
+            "question: false negatives."
+        )
+    for name, figures in found.corrected.items():
+        at_k = next((each for each in figures if each.k == k), None)
+        if at_k is not None and at_k.corrected.value != at_k.original.value:
+            yield (
+                f"Labels correct Success@{k} of {name} from {_percent(at_k.original)} to {_percent(at_k.corrected)}."
+            )
+
+
+def label_parts(found: LabelFindings) -> Iterator[str]:
+    yield heading("Labels of annotators", ANCHOR)
+    together = found.quality.together
+    if together is not None and together.four.passages:
+        yield as_table(_agreement(together.four, together.positive))
+        yield remark(
+            f"{together.four.method}. The intervals resample questions: they hold for other questions judged by the same people."
+        )
+    if found.quality.pairs:
+        rows = [
+            [" and ".join(pair.people), _coefficient(pair.four), _coefficient(pair.positive), f"{pair.four.passages:,}"]
+            for pair in found.quality.pairs
+        ]
+        yield as_table(("Pairs of annotators: Cohen's kappa", ["", "four labels", "positive or not", "passages"], rows))
+    yield as_table(_people(found.quality))
+    disputed = sum(len(dispute.passages) for dispute in found.quality.disputes)
+    yield remark(f"{counted(disputed, 'passage')} disputed or unsure, and not yet settled.")
+    if found.corrected:
+        yield as_table(_corrected(found.corrected))
+        yield remark(
+            "A settled label overrides the answer match or the gold. The bounds are the corrected figure if no unjudged passage "
+            "were relevant, and if every one were: further labels cannot move it beyond them."
+        )
+
+
+def _agreement(four: Agreement, positive: Agreement) -> Table:
+    rows = [
+        [
+            name,
+            _coefficient(each),
+            ABSENT if each.agreed is None else f"{100 * each.agreed:.1f}%",
+            f"{each.passages:,}",
+            f"{each.questions:,}",
+        ]
+        for name, each in (("positive, related, negative, unsure", four), ("positive or not", positive))
+    ]
+    return "Agreement of all annotators", ["labels", "alpha", "all agree", "passages", "questions"], rows
+
+
+def _people(found: Quality) -> Table:
+    rows = [
+        [
+            each.name,
+            f"{each.labels:,}",
+            f"{each.questions:,}",
+            f"{100 * each.positive / each.labels:.1f}%",
+            f"{100 * each.unsure / each.labels:.1f}%",
+            ABSENT if each.seconds is None else f"{each.seconds:.1f}",
+        ]
+        for each in found.work
+    ]
+    return "Annotators", ["", "labels", "questions", "positive", "unsure", "seconds per label"], rows
+
+
+def _corrected(corrected: dict[str, list[JudgedFigures]]) -> Table:
+    rows = [
+        [
+            name,
+            f"@{each.k}",
+            f"{each.original.n:,}",
+            _percent(each.judged),
+            _interval(each.original),
+            _interval(each.corrected),
+            f"{_percent(each.lower_bound)} to {_percent(each.upper_bound)}",
+        ]
+        for name, figures in corrected.items()
+        for each in figures
+    ]
+    heads = ["run", "k", "n", "judged hits", "Success@k, original", "Success@k, corrected", "bounds"]
+    return "Accuracy before and after labels correct it, %", heads, rows
+
+
+def _coefficient(found: Agreement) -> str:
+    if found.value is None:
+        return ABSENT
+    return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
+
+
+def _percent(estimate: Estimate) -> str:
+    return ABSENT if estimate.value is None else f"{100 * estimate.value:.1f}"
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.value is None:
+        return ABSENT
+    value, low, high = estimate.percent
+    return f"{value:.1f} ({low:.1f} to {high:.1f})"

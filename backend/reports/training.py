@@ -1,0 +1,147 @@
+"""What training changed, for a report: the sets that models learned from, and their accuracy before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backend.evaluation.comparison import SURE, Comparison, PairedFigures, at, measure_all
+from backend.evaluation.latex import Table
+from backend.evaluation.relevance import Kind
+from backend.reports.markup import as_table, heading, remark
+from backend.text.counting import counted
+from backend.training.before_after import run_before
+from backend.training.checkpoints import models_of
+from backend.training.dual_encoder import trial_run_name
+from backend.training_sets.differences import KINDS, change_summary
+from backend.training_sets.training_set import TrainingSet, training_sets
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+ANCHOR = "training"
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A trained retriever whose run can be compared with the run before training. figures: A is before, B is after."""
+
+    name: str
+    training_set: str
+    before: str
+    after: str
+    figures: PairedFigures
+
+
+def trained_models(study: Study, k: int, relevance: Kind, rule: str) -> list[TrainedModel]:
+    """Return the trained retrievers with runs before and after over dev, else over test."""
+    runs = {name: manifest for name, manifest in study.parts("runs").items() if "learning_curve" not in manifest}
+    found = []
+    for name, about in models_of(study).items():
+        after, split = next(
+            ((run, split) for split in ("dev", "test") if (run := trial_run_name(name, split)) in runs), (None, "")
+        )
+        before = None if after is None else run_before(study, about, after, split, runs)
+        if after is None or before is None:
+            continue
+        measured = measure_all(study, [before, after], relevance, rule)
+        compared = Comparison.of(measured[before], measured[after])
+        if len(compared) and compared.depth >= k:
+            trained_on = str(about.get("training_set") or about.get("run") or "")
+            found.append(TrainedModel(name, trained_on, before, after, at(compared, k)))
+    return found
+
+
+def training_sentences(models: list[TrainedModel], k: int) -> Iterator[str]:
+    for model in models:
+        gain = model.figures.difference.estimate
+        value, low, high = (-each for each in gain.percent)  # the comparison is before minus after
+        on = f" on {model.training_set}" if model.training_set else ""
+        if model.figures.difference.p > SURE:
+            yield (
+                f"No change by training {model.name}{on} is established: Success@{k} {value:+.1f} points "
+                f"({high:+.1f} to {low:+.1f}) against {model.before}."
+            )
+        else:
+            yield (
+                f"Training {model.name}{on} changes Success@{k} by {value:+.1f} points ({high:+.1f} to {low:+.1f}) "
+                f"against {model.before}."
+            )
+
+
+def training_parts(study: Study, models: list[TrainedModel], k: int) -> Iterator[str]:
+    """Yield the section; nothing without a training set and without a model.
+
+    Sets are compared with the one whose negatives are not cleaned, else with the oldest.
+    """
+    sets = training_sets(study)
+    if not sets and not models:
+        return
+    yield heading("What training changed", ANCHOR)
+    if sets:
+        yield as_table(_sets(study))
+        first = next((name for name, manifest in sets.items() if manifest["policy"] == "none"), next(iter(sets)))
+        for name in (name for name in sets if name != first):
+            yield from _differences(study, first, name)
+    if models:
+        yield as_table(_models(models, k))
+        yield remark(
+            "Before: the run of the initial encoder over the same questions. Intervals and p are paired, by question."
+        )
+
+
+def _sets(study: Study) -> Table:
+    rows = []
+    for name, manifest in training_sets(study).items():
+        counts = manifest["counts"]
+        roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
+        rows.append(
+            [
+                name,
+                manifest["policy"],
+                ", ".join(manifest["request"]["runs"]),
+                f"{counts['questions']:,}",
+                *(f"{roles[role]:,}" for role in ("positive", "negative", "dropped")),
+            ]
+        )
+    return "Training sets", ["", "policy", "mined from", "questions", "positives", "negatives", "dropped"], rows
+
+
+def _differences(study: Study, before: str, after: str) -> Iterator[str]:
+    summary = change_summary(TrainingSet.open(study, before), TrainingSet.open(study, after))
+    if not summary.changed:
+        yield remark(f"{before} and {after} have the same pairs in the same roles.")
+        return
+    rows = [
+        [KINDS[kind], why, f"{count:,}"]
+        for kind, reasons in summary.by_kind().items()
+        for why, count in reasons.items()
+    ]
+    same = f"{counted(summary.same, 'pair')} with the same role"
+    yield as_table(
+        (f"From {before} to {after}: {counted(summary.changed, 'changed pair')}, {same}", ["", "reason", "pairs"], rows)
+    )
+
+
+def _models(models: list[TrainedModel], k: int) -> Table:
+    rows = []
+    for model in models:
+        figures = model.figures
+        value, low, high = (-each for each in figures.difference.estimate.percent)
+        rows.append(
+            [
+                model.name,
+                model.training_set,
+                model.before,
+                f"{figures.n:,}",
+                f"{figures.a.percent[0]:.1f}",
+                f"{figures.b.percent[0]:.1f}",
+                f"{value:+.1f} ({high:+.1f} to {low:+.1f})",
+                f"{figures.difference.p:.4f}",
+                f"{figures.difference.only_b:,}",
+                f"{figures.difference.only_a:,}",
+            ]
+        )
+    heads = ["", "trained on", "before", "n", "before, %", "after, %", "change", "p", "gained", "lost"]
+    return f"Success@{k} before and after training", heads, rows

