@@ -19,6 +19,7 @@ from app.commands import (
     judge,
     labels,
     opening,
+    parts,
     people,
     recipe,
     runs,
@@ -56,6 +57,9 @@ LOOP = (
     "read",
     "experiment",
     "export",
+    "rename",
+    "describe",
+    "delete",
     "download",
     "jobs",
 )
@@ -87,7 +91,7 @@ def options(
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "read": read, "open": opening.open_app, "serve": serve.serve, "download": opening.download,
+    "compare": compare, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "download": opening.download,
 }  # fmt: skip
 LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {

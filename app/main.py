@@ -25,6 +25,7 @@ PAGES = {
     "Question": "question",
     "Judge": "judge",
     "Quality": "quality",
+    "Team": "team",
     "Training": "training",
     "Experiments": "experiments",
 }

@@ -11,7 +11,7 @@ from app.markup import Html
 from app.study import Measured
 from backend.core.study import Study
 from backend.evaluation.findings import default_pair
-from backend.retrieval.retriever import RETRIEVERS, kind_of_run
+from backend.retrieval.retriever import kind_of_run
 from backend.text.answers import SEARCHES_TITLE
 from backend.text.counting import counted, noun
 
@@ -65,13 +65,6 @@ def retriever_label(manifest: Mapping) -> str:
 def short_time(stamp: str | None) -> str:
     """Shorten an ISO time in UTC to "2026-11-20 19:38"."""
     return (stamp or "")[:16].replace("T", " ")
-
-
-def retrieve_command() -> str:
-    """Return the command that makes a run, with the retrievers that Home suggests."""
-    return (
-        f"blindspot retrieve --with {'|'.join(kind.name for kind in RETRIEVERS if kind.suggested and not kind.fusion)}"
-    )
 
 
 def over_training_questions(opened: Study, runs: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -13,7 +13,14 @@ from urllib.parse import urlencode
 import streamlit as st
 
 HOME, COMPARE, RELATIONS, SLICES, MAP = "./", "compare", "relations", "slices", "map"
-QUESTION, JUDGE, QUALITY, TRAINING, EXPERIMENTS = "question", "judge", "quality", "training", "experiments"
+QUESTION, JUDGE, QUALITY, TEAM, TRAINING, EXPERIMENTS = (
+    "question",
+    "judge",
+    "quality",
+    "team",
+    "training",
+    "experiments",
+)
 
 
 Option = TypeVar("Option", bound=str)

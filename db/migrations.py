@@ -346,6 +346,20 @@ def m013_skipped_questions_return(db: Database) -> None:
 
 
 @MIGRATIONS()
+def m014_descriptions(db: Database) -> None:
+    db.conn.execute("""
+        CREATE TABLE description ( -- what people say about the parts of a study
+            kind TEXT NOT NULL CHECK (kind <> ''),
+            name TEXT NOT NULL CHECK (name <> ''),
+            text TEXT NOT NULL DEFAULT '',
+            tags TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(tags)),
+            changed_by TEXT REFERENCES annotator (name),
+            changed REAL NOT NULL,
+            PRIMARY KEY (kind, name)
+        ) STRICT, WITHOUT ROWID""")
+
+
+@MIGRATIONS()
 def m015_machine_annotators(db: Database) -> None:
     """Annotators are people or machines. Only people's labels are judgements, and so count for consensus and agreement.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from db import leases
+from db import descriptions, leases
 from db.blindness import hidden_questions
 from db.connection import PerThread, saving
 from db.errors import Refused
@@ -360,6 +360,41 @@ class Queue(PerThread):
             require(connection, by, "manage batches")
             connection.execute("UPDATE batch SET state = ? WHERE number = ?", (state, batch_number(connection, batch)))
 
+    def rename(self, batch: str, name: str, by: str | None = None) -> None:
+        """Rename a batch and its description.
+
+        Raises:
+            Refused: The new name is taken, or label events name the batch; they cannot be changed.
+        """
+        check_display_name(name, "batch")
+        with saving(self) as connection:
+            require(connection, by, "manage parts")
+            number = batch_number(connection, batch)
+            if connection.execute("SELECT 1 FROM batch WHERE name = ?", (name,)).fetchone():
+                raise Refused(f"there is a batch {name!r} already; choose another name")
+            _refuse_used(connection, number, batch, "renamed; describe or tag it instead")
+            connection.execute("UPDATE batch SET name = ? WHERE number = ?", (name, number))
+            descriptions.move(connection, "batch", batch, name)
+
+    def delete(self, batch: str, by: str | None = None) -> None:
+        """Delete a batch that nobody has worked on, with its description.
+
+        Raises:
+            Refused: The batch has labels, or people finished or skipped questions of it.
+        """
+        with saving(self) as connection:
+            require(connection, by, "manage parts")
+            number = batch_number(connection, batch)
+            _refuse_used(connection, number, batch, "deleted; close it instead")
+            for table in ("lease", "candidate", "batch_question"):
+                connection.execute(f"DELETE FROM {table} WHERE batch = ?", (number,))
+            connection.execute("DELETE FROM batch WHERE number = ?", (number,))
+            descriptions.forget(connection, "batch", batch)
+
+    def events_of(self, batch: str) -> int:
+        """Return how many label events and acts of the queue name a batch. Raises Missing."""
+        return _events_of(self.connection, batch_number(self.connection, batch), batch)
+
     def set_people_needed(
         self, batch: str, people: int, questions: Iterable[str] | None = None, by: str | None = None
     ) -> int:
@@ -389,6 +424,19 @@ class Queue(PerThread):
             ).rowcount
             recount(connection, number, None)
             return changed
+
+
+def _events_of(connection: sqlite3.Connection, number: int, batch: str) -> int:
+    sql = (
+        "SELECT (SELECT count(*) FROM label_event WHERE batch = ?) + (SELECT count(*) FROM queue_act WHERE batch = ?)"
+        " + (SELECT count(*) FROM lease WHERE batch = ? AND state <> 'held')"
+    )
+    return int(connection.execute(sql, (batch, number, number)).fetchone()[0])
+
+
+def _refuse_used(connection: sqlite3.Connection, number: int, batch: str, what: str) -> None:
+    if _events_of(connection, number, batch):
+        raise Refused(f"people have worked on batch {batch!r}, and their labels name it; it cannot be {what}")
 
 
 def _held(connection: sqlite3.Connection, annotator: str, now: float) -> list[Lease]:

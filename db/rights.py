@@ -43,7 +43,7 @@ ACTIONS: dict[str, Action] = {
     "manage batches":       Action("close, open and assign batches, set how many people a question needs", LEADS),
     "manage people":        Action("add, invite, pause and revoke people, set roles", LEADS),
     "change settings":      Action("change the study's settings and guidelines", NOBODY),
-    "import":               Action("import passages, questions, labels and runs", LEADS, True),
+    "import":               Action("import passages, questions and runs", LEADS, True),
     "index":                Action("build indexes", LEADS, True),
     "retrieve":             Action("retrieve with an index over a question set", LEADS, True),
     "make maps":            Action("make a map", LEADS, True),
@@ -53,7 +53,10 @@ ACTIONS: dict[str, Action] = {
     "experiment":           Action("run an experiment", LEADS, True),
     "start other jobs":     Action("start any other job", LEADS, True),
     "cancel jobs":          Action("cancel a job", LEADS, True),
-    "export":               Action("export labels, runs, training sets and reports; back up and restore", NOBODY),
+    "manage parts":         Action("rename, describe, tag and delete runs, batches, training sets, models and maps", LEADS, True),
+    "export":               Action("export runs, training sets, models and reports", LEADS, True),
+    "export labels":        Action("export labels", LEADS),
+    "back up":              Action("back up, restore and import labels", NOBODY),
 }
 # fmt: on
 

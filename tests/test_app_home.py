@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from backend.core import jobs
 from backend.core.study import Study
 from db.jobs import Jobs
+from db.people import People
 from tests.app_pages import Page, hand_made_study
 from tests.studies import births, make_study, people
 
@@ -106,3 +109,27 @@ def test_two_runs_are_picked_and_compared_by_links(study):
     assert "compare?a=short&b=beta" in page.links()
     assert "./?a=short&b=alpha" in page.links()
     assert "./?a=beta&b=short" in page.links(), "picking B's run as A swaps the two"
+
+
+@pytest.mark.parametrize(
+    "page", ["", "compare", "relations", "slices", "map", "question", "judge", "training", "experiments", "quality"]
+)
+def test_every_page_of_a_fresh_study_says_what_comes_and_the_one_thing_to_do(tmp_path, page):
+    """A new study has nothing: each page names its purpose and the import of passages, then of questions."""
+    study = Study.create(tmp_path / "fresh")
+    fresh = Page(study.folder, page)
+    assert f"blindspot import passages FILE --study {study.folder}" in fresh.text + " ".join(
+        each.value for each in fresh.app.code
+    )
+    assert "retrieve --with" not in fresh.text, "one thing to do, not a later one"
+    about = re.search(r"(?s)<p>(.{40,}?)</p>", fresh.html)
+    assert about is not None, "what the page will show"
+
+
+def test_an_annotator_is_told_that_a_lead_prepares_the_study(tmp_path):
+    study = Study.create(tmp_path / "fresh")
+    for name, role in (("lea", "lead"), ("ann", "annotator")):
+        People(study.labels_path).add(name, role)
+    assert "blindspot import passages" in Page(study.folder, "compare", "lea").text
+    page = Page(study.folder, "compare", "ann")
+    assert "A lead of the study prepares it" in page.text and "blindspot import" not in page.text

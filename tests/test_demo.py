@@ -4,16 +4,18 @@ import json
 import shutil
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from analysis.accuracy import found_by
 from app import who
 from backend.core import jobs
+from backend.core.runs import write_run
 from backend.core.study import Study
 from backend.data.encyclopedia import BLIND_SPOT, Encyclopedia
 from backend.demo import ANNOTATORS, is_demo, making
 from backend.demo.annotators import truth_of
-from backend.demo.steps import demo_steps, telling_question
+from backend.demo.steps import cleaning_verdict, demo_steps, telling_question
 from backend.evaluation.comparison import Comparison, measure
 from backend.experiments.running import results
 from backend.maps import maps_of
@@ -22,7 +24,9 @@ from backend.training_sets.training_set import TrainingSet, training_sets
 from db.errors import Refused
 from db.labels import Labels
 from db.queue import Queue
+from db.records import Hits
 from tests.app_pages import Page
+from tests.studies import births, make_study, people
 
 
 @pytest.fixture
@@ -110,6 +114,25 @@ def test_each_step_is_a_sentence_with_the_studys_figures(small_demo):
     assert became["negative"] and became["positive"] and became["dropped"]
     expected = f"turns {became['positive']:,} of them into positives and drops {became['dropped']:,}."
     assert steps[3].sentence.endswith(expected), "negatives that stay negatives for another reason do not count"
+
+
+def test_the_last_step_says_at_which_ranks_cleaning_makes_a_difference(tmp_path):
+    """The clean model ranks every gold passage third and the noisy one none: nothing at 1, everything at 5 and 20."""
+    study = make_study(tmp_path / "s", passages := people(40), asked := births(passages))
+    gold = [int(question.gold[0][1:]) for question in asked]
+    others = [[row for row in range(40) if row != own][:20] for own in gold]
+    for name in ("noisy", "clean"):
+        rows = np.array(others, np.int32)
+        if name == "clean":
+            rows[:, 2] = gold
+        scores = np.tile(np.linspace(9, 1, 20, dtype=np.float32), (len(asked), 1))
+        write_run(study, name, [question.id for question in asked], Hits(rows, scores), {"retriever": name})
+    compared = {name: measure(study, name, "gold") for name in ("noisy", "clean")}
+    verdict = cleaning_verdict(Comparison.of(compared["noisy"], compared["clean"]))
+    assert "changes Success by +100.0 points at 5 (+100.0 to +100.0) and +100.0 points at 20" in verdict
+    assert verdict.endswith("No difference between the two is established at 1 (+0.0).")
+    same = cleaning_verdict(Comparison.of(compared["clean"], compared["clean"]))
+    assert same == "No difference between the two is established at 1 (+0.0) and 5 (+0.0) and 20 (+0.0)."
 
 
 def test_the_question_shown_is_answered_first_by_bm25_alone(small_demo):

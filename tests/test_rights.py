@@ -16,6 +16,9 @@ from backend.judging.batches import batch_of_pairs, make_batch
 from backend.judging.practice import make_practice
 from backend.maps import edits
 from backend.training_sets.stratified_sample import queue_stratified_sample
+from backend.upkeep import parts
+from backend.upkeep.downloads import download
+from db.descriptions import Descriptions
 from db.errors import BlindspotError, Refused
 from db.events import Choice, LabelEvent
 from db.jobs import Jobs
@@ -100,6 +103,17 @@ ATTEMPTS = {
         lambda study, by: People(study.labels_path).pause("ben", by=by),
         lambda study, by: People(study.labels_path).set_role("ben", "adjudicator", by=by),
     ],
+    "manage parts": [
+        lambda study, by: parts.describe(study, "run", "r", f"by {by}", ["good"], by=by),
+        lambda study, by: parts.rename(study, "run", "r", f"r-{by}", True, by=by),
+        lambda study, by: parts.delete(study, "training-set", "raw", True, by=by),
+        lambda study, by: Queue(study.labels_path).rename("first", f"first of {by}", by=by),
+        lambda study, by: Queue(study.labels_path).delete(f"first of {by}", by=by),
+        lambda study, by: Descriptions(study.labels_path).rename("run", "r", "x", by=by),
+        lambda study, by: Descriptions(study.labels_path).remove("run", "x", by=by),
+    ],
+    "export": [lambda study, by: download(study, "report", "report", "html", by=by)],
+    "export labels": [lambda study, by: download(study, "labels", "labels", "csv", by=by)],
     "cancel jobs": [lambda study, by: jobs.cancel(study, "nothing", by=by)],
 }
 IN_THE_PAGES = {"see results", "ask live", "see others' labels"}
@@ -193,7 +207,11 @@ BUTTONS = {
         "annotator": set(),
     },
     "experiments": {"lead": {"Run small version"}, "adjudicator": set(), "annotator": set()},
-    "judge": {"lead": {"Close", "Create batch", "Pause"}, "adjudicator": set(), "annotator": set()},
+    "team": {
+        "lead": {"Close", "Create batch", "Pause", "Create link", "Add and create link"},
+        "adjudicator": set(),
+        "annotator": set(),
+    },
 }
 
 

@@ -15,10 +15,12 @@ PAGES = (
     ("Question", url.QUESTION),
     ("Judge", url.JUDGE),
     ("Quality", url.QUALITY),
+    ("Team", url.TEAM),
     ("Training", url.TRAINING),
     ("Experiments", url.EXPERIMENTS),
 )
-SEES_OTHERS = {"Quality"}
+TAKES = {"Quality": "see others' labels", "Team": "manage people"}
+"""The right that a person needs to be offered a page."""
 
 
 def header(study_name: str | None, here: str, person: Person | None = None) -> Html:
@@ -38,7 +40,7 @@ def header(study_name: str | None, here: str, person: Person | None = None) -> H
             aria_current="page" if title == here else None,
         )
         for title, page in PAGES
-        if title not in SEES_OTHERS or (person is not None and person.may("see others' labels"))
+        if title not in TAKES or (person is not None and person.may(TAKES[title]))
     ]
     brand = link(span("Blindspot"), url.href(url.HOME, parameters), cls="brand")
     return tag(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app import study, url
 from app.components.marks import SUCCESS, WILSON, letter
+from app.components.parts import described, descriptions
 from app.components.tables import run_figures, success_heads
 from app.markup import Html, div, join, link, span, tag, term
 from app.runs import convention, left_out, retriever_label, short_time
@@ -26,7 +27,7 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
         tag("th", "created (UTC)", scope="col"),
         tag("th", "compare as", scope="col"),
     )
-    lines = []
+    lines, about = [], descriptions(opened, "run")
     for name, manifest in reversed(runs.items()):
         got = found[name]
         missing = left_out(got)
@@ -34,7 +35,7 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
         lines.append(
             tag(
                 "tr",
-                tag("th", name, scope="row"),
+                tag("th", described(name, about.get(name)), scope="row"),
                 tag("td", retriever_label(manifest), cls="left"),
                 tag("td", manifest.get("split") or "all", cls="left"),
                 tag(

@@ -11,14 +11,15 @@ from analysis.buckets import FEW, UNKNOWN
 from app import selection, study, url
 from app.components.downloads import table_downloads
 from app.components.judged_table import judged_table
-from app.components.marks import empty, notice, relation_label, term
+from app.components.marks import notice, relation_label, term
+from app.components.next_step import empty_page
 from app.components.question_list import question_table
 from app.components.readings import readings_panel
 from app.components.stylesheets import style_sheet
 from app.components.tables import Grouping, accuracy_table, concluded, flip_table, group_table, scrolling
 from app.entry import enter
-from app.markup import Html, div, join, link, show, span, tag
-from app.runs import convention, left_out, missing_runs, offered_runs, pair_of_address, retrieve_command
+from app.markup import div, join, link, show, span, tag
+from app.runs import convention, left_out, missing_runs, offered_runs, pair_of_address
 from app.selection import Selection
 from app.study import Comparison
 from backend.core.study import Study
@@ -44,7 +45,8 @@ def page() -> None:
     runs = offered_runs(opened)
     names = list(runs)
     if len(names) < 2:
-        show(_needs("two runs" if not names else "a second run"))
+        missing = "two runs" if not names else "a second run"
+        show(empty_page(opened, f"Compare needs {missing}", "This page shows what each of two runs finds and misses."))
         return
     show(missing_runs(runs))
     pair = pair_of_address(runs)
@@ -100,12 +102,6 @@ def page() -> None:
         _groups_head(compared, chosen, by), scrolling(group_table(compared, chosen, wider, by)), _small(by), cls="panel"
     )
     show(div(groups, questions, cls="side-by-side halves"))
-
-
-def _needs(missing: str) -> Html:
-    home, command = link("Home", url.HOME), tag("code", retrieve_command())
-    about = "This page shows what each of two runs finds and misses. Retrieve on "
-    return empty(f"Compare needs {missing}", join(about, home, " or with ", command, "."))
 
 
 def _downloads(opened: Study, chosen: Selection, compared: Comparison, by: Grouping | None) -> None:

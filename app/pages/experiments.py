@@ -8,12 +8,13 @@ from app import study, url
 from app.components import jobs
 from app.components.downloads import table_downloads
 from app.components.experiments import commands, experiment_list, figure_of, result_table, verdict_panel
-from app.components.marks import empty, notice
+from app.components.marks import notice
+from app.components.next_step import empty_page
 from app.components.panel_tables import choices
 from app.components.plots import plot
 from app.components.stylesheets import style_sheet
 from app.entry import enter
-from app.markup import div, join, link, show, tag
+from app.markup import div, show, tag
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.experiments import tables
@@ -28,16 +29,8 @@ SMALL_SETTINGS = {"small": True}
 def page() -> None:
     opened = study.current()
     if not opened.has_corpus or not len(opened.questions):
-        show(
-            empty(
-                "No passages and questions yet",
-                join(
-                    "This page repeats published experiments on the study. Import passages and questions first: see ",
-                    link("Home", url.HOME),
-                    ".",
-                ),
-            )
-        )
+        about = "This page repeats the experiments of published papers on your own passages and questions."
+        show(empty_page(opened, "No passages and questions yet", about))
         return
     with jobs.followed(opened):
         _page(opened)

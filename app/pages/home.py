@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import streamlit as st
@@ -12,6 +11,8 @@ from app.components import jobs
 from app.components.findings import findings_panel
 from app.components.holdings import holdings
 from app.components.learning_curve import curve_panel
+from app.components.next_step import with_study
+from app.components.parts import parts_panel
 from app.components.queue_card import queue_card
 from app.components.run_table import run_table
 from app.components.stylesheets import style_sheet
@@ -45,6 +46,7 @@ def _page(opened: Study) -> None:
     if runs:
         show(findings_panel(opened, runs))
         show(run_table(opened, runs))
+        parts_panel(opened, "run", list(runs))
     with st.container(key="home"):
         first_column, right = st.columns(2, gap="small")
         with first_column:
@@ -161,11 +163,6 @@ def _lacking(held: dict[str, Any], job: JobRequest) -> str:
     needed = retriever.parts(retriever.name_of(options_for(retriever, settings)))
     missing = [index for index in needed if index not in held["indexes"]]
     return f"needs the {' and the '.join(missing)} index first" if missing else ""
-
-
-def with_study(line: str, opened: Study) -> str:
-    """The command with `--study`, so that it works from any folder."""
-    return f"{line} --study {shlex.quote(str(opened.folder))}"
 
 
 def _make_more(opened: Study, held: dict[str, Any]) -> None:

@@ -11,13 +11,13 @@ import streamlit as st
 
 from app import study, url, who
 from app.components import judging
-from app.components.batches import batch_panel
 from app.components.learning_curve import curve_panel
 from app.components.marks import notice
+from app.components.next_step import empty_page
 from app.components.sign_in import confirm_sign_out, sign_in
 from app.desk import Desk, desk
 from app.entry import enter
-from app.markup import show
+from app.markup import div, link, show
 from backend.core.study import Study
 from backend.judging.cards import key
 from backend.judging.guidelines import guidelines
@@ -43,6 +43,9 @@ def page() -> None:
             opened.labels_path,
             "Each label is stored under the name of its annotator, so that agreement can be measured.",
         )
+        if not study.runs(opened) and who.mode() == "local":
+            about = "On this page annotators judge whether the top passages of runs answer their questions."
+            show(empty_page(opened, "Nothing to judge yet", about))
         return
     stores = desk(opened)
     if url.value("adjudicate") and person.may("adjudicate"):
@@ -53,7 +56,7 @@ def page() -> None:
     st.fragment(_judge)(opened, stores, person)
     curve_panel(opened, "judge")
     if person.may("make batches"):
-        batch_panel(opened)
+        show(div(link("Batches, people and their progress", url.TEAM, cls="quiet"), cls="foot"))
 
 
 @judging.keeps_component("judge")
@@ -157,7 +160,7 @@ def _empty(batches: list[Batch], person: Person, mine: Mapping[str, int]) -> tup
     if not batches:
         return "There is nothing to judge yet", [
             "On this page annotators judge batches: questions with the top-ranked passages that nobody has labelled.",
-            "Create a batch below."
+            "Create a batch on the page Team."
             if person.may("make batches")
             else "A lead creates batches; come back when there is one.",
         ]
@@ -171,7 +174,7 @@ def _empty(batches: list[Batch], person: Person, mine: Mapping[str, int]) -> tup
     else:
         lines.append("Enough people have judged every question of every open batch.")
         if person.may("make batches"):
-            lines.append("Create another batch below.")
+            lines.append("Create another batch on the page Team.")
     if judged:
         return "You are done", lines
     return ("No question for you at the moment" if remaining else "All done"), lines

@@ -15,6 +15,8 @@ from app.components.map.figure import height, held_figure, selectable
 from app.components.map.link import map_link
 from app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
 from app.components.marks import empty, notice, relation_label
+from app.components.next_step import empty_page
+from app.components.parts import parts_panel
 from app.components.stylesheets import style_sheet
 from app.entry import enter
 from app.markup import div, link, show, tag
@@ -60,18 +62,21 @@ def page() -> None:
         show(blind.notice_of_hidden(len(blind.hidden(study).intersection(map.question_ids))))
         return
     _picture(map, colours[by], run, k, view)
+    parts_panel(study, "map", list(maps), can_download=False)
+
+
+ABOUT = (
+    "A map is a 2-D projection of an encoder's vectors. It shows which questions and passages the encoder considers "
+    "similar, which relations form clusters, and where the misses are. Creating a map takes a minute or two."
+)
 
 
 def _make(study, taken: set[str]) -> None:
+    if not taken and not study.has_corpus:
+        show(empty_page(study, "No maps yet", ABOUT))
+        return
     if not taken:
-        show(
-            empty(
-                "No maps yet",
-                "A map is a 2-D projection of an encoder's vectors. It shows which questions and passages the "
-                "encoder considers similar, which relations form clusters, and where the misses are. Creating a map "
-                "takes a minute or two.",
-            )
-        )
+        show(empty("No maps yet", ABOUT))
     elif url.value("new"):
         show(div(link("Back to the maps", url.href("map", {"map": url.value("map")}), cls="quiet")))
     if who.may(study.labels_path, "make maps"):

@@ -12,7 +12,8 @@ from app import blind, selection, study, url, who
 from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judge_marks import JudgeMark, judge_marks
 from app.components.judging.on_question import judged, on_question
-from app.components.marks import empty, letter, notice, relation_label
+from app.components.marks import letter, notice, relation_label
+from app.components.next_step import empty_page
 from app.components.question_head import gold_table, question_head
 from app.components.read_answer import read_answer, read_lines
 from app.components.readings import chosen_reader
@@ -45,16 +46,8 @@ CELL_WORDS = {
 def page() -> None:
     opened = study.current()
     if not opened.has_corpus:
-        show(
-            empty(
-                "No passages yet",
-                join(
-                    "This page shows the passages retrieved for a question. Import passages first: see ",
-                    link("Home", url.HOME),
-                    ".",
-                ),
-            )
-        )
+        about = "This page shows the passages that two runs rank first for a question, side by side."
+        show(empty_page(opened, "No passages yet", about))
         return
     if url.value("ask").strip():
         _own_question(opened)
@@ -67,8 +60,8 @@ def _listed(opened: Study) -> None:
     runs = offered_runs(opened)
     if not runs:
         _ask_box(opened)
-        about = "This page compares the hits of two runs for one question. "
-        show(empty("No runs yet", join(about, link("Retrieve on Home", url.HOME), ", or ask your own question above.")))
+        about = "This page compares the hits of two runs for one question. With an index, you can ask your own question above."
+        show(empty_page(opened, "No runs yet", about))
         return
     show(missing_runs(runs))
     a, b = pair_of_address(runs)
@@ -281,12 +274,7 @@ def _own_question(opened: Study) -> None:
     """Show two retrievers' live hits for a typed question."""
     retrievers = live.available(opened)
     if not retrievers:
-        show(
-            empty(
-                "No index yet",
-                join("Retrievers answer your own questions from an index. Build one on ", link("Home", url.HOME), "."),
-            )
-        )
+        show(empty_page(opened, "No index yet", "Retrievers answer your own questions from an index."))
         return
     others = [name for name in retrievers if name != retrievers[0]]
     second = next((name for name in others if (kind := kind_of(name)) is None or not kind.lexical), retrievers[0])

@@ -7,14 +7,15 @@ import streamlit as st
 from app import study, url
 from app.components import panel_tables
 from app.components.downloads import table_downloads
-from app.components.marks import empty, notice, relation_label
+from app.components.marks import notice, relation_label
+from app.components.next_step import empty_page
 from app.components.panel_tables import choices, page_address
 from app.components.plots import plot
 from app.components.stylesheets import style_sheet
 from app.components.tables import scrolling
 from app.entry import enter
-from app.markup import div, join, link, show, span, tag
-from app.runs import convention, missing_runs, offered_runs, retrieve_command
+from app.markup import div, link, show, span, tag
+from app.runs import convention, missing_runs, offered_runs
 from backend.evaluation import report_plots
 from backend.evaluation.findings import default_pair
 from backend.evaluation.latex import latex_table
@@ -33,18 +34,8 @@ def page() -> None:
     known = offered_runs(opened)
     show(style_sheet("analysis.css"))
     if not known:
-        show(
-            empty(
-                "No runs yet",
-                join(
-                    "This page shows the accuracy of runs by relation and by frequency. Retrieve on ",
-                    link("Home", url.HOME),
-                    " or with ",
-                    tag("code", retrieve_command()),
-                    ".",
-                ),
-            )
-        )
+        about = "This page shows the accuracy of runs by relation and by the frequency of their subjects."
+        show(empty_page(opened, "No runs yet", about))
         return
     show(missing_runs(known))
     names = runs_named(url.value("runs"), list(known), list(dict.fromkeys(default_pair(known))))

@@ -9,16 +9,17 @@ import numpy as np
 import streamlit as st
 
 from app import selection, study, url, who
-from app.components.batches import send_to_judging
 from app.components.downloads import table_downloads
-from app.components.marks import empty, letter, notice
+from app.components.marks import letter, notice
+from app.components.next_step import empty_page
 from app.components.panel_tables import choices
 from app.components.question_list import question_table
 from app.components.slice_tables import condition_help, every_run, found_table, saved_table
 from app.components.stylesheets import style_sheet
 from app.components.tables import accuracy_table, concluded, flip_table, scrolling
+from app.components.team.batches import send_to_judging
 from app.entry import enter
-from app.markup import Html, div, join, link, show, tag
+from app.markup import div, link, show, tag
 from app.runs import convention, missing_runs, offered_runs, pair_of_address
 from app.selection import Selection
 from app.study import Comparison
@@ -40,7 +41,9 @@ def page() -> None:
     runs = offered_runs(opened)
     show(style_sheet("analysis.css"))
     if len(runs) < 2:
-        show(_needs("two runs" if not runs else "a second run"))
+        missing = "two runs" if not runs else "a second run"
+        about = "This page finds the groups of questions where two runs differ most, and saves groups of your own."
+        show(empty_page(opened, f"Slices need {missing}", about))
         return
     show(missing_runs(runs))
     pair = pair_of_address(runs)
@@ -103,12 +106,6 @@ def page() -> None:
     made = tuple(runs[name].get("made") for name in (a, b))
     # The finder reads every gold passage once: while the page is read.
     study.ahead(lambda: compared.facts.overlap, "gold facts", study.questions_key(opened), a, b, made, relevance, rule)
-
-
-def _needs(missing: str) -> Html:
-    home, command = link("Home", url.HOME), tag("code", "blindspot retrieve")
-    about = "This page compares two runs on groups of questions. Retrieve on "
-    return empty(f"Slices need {missing}", join(about, home, " or with ", command, "."))
 
 
 def address(chosen: Selection, **changes: object) -> str:

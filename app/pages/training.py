@@ -9,7 +9,9 @@ from app.components import jobs
 from app.components.learning_curve import VIEW as CURVE
 from app.components.learning_curve import curve_panel, curve_view
 from app.components.marks import empty, notice
+from app.components.next_step import empty_page
 from app.components.panel_tables import choices
+from app.components.parts import descriptions, parts_panel
 from app.components.training.form import BEGUN, train_form
 from app.components.training.judges import VIEW, judges_panel
 from app.components.training.labels import label_counts
@@ -18,7 +20,7 @@ from app.components.training.learned_judges import judges_table, learn_form
 from app.components.training.models import after_training, models_table, unfinished, watch
 from app.components.training.sets import build_form, set_panel, sets_table
 from app.entry import enter
-from app.markup import div, join, link, show, tag
+from app.markup import div, show, tag
 from backend.core.study import Study
 from backend.training.checkpoints import models_of
 from backend.training.training_log import read_log
@@ -31,17 +33,8 @@ VIEWS = {"": "sets and models", CURVE: "learning curve", VIEW: "judge agreement"
 def page() -> None:
     opened = study.current()
     if not opened.has_corpus or not len(opened.questions):
-        show(
-            empty(
-                "No passages and questions yet",
-                join(
-                    "This page builds training sets and trains models on them. Import passages and questions first: "
-                    "see ",
-                    link("Home", url.HOME),
-                    ".",
-                ),
-            )
-        )
+        about = "This page builds training sets, trains retrievers on them, and shows what your labels change."
+        show(empty_page(opened, "No passages and questions yet", about))
         return
     views = VIEWS if who.may(opened.labels_path, "see others' labels") else {"": VIEWS[""], CURVE: VIEWS[CURVE]}
     view = url.one_of("view", list(views), "")
@@ -72,7 +65,9 @@ def _sets_and_models(opened: Study) -> None:
     model = url.value("model") or next(reversed(models), "")
     label_counts(opened)
     if made:
-        show(div(tag("h2", "Training sets"), div(sets_table(made, chosen), cls="scrolling"), cls="panel"))
+        about = descriptions(opened, "training-set")
+        show(div(tag("h2", "Training sets"), div(sets_table(made, chosen, about), cls="scrolling"), cls="panel"))
+        parts_panel(opened, "training-set", list(made))
     else:
         show(
             empty(
@@ -96,6 +91,7 @@ def _sets_and_models(opened: Study) -> None:
     jobs.panel(opened)
     if models:
         show(div(tag("h2", "Models"), div(models_table(opened, models, model), cls="scrolling"), cls="panel"))
+        parts_panel(opened, "model", list(models))
     begun = model in unfinished(opened) or st.session_state.get(BEGUN) == model
     if model and (model in models or begun or read_log(opened, model)):
         watch(opened, model)

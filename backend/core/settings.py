@@ -184,6 +184,19 @@ def _in_study(model: str | None, folder: Path) -> str | None:
     return str(inside.absolute()) if inside is not None and inside.is_dir() else model
 
 
+def remove_encoder(path: Path, name: str) -> None:
+    """Remove `[encoders.NAME]` from a study.toml, if it is there; everything else stays as it is."""
+    import tomlkit
+
+    from backend.core.manifest import write_text
+
+    document = tomlkit.parse(path.read_text(encoding="utf-8"))
+    encoders = document.get("encoders")
+    if encoders is not None and name in encoders:
+        encoders.remove(name)
+        write_text(path, tomlkit.dumps(document))
+
+
 def add_encoder(path: Path, name: str, values: dict[str, Any]) -> None:
     """Add `[encoders.NAME]` to a study.toml and change nothing else in the file."""
     import tomlkit

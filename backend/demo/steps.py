@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.accuracy import found_by
 from backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOURS
-from backend.evaluation.comparison import Comparison, measure
+from backend.evaluation.comparison import SURE, Comparison, measure, overall
 from backend.evaluation.findings import findings
 from backend.text.counting import counted
 from backend.training.dual_encoder import trial_run_name
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 K = 5
+KS = (1, 5, 20)  # ranks at which the two trained models are compared; Holm adjusts p for all of them
 NAMES = ("BM25", "dense retrieval")
 BEFORE, TRAINED_NOISY, TRAINED_CLEAN = RUNS["dense"], *(trial_run_name(MODELS[name], SPLIT) for name in (NOISY, CLEAN))
 
@@ -182,8 +183,25 @@ def _retriever(compared: Compare, runs: set[str]) -> DemoStep:
         title,
         "ready",
         f"Success@{K}: {before:.1f}% before training, {noisy:.1f}% trained on the noisy set, {clean:.1f}% on the "
-        "clean set.",
+        "clean set. " + cleaning_verdict(pair),
     )
+
+
+def cleaning_verdict(pair: Comparison) -> str:
+    """Return what training on the clean set changes against the noisy set, at each of KS. A is noisy, B is clean."""
+    established, open_at = [], []
+    for k, figures in overall(pair, [k for k in KS if k <= pair.depth]).at.items():
+        value, low, high = (-each for each in figures.difference.estimate.percent)
+        if figures.difference.p_adjusted is not None and figures.difference.p_adjusted <= SURE:
+            established.append(f"{value:+.1f} points at {k} ({high:+.1f} to {low:+.1f})")
+        else:
+            open_at.append(f"{k} ({value:+.1f})")
+    sentences = (
+        [f"Against the noisy set, the clean set changes Success by {' and '.join(established)}."] if established else []
+    )
+    if open_at:
+        sentences.append(f"No difference between the two is established at {' and '.join(open_at)}.")
+    return " ".join(sentences)
 
 
 @lru_cache(maxsize=4)

@@ -112,6 +112,7 @@ class Quality:
         pairs: Agreement of each pair of annotators who judged the same passages.
         work: The work of each annotator.
         drift: Share of repeats with the same label as before, resampled by question.
+        clashes: How often two people gave a passage two different labels when judging blind, the most frequent first.
     """
 
     events: int
@@ -121,6 +122,7 @@ class Quality:
     pairs: tuple[Agreements, ...]
     work: tuple[AnnotatorStats, ...]
     drift: Rate
+    clashes: tuple[tuple[Label, Label, int], ...] = ()
 
 
 def quality(study: Study) -> Quality:
@@ -143,6 +145,7 @@ def quality(study: Study) -> Quality:
         agreements[1],
         _work(labels_now, again),
         drift,
+        clashes(labels_now),
     )
 
 
@@ -219,12 +222,29 @@ def _bad(study: Study, labels: Labels) -> tuple[tuple[str, str, int], ...]:
     return tuple((question.id, question.text, len(called[question.id])) for question in study.questions.some(called))
 
 
-def _agreements(standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
-    last = {
+def clashes(standing: Sequence[EventRow]) -> tuple[tuple[Label, Label, int], ...]:
+    """Return how often two people gave a passage two different labels, by pair of labels, the most frequent first."""
+    by_pair: dict[tuple[str, str], list[Label]] = defaultdict(list)
+    for (_, question, passage), label in _last_blind(standing).items():
+        by_pair[question, passage].append(label)
+    counts: Counter[tuple[Label, Label]] = Counter()
+    for given in by_pair.values():
+        for first, second in combinations(sorted(given, key=LABELS.index), 2):
+            counts[first, second] += first != second
+    return tuple((first, second, count) for (first, second), count in counts.most_common() if count)
+
+
+def _last_blind(standing: Sequence[EventRow]) -> dict[tuple[str, str, str], Label]:
+    """Return the last blind label of each (annotator, question, passage)."""
+    return {
         (event.annotator, event.question, event.passage): event.label
         for event in standing
         if event.blind and event.passage is not None and event.label is not None
     }
+
+
+def _agreements(standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
+    last = _last_blind(standing)
     by_pair: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for (annotator, question, passage), label in last.items():
         by_pair[question, passage][annotator] = _CODE[label]

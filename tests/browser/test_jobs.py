@@ -81,6 +81,7 @@ def test_enter_in_a_field_starts_nothing(study, tab):
         tab.goto(f"http://{server.ADDRESS}:{port}/judge")
         tab.get_by_label("Your name").or_(tab.get_by_label("New name")).fill("Lea")
         tab.get_by_role("button", name="Start").click()
+        tab.get_by_role("link", name="Team", exact=True).click()
         name = tab.get_by_label("Name", exact=True)
         name.fill("by-enter")
         name.press("Enter")

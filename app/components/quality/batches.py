@@ -19,7 +19,7 @@ def batches_panel(batches: Sequence[BatchProgress]) -> Html:
             title,
             tag(
                 "p",
-                "No batches yet. A lead creates one on Judge, or with ",
+                "No batches yet. A lead creates one on Team, or with ",
                 tag("code", "blindspot batch new"),
                 ".",
                 cls="convention",

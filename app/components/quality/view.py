@@ -6,6 +6,7 @@ import streamlit as st
 
 from app import blind, url
 from app.components.marks import empty
+from app.components.next_step import next_step
 from app.components.quality.agreement import agreement_panel, people_panel
 from app.components.quality.audit import BYS, audit_panel
 from app.components.quality.batches import batches_panel
@@ -32,6 +33,9 @@ HERE = "quality"
 
 def render(opened: Study, person: Person | None) -> None:
     """Show the page as far as the person has the right to see it."""
+    if not Labels(opened.labels_path).last_event and not Queue(opened.labels_path).batches():
+        show(_nothing(opened))
+        return
     if person is None or not person.may("see others' labels"):
         show(_refusal(person))
         return
@@ -39,7 +43,7 @@ def render(opened: Study, person: Person | None) -> None:
     mark = _mark(opened)
     found, batches = _quality(opened, mark), _progress(opened, mark)
     if not found.events and not batches:
-        show(_nothing())
+        show(_nothing(opened))
         return
     everything = _audit(opened, mark, None)
     chosen = url.one_of("batch", everything.batches, "") or None
@@ -112,7 +116,7 @@ def _refusal(person: Person | None) -> Html:
     )
 
 
-def _nothing() -> Html:
+def _nothing(opened: Study) -> Html:
     return empty(
         "No labels yet",
         "This page shows disagreements, agreement, the pace of annotators, and the share of unlabelled passages that "
@@ -123,7 +127,9 @@ def _nothing() -> Html:
             " or with ",
             tag("code", "blindspot batch new"),
             ".",
-        ),
+        )
+        if opened.runs()
+        else next_step(opened),
     )
 
 

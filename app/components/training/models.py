@@ -9,6 +9,7 @@ import streamlit as st
 from app import study, url, who
 from app.components import jobs
 from app.components.marks import notice
+from app.components.parts import described, descriptions
 from app.components.plots import plot
 from app.markup import Html, div, link, show, span, tag
 from backend.core import jobs as work
@@ -39,7 +40,7 @@ JUDGED = 20  # passages per question for a cross-encoder to score; more take lon
 
 
 def models_table(opened: Study, models: dict[str, dict], chosen: str) -> Html:
-    rows = []
+    rows, described_as = [], descriptions(opened, "model")
     for name, about in reversed(models.items()):
         cells = (
             kind_title(about.get("kind", "dual encoder")) + _taught(about),
@@ -53,7 +54,11 @@ def models_table(opened: Study, models: dict[str, dict], chosen: str) -> Html:
         rows.append(
             tag(
                 "tr",
-                tag("th", link(name, url.href(url.TRAINING, {"model": name})), scope="row"),
+                tag(
+                    "th",
+                    described(link(name, url.href(url.TRAINING, {"model": name})), described_as.get(name)),
+                    scope="row",
+                ),
                 *(tag("td", cell, cls="left" if place < 3 else None) for place, cell in enumerate(cells)),
                 cls="chosen" if name == chosen else None,
             )

@@ -3,6 +3,7 @@ sets."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -10,6 +11,7 @@ import streamlit as st
 from app import study, url, who
 from app.components import jobs
 from app.components.marks import command, empty, notice
+from app.components.parts import described
 from app.components.plots import plot
 from app.components.training.changes import PARAMETERS, changes_panel
 from app.components.training.models import fewer
@@ -28,6 +30,7 @@ from backend.training_sets.denoising import DENOISING, policy_help, policy_named
 from backend.training_sets.differences import new_labels
 from backend.training_sets.stratified_sample import queue_stratified_sample
 from backend.training_sets.training_set import TrainingSet, training_sets
+from db.descriptions import Description
 from db.errors import BlindspotError
 from db.rights import SETTLERS
 
@@ -42,7 +45,7 @@ FATES = {
 }
 
 
-def sets_table(made: dict[str, Manifest], chosen: str) -> Html:
+def sets_table(made: dict[str, Manifest], chosen: str, about: Mapping[str, Description]) -> Html:
     """Every set with its size, newest first, linked to its panel."""
     head = tag(
         "tr",
@@ -77,7 +80,7 @@ def sets_table(made: dict[str, Manifest], chosen: str) -> Html:
         rows.append(
             tag(
                 "tr",
-                tag("th", link(name, url.href(url.TRAINING, {"set": name})), scope="row"),
+                tag("th", described(link(name, url.href(url.TRAINING, {"set": name})), about.get(name)), scope="row"),
                 *(tag("td", cell, cls="left" if place < 2 else None) for place, cell in enumerate(cells)),
                 cls="chosen" if name == chosen else None,
             )

@@ -1,4 +1,4 @@
-"""The lead's panel: create, close and assign batches, and pause annotators."""
+"""The panel of batches: create, close and assign them, and download the labels."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import streamlit as st
 from app import study, url, who
 from app.components import jobs
 from app.components.marks import notice
+from app.components.parts import described, descriptions, download_row, parts_panel
 from app.desk import desk
 from app.markup import link, show, tag
 from app.runs import over_training_questions
@@ -21,6 +22,7 @@ from backend.judging.batches import make_batch
 from backend.text.counting import counted
 from backend.training_sets.judged_batches import make_batch_by_judge
 from backend.training_sets.training_set import training_sets
+from db.descriptions import Description
 from db.errors import BlindspotError, Refused
 from db.people import Person
 from db.queue import Batch, Item
@@ -36,17 +38,22 @@ _ABOUT_SPLITS = (
 
 
 def batch_panel(opened: Study) -> None:
-    """Show the panel below the judging page; leads only."""
+    """Show the batches, the form for a new one, and the jobs that make them; leads only."""
     queue, people = desk(opened).queue, who.people(opened.labels_path)
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
     batches = queue.batches()
-    with st.expander("Batches and people", expanded=not any(batch.state == "open" for batch in batches)):
+    with st.container(key="team-batches"):
+        show(tag("h2", "Batches"))
+        about = descriptions(opened, "batch")
         everybody = [person for person in people.all() if person.kind == "person"]
         for batch in reversed(batches):
-            _batch(opened, batch, everybody)
+            _batch(opened, batch, everybody, about.get(batch.name))
         _make(opened, {batch.name for batch in batches})
-        _people(opened, everybody)
+        parts_panel(opened, "batch", [batch.name for batch in batches], can_download=False)
+        if who.may(opened.labels_path, "export labels") and desk(opened).labels.last_event:
+            with st.expander("Download the labels"):
+                download_row(opened, "labels", "labels")
         jobs.panel(opened)
 
 
@@ -81,7 +88,7 @@ def _start(opened: Study, name: str, runs: list[str], **settings: Any) -> bool:
     return jobs.start(opened, request(make_batch, name, runs, **settings, by=by))
 
 
-def _batch(opened: Study, batch: Batch, people: list[Person]) -> None:
+def _batch(opened: Study, batch: Batch, people: list[Person], about: Description | None) -> None:
     queue, acting = desk(opened).queue, partial(who.acting, opened.labels_path)
     columns = st.columns([5, 2, 3, 2], vertical_alignment="bottom")
     kind = "practice, " if batch.practice else ""
@@ -89,7 +96,7 @@ def _batch(opened: Study, batch: Batch, people: list[Person]) -> None:
         show(
             tag(
                 "p",
-                tag("b", batch.name),
+                tag("b", described(batch.name, about)),
                 f"  {kind}{batch.state}, {batch.done:,} of {counted(batch.questions, 'question')} done",
             )
         )
@@ -219,24 +226,6 @@ def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:
         help=f"A judge: its probability of a false negative, with the answer match and the subject{gain}. The audit stays random.",
     )
     return (None, None) if chosen == ANSWERS_AND_RANK else (chosen, sets[-1] if sets else None)
-
-
-def _people(opened: Study, everybody: list[Person]) -> None:
-    people, acting = who.people(opened.labels_path), partial(who.acting, opened.labels_path)
-    if len(everybody) < 2:
-        return
-    show(tag("h3", "People"))
-    for person in everybody:
-        columns = st.columns([3, 3, 6], vertical_alignment="center")
-        with columns[0]:
-            show(tag("p", tag("b", person.name), f"  {person.role}{', paused' if person.paused else ''}"))
-        with columns[1]:
-            st.button(
-                "Resume" if person.paused else "Pause",
-                key=f"pause-{person.name}",
-                on_click=_do,
-                args=(lambda person=person: people.pause(person.name, not person.paused, by=acting()),),
-            )
 
 
 def _do(change) -> None:

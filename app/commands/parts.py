@@ -1,0 +1,63 @@
+"""`blindspot rename`, `describe` and `delete`: upkeep of runs, batches, training sets, models and maps."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.commands.common import StudyOption, open_study
+
+Kind = Annotated[str, typer.Argument(metavar="KIND", help="run, batch, training-set, model or map.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the part.")]
+Confirmed = Annotated[bool, typer.Option("--yes", help="Do it although other parts name this one.")]
+
+
+def rename(
+    kind: Kind,
+    name: Name,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="New name.")],
+    yes: Confirmed = False,
+    study: StudyOption = None,
+) -> None:
+    """Rename a run, batch, training set, model or map. What was made from it keeps the old name in its records."""
+    from backend.upkeep import parts
+
+    parts.rename(open_study(study), kind, name, new, yes)
+    print(f"{parts.words(kind).capitalize()} {name} is now {new}.")
+
+
+def describe(
+    kind: Kind,
+    name: Name,
+    text: Annotated[str | None, typer.Option("--text", help="Description; an empty text removes it.")] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag to add (repeatable).")] = None,
+    untag: Annotated[list[str] | None, typer.Option("--untag", help="Tag to remove (repeatable).")] = None,
+    study: StudyOption = None,
+) -> None:
+    """Describe and tag a run, batch, training set, model or map; without options, show its description and dependents."""
+    from backend.upkeep import parts
+    from backend.upkeep.dependents import dependents
+
+    opened = open_study(study)
+    known = parts.description(opened, kind, name)
+    if text is not None or tag or untag:
+        tags = {*known.tags, *(tag or ())} - {*(untag or ())}
+        parts.describe(opened, kind, name, known.text if text is None else text, sorted(tags))
+        known = parts.description(opened, kind, name)
+    print(known.text or "No description.")
+    print(f"Tags: {', '.join(known.tags) or 'none'}")
+    found = dependents(opened, kind, name)
+    for each in found:
+        print(f"- {each.words}")
+    if not found:
+        print("Nothing depends on it.")
+
+
+def delete(kind: Kind, name: Name, yes: Confirmed = False, study: StudyOption = None) -> None:
+    """Delete a run, batch, training set, model or map. Refused if something needs it."""
+    from backend.upkeep import parts
+
+    also = parts.delete(open_study(study), kind, name, yes)
+    more = f", with {' and '.join(f'{each.kind} {each.name}' for each in also)}" if also else ""
+    print(f"Deleted {parts.words(kind)} {name}{more}.")

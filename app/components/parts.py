@@ -1,0 +1,131 @@
+"""The panel in which a lead downloads, describes, renames and deletes the parts of a kind, and the marks of their tags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+
+from app import who
+from app.components.marks import notice
+from app.markup import Html, join, show, span, tag
+from backend.core.study import Study
+from backend.text.counting import counted
+from backend.upkeep import parts
+from backend.upkeep.dependents import dependents
+from backend.upkeep.downloads import download, formats
+from db.descriptions import Description, Descriptions
+from db.errors import BlindspotError
+
+_SAID, _REFUSED = "parts-said", "parts-refused"
+
+
+def descriptions(study: Study, kind: str) -> dict[str, Description]:
+    """Return the descriptions of the parts of a kind, for `described`."""
+    return Descriptions(study.labels_path).of_kind(kind)
+
+
+def described(name: object, about: Description | None) -> Html:
+    """Return a name with its tags; its description is the tooltip."""
+    if about is None:
+        return join(name)
+    tags = (join(" ", span(each, cls="badge part-tag")) for each in about.tags)
+    return span(name, *tags, title=about.text or None)
+
+
+def parts_panel(study: Study, kind: str, names: Sequence[str], can_download: bool = True) -> None:
+    """Show an expander with everything a lead may do with a part of this kind; nothing to other people."""
+    may_manage, may_export = who.may(study.labels_path, parts.ACTION), who.may(study.labels_path, "export")
+    said = st.session_state.pop(f"{_SAID}-{kind}", None)
+    if not names or not (may_manage or may_export):
+        return
+    words = parts.words(kind, 2)
+    title = f"Download, describe, rename or delete {words}" if can_download else f"Describe, rename or delete {words}"
+    with st.expander(title, expanded=said is not None):
+        if said:
+            show(notice(said))
+        if refused := st.session_state.pop(f"{_REFUSED}-{kind}", None):
+            show(notice(refused, kind="error"))
+        left, right = st.columns([3, 4], vertical_alignment="bottom")
+        name = left.selectbox(parts.words(kind).capitalize(), list(reversed(names)), key=f"part-{kind}")
+        if can_download and may_export:
+            with right:
+                download_row(study, kind, name)
+        if kind == "run" and may_export:
+            download_row(study, "report", "report", "Download a report on all runs")
+        if may_manage:
+            _describe(study, kind, name)
+            _rename_or_delete(study, kind, name)
+
+
+def download_row(study: Study, kind: str, name: str, words: str = "Download") -> None:
+    """Show the choice of a format and the button that downloads a part. The file is made after the click."""
+    offered = formats(kind)
+    left, right = st.columns([2, 2], vertical_alignment="bottom")
+    key = f"download-{kind}"
+    format = left.selectbox("Format", offered, key=f"{key}-format") if len(offered) > 1 else offered[0]
+    form = "zip" if kind in ("training-set", "model") else format
+
+    by = who.acting(study.labels_path)  # now: Streamlit makes the file outside of the page's session
+
+    def content() -> bytes:
+        return download(study, kind, name, format, by=by).content
+
+    with right:
+        st.download_button(words, content, f"{name}.{form}", key=key, on_click="ignore")
+
+
+def _describe(study: Study, kind: str, name: str) -> None:
+    about = Descriptions(study.labels_path).get(kind, name)
+    with st.form(f"describe-{kind}-{name}", border=False, enter_to_submit=False):
+        columns = st.columns([4, 2.5, 1.2], vertical_alignment="bottom")
+        text = columns[0].text_input("Description", about.text, max_chars=2000)
+        tags = columns[1].text_input("Tags", ", ".join(about.tags), help="Words separated by commas.")
+        with columns[2]:
+            pressed = st.form_submit_button("Save")
+    if pressed:
+        _do(
+            study,
+            kind,
+            lambda by: parts.describe(study, kind, name, text, tags.split(","), by=by),
+            f"Saved the description of {name}.",
+        )
+
+
+def _rename_or_delete(study: Study, kind: str, name: str) -> None:
+    found = dependents(study, kind, name)
+    if found:
+        show(
+            tag(
+                "p",
+                f"{counted(len(found), 'part')} of this study {'depends' if len(found) == 1 else 'depend'} on {name}:",
+            ),
+            tag("ul", *(tag("li", each.words) for each in found), cls="soft"),
+        )
+    columns = st.columns([4, 1.4, 1.4, 1.4], vertical_alignment="bottom")
+    new = columns[0].text_input("New name", name, max_chars=64, key=f"rename-{kind}-{name}")
+    confirmed = not found or columns[1].checkbox("I have read this", key=f"confirm-{kind}-{name}")
+    with columns[2]:
+        renames = st.button("Rename", key=f"rename-button-{kind}", disabled=not confirmed)
+    with columns[3]:
+        deletes = st.button("Delete", key=f"delete-button-{kind}", disabled=not confirmed)
+    if renames:
+        _do(
+            study,
+            kind,
+            lambda by: parts.rename(study, kind, name, new.strip(), bool(confirmed), by=by),
+            f"{name} is now {new.strip()}.",
+        )
+    if deletes:
+        _do(study, kind, lambda by: parts.delete(study, kind, name, bool(confirmed), by=by), f"Deleted {name}.")
+
+
+def _do(study: Study, kind: str, change: Callable[[str | None], object], said: str) -> None:
+    """Make a change in the name of the signed-in person, and show the page again with what came of it."""
+    try:
+        change(who.acting(study.labels_path))
+        st.session_state[f"{_SAID}-{kind}"] = said
+    except BlindspotError as error:
+        st.session_state[f"{_REFUSED}-{kind}"] = str(error)
+        st.session_state[f"{_SAID}-{kind}"] = ""
+    st.rerun()

@@ -1,0 +1,161 @@
+"""The panel of people: roles, personal links, pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from urllib.parse import urlsplit
+
+import streamlit as st
+
+from app import who
+from app.components.marks import notice
+from app.markup import show, span, tag
+from backend.core.study import Study
+from backend.demo import ANNOTATORS
+from db.errors import BlindspotError
+from db.people import Person
+from db.rights import ROLES, Role
+
+_REFUSED, _LINK, _NEW_NAME = "people-refused", "people-link", "people-new-name"
+WIDTHS = [3, 2.4, 2.4, 2, 1.6, 1.6]
+
+
+def people_panel(opened: Study, person: Person) -> None:
+    """Show everybody with role, link and state, and the form that adds a person."""
+    with st.container(key="team-people"):
+        show(tag("h2", "People"))
+        if refused := st.session_state.pop(_REFUSED, None):
+            show(notice(refused, kind="error"))
+        _show_link()
+        for each in who.people(opened.labels_path).all():
+            _person(opened, each, each.name == person.name)
+        _add(opened)
+
+
+def _person(opened: Study, person: Person, is_oneself: bool) -> None:
+    people, acting = who.people(opened.labels_path), partial(who.acting, opened.labels_path)
+    columns = st.columns(WIDTHS, vertical_alignment="center")
+    is_human = person.kind == "person" and person.name not in ANNOTATORS
+    state = _state(person, is_oneself)
+    with columns[0]:
+        show(tag("p", tag("b", person.name), span(f" {state}", cls="soft") if state else "", cls="person-name"))
+    if not is_human:
+        return
+    with columns[1]:
+        key = f"role-{person.name}"
+        st.selectbox(
+            f"Role of {person.name}",
+            ROLES,
+            index=ROLES.index(person.role),
+            key=key,
+            label_visibility="collapsed",
+            disabled=is_oneself,
+            help="A lead cannot give up their own role; another lead can." if is_oneself else None,
+            on_change=_do,
+            args=(lambda: people.set_role(person.name, st.session_state[key], by=acting()),),
+        )
+    with columns[2]:
+        words = person.email or ("has a link" if person.invited else "no link")
+        show(tag("p", words, cls="soft person-link"))
+    if who.mode() != "oidc":
+        with columns[3]:
+            st.button(
+                "New link" if person.invited else "Create link",
+                key=f"invite-{person.name}",
+                help="Create a personal link. It replaces an earlier one, and ends what that one opened.",
+                on_click=_do,
+                args=(lambda: _invite(opened, person.name, person.role),),
+            )
+        with columns[4]:
+            if person.invited:
+                st.button(
+                    "Revoke",
+                    key=f"revoke-{person.name}",
+                    help=f"{person.name} is signed out, and the link does not work any more. Labels stay.",
+                    on_click=_do,
+                    args=(lambda: people.revoke(person.name, by=acting()),),
+                )
+    with columns[5]:
+        if not is_oneself:
+            st.button(
+                "Resume" if person.paused else "Pause",
+                key=f"pause-{person.name}",
+                help="A paused person gets no questions. Labels that are on their way are still saved for a minute.",
+                on_click=_do,
+                args=(lambda: people.pause(person.name, not person.paused, by=acting()),),
+            )
+
+
+def _state(person: Person, is_oneself: bool) -> str:
+    if person.kind == "machine":
+        return "imported judgements"
+    if person.name in ANNOTATORS:
+        return "simulated"
+    return "paused" if person.paused else "you" if is_oneself else ""
+
+
+def _add(opened: Study) -> None:
+    by_address = who.mode() == "oidc"
+    with st.form("add-person", border=False, enter_to_submit=False, clear_on_submit=True):
+        columns = st.columns([3, 2.4, 3, 2], vertical_alignment="bottom")
+        name = columns[0].text_input("Name of a new person", max_chars=64)
+        role = columns[1].selectbox("Role", ROLES)
+        address = columns[2].text_input("E-mail address to sign in with") if by_address else None
+        with columns[3]:
+            pressed = st.form_submit_button("Add person" if by_address else "Add and create link")
+    if pressed:
+        _do(lambda: _take_in(opened, name.strip(), role, (address or "").strip() or None, by_address))
+        st.rerun()
+
+
+def _take_in(opened: Study, name: str, role: Role, address: str | None, by_address: bool) -> None:
+    if by_address:
+        who.people(opened.labels_path).add(name, role, address, by=who.acting(opened.labels_path))
+        return
+    if name in [person.name for person in who.people(opened.labels_path).all()]:
+        raise BlindspotError(f"{name} is listed already; use the button beside the name")
+    _invite(opened, name, role)
+
+
+def _invite(opened: Study, name: str, role: Role) -> None:
+    secret = who.people(opened.labels_path).invite(name, role, by=who.acting(opened.labels_path))
+    st.session_state[_LINK] = name, f"{_address()}/?invite={secret}"
+
+
+def _address() -> str:
+    """Return the address under which this browser reaches the app."""
+    parts = urlsplit(st.context.url or "http://localhost:8501")
+    folder = parts.path.rpartition("/")[0].rstrip("/")
+    return f"{parts.scheme}://{parts.netloc}{folder}"
+
+
+def _show_link() -> None:
+    """Show the link that was just created. It is shown once: the store keeps only its hash."""
+    made = st.session_state.pop(_LINK, None)
+    if made is None:
+        return
+    name, address = made
+    with st.container(key="team-link"):
+        show(
+            tag(
+                "p",
+                f"Send this link to {name} and to nobody else. Whoever has it acts as {name}. It is shown only now.",
+            )
+        )
+        st.code(address, language=None, wrap_lines=True)
+        if who.mode() == "local":
+            show(
+                notice(
+                    "Only this machine reaches the app now. To let others in, start it with: ",
+                    tag("code", "blindspot open --address 0.0.0.0"),
+                    kind="warning",
+                )
+            )
+
+
+def _do(change: Callable[[], object]) -> None:
+    try:
+        change()
+    except BlindspotError as error:
+        st.session_state[_REFUSED] = str(error)

@@ -1,0 +1,118 @@
+"""The panel of progress: each person's questions and pace by day, agreement in words, and labels given too fast."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import url
+from app.components.marks import notice
+from app.components.quality.marks import heads, row, share
+from app.components.tables import scrolling
+from app.desk import desk
+from app.markup import Html, div, join, link, show, span, tag, term
+from backend.core.study import Study
+from backend.judging.agreement_words import AgreementWords, agreement_in_words
+from backend.judging.quality import quality
+from backend.judging.team_progress import EXCERPT_WORDS, WORDS_PER_SECOND, Day, PersonProgress, team_progress
+from backend.text.counting import counted
+
+DAYS_SHOWN = 14
+FAST = (
+    f"Labels given in less time than the sentence with the answer takes to read (up to {EXCERPT_WORDS} words a passage, at "
+    f"{WORDS_PER_SECOND} words a second)"
+)
+
+
+def progress_panel(opened: Study) -> None:
+    """Show the progress of everybody who has labelled or can get questions."""
+    batches = tuple((batch.name, batch.state, batch.done) for batch in desk(opened).queue.batches())
+    mark = str(opened.folder), desk(opened).labels.last_event, batches
+    people, agreement = _progress(opened, *mark)
+    if not people:
+        return
+    flagged = [person for person in people if person.is_too_fast]
+    table = tag(
+        "table",
+        heads(
+            "annotator",
+            "questions",
+            "to do",
+            "labels",
+            term("per hour", "Labels per hour of labelling: all days, then the last day"),
+            term("too fast", FAST),
+            tag("th", f"labels by day, last {DAYS_SHOWN}", scope="col", cls="left"),
+        ),
+        tag("tbody", *(_line(person) for person in people)),
+        cls="figures team-progress",
+    )
+    show(
+        div(
+            div(tag("h2", "Progress"), link("Label quality", url.QUALITY, cls="quiet"), cls="list-head"),
+            *(_too_fast(person) for person in flagged),
+            _agreement(agreement),
+            scrolling(table),
+            cls="panel",
+        )
+    )
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _progress(_opened: Study, *mark: object) -> tuple[list[PersonProgress], AgreementWords | None]:
+    return team_progress(_opened), agreement_in_words(quality(_opened))
+
+
+def _line(person: PersonProgress) -> Html:
+    finished = ", ".join(f"{name}: {count:,}" for name, count in person.finished.items())
+    return row(
+        span(f"{sum(person.finished.values()):,}", title=finished or None),
+        f"{sum(person.remaining.values()):,}",
+        f"{person.labels:,}",
+        _pace(person.days),
+        span(share(person.fast / person.timed) if person.timed else "–", cls="bad" if person.is_too_fast else None),
+        tag("td", _bars(person.days), cls="left"),
+        head=person.name,
+    )
+
+
+def _pace(days: tuple[Day, ...]) -> str:
+    timed = [day for day in days if day.per_hour]
+    if not timed:
+        return "–"
+    hours = sum(day.labels / day.per_hour for day in timed if day.per_hour)
+    overall, last = sum(day.labels for day in timed) / hours, timed[-1].per_hour or 0.0
+    return f"{overall:,.0f}" if len(timed) == 1 else f"{overall:,.0f}, last {last:,.0f}"
+
+
+def _bars(days: tuple[Day, ...]) -> Html:
+    shown = days[-DAYS_SHOWN:]
+    if not shown:
+        return span("no labels yet", cls="soft")
+    highest = max(day.labels for day in shown)
+    bars = (span(style=f"height:{max(8.0, 100 * day.labels / highest):.0f}%", title=_about(day)) for day in shown)
+    latest = shown[-1]
+    return join(
+        span(*bars, cls="day-bars", role="img", aria_label=f"labels by day: {', '.join(map(_about, shown))}"),
+        span(f"{latest.labels:,} on {latest.date[5:]}", cls="soft after"),
+    )
+
+
+def _about(day: Day) -> str:
+    pace = f", {day.per_hour:,.0f} per hour" if day.per_hour else ""
+    return f"{day.date}: {counted(day.labels, 'label')}{pace}"
+
+
+def _too_fast(person: PersonProgress) -> Html:
+    return notice(
+        f"{person.name}: {person.fast:,} of {counted(person.timed, 'label')} came faster than one can read. "
+        "Look at some of them before you count on the rest.",
+        kind="warning",
+    )
+
+
+def _agreement(words: AgreementWords | None) -> Html:
+    if words is None:
+        return tag("p", "Agreement: no passage has been judged blind by two people yet.", cls="convention")
+    about = join("; most disputes are about ", tag("em", words.label), ".") if words.label else "."
+    return tag(
+        "p", tag("b", "Agreement: "), words.sentence, about, " ", span(words.detail, cls="soft"), cls="agreement-words"
+    )

@@ -1,0 +1,15 @@
+"""Team: the people of the study with their links and roles, their progress, and the batches that they judge."""
+
+from __future__ import annotations
+
+from app import study, who
+from app.components.team.view import render
+from app.entry import enter
+
+
+def page() -> None:
+    opened = study.current()
+    render(opened, who.who(opened.labels_path))
+
+
+enter(page)

@@ -1,0 +1,51 @@
+"""Agreement in a sentence: how strong it is, and which label the disputes are about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from backend.judging.quality import Quality
+from backend.text.counting import counted
+
+STRENGTHS = ((0.8, "good"), (0.667, "fair, enough for tentative conclusions"), (0.2, "weak"))
+POOR = "poor, hardly better than chance"
+MAIN_SHARE = 0.5  # a label is named if more than this share of the disputes involves it
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementWords:
+    """A sentence such as "alpha 0.41: weak; most disputes are about related", in two parts.
+
+    Attributes:
+        label: The label that most disputes involve; "" if there is none.
+        detail: How many disputes there are, and between which labels.
+    """
+
+    sentence: str
+    label: str
+    detail: str
+
+
+def agreement_in_words(found: Quality) -> AgreementWords | None:
+    """Return the agreement of all annotators in words; None if no passage was judged blind by two people."""
+    if found.together is None or found.together.four.value is None:
+        return None
+    alpha = found.together.four.value
+    sentence = f"alpha {alpha:.2f}: {strength(alpha)}"
+    disputes = sum(count for _, _, count in found.clashes)
+    if not disputes:
+        return AgreementWords(sentence, "", "Nobody disagrees.")
+    involved: Counter[str] = Counter()
+    for first, second, count in found.clashes:
+        involved[first] += count
+        involved[second] += count
+    label, most = involved.most_common(1)[0]
+    kinds = ", ".join(f"{count:,} {first} against {second}" for first, second, count in found.clashes)
+    detail = f"{counted(disputes, 'disagreement')} of two people: {kinds}."
+    return AgreementWords(sentence, label if most > MAIN_SHARE * disputes else "", detail)
+
+
+def strength(alpha: float) -> str:
+    """Return a word for Krippendorff's alpha, by his own two thresholds."""
+    return next((word for least, word in STRENGTHS if alpha >= least), POOR)

@@ -1,0 +1,122 @@
+"""Each annotator's progress, pace by day, and labels given faster than one can read. Practice is left out."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from backend.judging.quality import MAX_GESTURE_MS, standing_labels
+from db.events import EventRow
+from db.labels import Labels
+from db.people import People
+from db.queue import Queue
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+WORDS_PER_SECOND = 15
+"""Nobody reads faster: 900 words a minute, three to four times the usual speed."""
+EXCERPT_WORDS = 35
+"""Words of a passage that must be read at least: the excerpt around the answer, or the passage if it is shorter."""
+FLAGGED_SHARE, FLAGGED_LABELS = 0.25, 20
+"""A person is flagged if more than this share of at least this many timed labels came too fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """One day (UTC) of a person's work.
+
+    Attributes:
+        per_hour: Labels in an hour of labelling; None if no label of the day has a time.
+    """
+
+    date: str
+    labels: int
+    per_hour: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PersonProgress:
+    """What one person has done.
+
+    Attributes:
+        finished: Number of finished questions, by batch.
+        remaining: Number of questions that the person can still get, by open batch.
+        days: The days with labels, oldest first.
+        timed, fast: Number of labels with a known time, and of those given faster than one can read.
+    """
+
+    name: str
+    finished: dict[str, int]
+    remaining: dict[str, int]
+    days: tuple[Day, ...]
+    timed: int
+    fast: int
+
+    @property
+    def labels(self) -> int:
+        """Number of labels in force."""
+        return sum(day.labels for day in self.days)
+
+    @property
+    def is_too_fast(self) -> bool:
+        """Whether so many labels came too fast that a lead should look."""
+        return self.timed >= FLAGGED_LABELS and self.fast > FLAGGED_SHARE * self.timed
+
+
+def team_progress(study: Study) -> list[PersonProgress]:
+    """Return the progress of everybody who has labelled or can get questions, by name."""
+    queue, by_person = Queue(study.labels_path), defaultdict(list)
+    for event in standing_labels(Labels(study.labels_path).events()):
+        by_person[event.annotator].append(event)
+    words = _words(study, {event.passage for events in by_person.values() for event in events if event.passage})
+    found = []
+    for person in People(study.labels_path).all():
+        finished, remaining = queue.finished_by(person.name), queue.open_to(person.name)
+        events = by_person[person.name]
+        if events or finished or remaining:
+            timed, fast = too_fast(events, words)
+            found.append(PersonProgress(person.name, finished, remaining, days(events), timed, fast))
+    return found
+
+
+def days(events: Iterable[EventRow]) -> tuple[Day, ...]:
+    """Return the days on which labels were given, with the pace of each."""
+    by_day: dict[str, list[EventRow]] = defaultdict(list)
+    for event in events:
+        by_day[datetime.fromtimestamp(event.server_time, UTC).strftime("%Y-%m-%d")].append(event)
+    return tuple(Day(date, len(by_day[date]), _per_hour(by_day[date])) for date in sorted(by_day))
+
+
+def _per_hour(events: Sequence[EventRow]) -> float | None:
+    times = {event.gesture: event.milliseconds for event in events if event.milliseconds is not None}
+    spent = sum(min(time, MAX_GESTURE_MS) for time in times.values())
+    return sum(event.gesture in times for event in events) * 3_600_000 / spent if spent else None
+
+
+def too_fast(events: Iterable[EventRow], words: Mapping[str, int]) -> tuple[int, int]:
+    """Return the number of labels with a known time, and of those given faster than one can read.
+
+    Args:
+        words: The number of words of each passage; of an unknown one, EXCERPT_WORDS.
+    """
+    to_read: Counter[str] = Counter()
+    labels: Counter[str] = Counter()
+    times: dict[str, int] = {}
+    for event in events:
+        if event.milliseconds is not None and event.passage is not None:
+            times[event.gesture] = event.milliseconds
+            labels[event.gesture] += 1
+            to_read[event.gesture] += min(words.get(event.passage, EXCERPT_WORDS), EXCERPT_WORDS)
+    fast = sum(labels[one] for one, time in times.items() if time < 1000 * to_read[one] / WORDS_PER_SECOND)
+    return labels.total(), fast
+
+
+def _words(study: Study, passages: set[str]) -> dict[str, int]:
+    if not passages or not study.has_corpus:
+        return {}
+    ordinals = study.corpus.ordinals(sorted(passages))
+    return {passage.id: len(passage.text.split()) for passage in study.corpus.passages(list(ordinals.values()))}

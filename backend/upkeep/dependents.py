@@ -1,0 +1,166 @@
+"""What depends on a part of a study: the other parts whose records name it, and the unfinished jobs that use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from backend.core import jobs
+from backend.core.manifest import MANIFEST, read_json
+from backend.text.counting import counted
+from db.errors import BlindspotError
+from db.queue import Queue
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+FOLDERS = {"run": "runs", "training-set": "training_sets", "model": "models", "map": "maps"}
+"""The kinds of part that are folders, and the folder that holds them."""
+RECORDS = (MANIFEST, "training.json", "specialised.json")
+"""The files in which a part says how it was made. Models have the last two."""
+How = Literal["needs", "belongs", "names"]
+
+_MODEL_KEYS = {"model", "judge", "encoder", "encoders", "retriever", "vectors_of", "start", "distil", "guide", "scores"}
+_KEYS = {
+    "run": {"run", "runs", "judge_run", "over", "train", "dev"},
+    "training-set": {"training_set", "training_sets", "sets"},
+    "model": _MODEL_KEYS | {"sparse", "dense", "ranker", "cross_encoder"},
+    "map": {"map"},
+}
+"""Keys of a record under which the name of a part of this kind is found."""
+_WORDS = {
+    "runs": "run",
+    "training_sets": "training set",
+    "models": "model",
+    "maps": "map",
+    "indexes": "index",
+    "scores": "score table",
+    "readings": "reading",
+    "learning_curve": "point of the learning curve",
+    "experiments": "experiment",
+    "recipes": "recipe",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dependent:
+    """Something that depends on a part.
+
+    Attributes:
+        kind: What it is, in words.
+        folder: The folder of the study that holds it; "" for what is not a folder.
+        how: "needs": it does not work without the part. "belongs": it is of use to the part alone, and is deleted with
+            it. "names": it was made from the part and works without it.
+    """
+
+    kind: str
+    name: str
+    folder: str
+    how: How
+
+    @property
+    def words(self) -> str:
+        """The dependent in words, as in "training set clean was made from it"."""
+        ends = {"needs": "needs it", "belongs": "belongs to it", "names": "was made from it"}
+        return f"{self.kind} {self.name} {ends[self.how]}"
+
+
+def dependents(study: Study, kind: str, name: str) -> list[Dependent]:
+    """Return everything that depends on a part; what needs it comes first."""
+    if kind == "batch":
+        count = Queue(study.labels_path).events_of(name)
+        return [Dependent("annotators' work", f"({counted(count, 'event')})", "", "needs")] if count else []
+    found = [
+        *_unfinished_jobs(study, name),
+        *(_belongings(study, name) if kind == "model" else ()),
+        *_records(study, kind, name),
+    ]
+    order = {"needs": 0, "belongs": 1, "names": 2}
+    return sorted(dict.fromkeys(found), key=lambda each: (order[each.how], each.kind, each.name))
+
+
+def _unfinished_jobs(study: Study, name: str) -> Iterator[Dependent]:
+    for job in jobs.recent(study, 100):
+        if job.unfinished and _names(job.arguments, name, None, under=True):
+            yield Dependent("job", jobs.title(job.kind, job.arguments), "", "needs")
+
+
+def _belongings(study: Study, name: str) -> Iterator[Dependent]:
+    """The encoder of a model in study.toml, its dense index, and its stored scores."""
+    encoder = study.settings.encoders.get(name)
+    if encoder is not None and name in _encoder_models(encoder):
+        yield Dependent("encoder", name, "", "belongs")
+        if study.path("indexes", name).is_dir():
+            yield Dependent("index", name, "indexes", "belongs")
+    if study.path("scores", name).is_dir():
+        yield Dependent("score table", name, "scores", "belongs")
+
+
+def _encoder_models(encoder: Any) -> set[str]:
+    paths = (encoder.model, encoder.question_model, encoder.passage_model)
+    return {Path(path).name for path in paths if path and Path(path).parent.name == "models"}
+
+
+def _records(study: Study, kind: str, name: str) -> Iterator[Dependent]:
+    """The parts whose records name the part, without the part itself and what belongs to it."""
+    own = {(FOLDERS[kind], name)}
+    if kind == "model":
+        own |= {("indexes", name), ("scores", name)}
+        for other, encoder in study.settings.encoders.items():
+            if other != name and name in _encoder_models(encoder):
+                yield Dependent("encoder", other, "", "needs")
+    for folder, words in _WORDS.items():
+        for part, record in _read_records(study.folder / folder):
+            if (folder, part) not in own and _names(record, name, _KEYS[kind]):
+                needs = kind == "model" and folder in ("models", "indexes") and _is_over(record, name)
+                yield Dependent(words, part, folder, "needs" if needs else "names")
+    for batch in Queue(study.labels_path).batches():
+        if _names(batch.settings, name, _KEYS[kind]):
+            yield Dependent("batch", batch.name, "", "names")
+    for file, words in (("selections.json", "saved selection"), ("slices.json", "saved slice")):
+        for each in _listed(study.folder / file):
+            if _names(each, name, _KEYS[kind]):
+                yield Dependent(words, str(each.get("name", "")), "", "names")
+
+
+def _is_over(record: dict[str, Any], name: str) -> bool:
+    """Whether a model or an index works on top of the model: an adapter, a judge with its similarity, shared vectors."""
+    return name in (record.get("vectors_of"), record.get("encoder"))
+
+
+def _read_records(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not folder.is_dir():
+        return
+    for part in sorted(folder.iterdir()):
+        for file in RECORDS:
+            if part.name.startswith(".") or not (part / file).is_file():
+                continue
+            try:
+                content = read_json(part / file)
+            except BlindspotError:
+                continue  # a damaged record is reported where the part is opened
+            if isinstance(content, dict):
+                yield part.name, content
+
+
+def _listed(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    content = read_json(path)
+    return [each for rows in content.values() for each in rows] if isinstance(content, dict) else []
+
+
+def _names(value: Any, name: str, keys: set[str] | None, under: bool = False) -> bool:
+    """Whether a value contains the name of a part, at a place below one of the keys. Models are also named by paths."""
+    if isinstance(value, str):
+        return under and (value == name or value.rpartition(":")[2] == name or value.endswith(f"models/{name}"))
+    if isinstance(value, dict):
+        return any(
+            _names(item, name, keys, under or (keys is not None and key in keys)) or (under and key == name)
+            for key, item in value.items()
+        )
+    if isinstance(value, list | tuple):
+        return any(_names(item, name, keys, under) for item in value)
+    return False

@@ -1,0 +1,160 @@
+"""Rename, describe, tag and delete the parts of a study. `backend.upkeep.dependents` says what depends on them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.core.manifest import read_object, write_json
+from backend.core.rights import require
+from backend.core.settings import check_name, remove_encoder
+from backend.upkeep.dependents import FOLDERS, RECORDS, Dependent, dependents
+from db.descriptions import Description, Descriptions
+from db.errors import Missing, Refused
+from db.names import check_display_name
+from db.queue import Queue
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+KINDS = (*FOLDERS, "batch")
+"""The kinds of part, as the command line and the app name them."""
+ACTION = "manage parts"
+
+
+def names(study: Study, kind: str) -> list[str]:
+    """Return the names of the finished parts of a kind, oldest first. Raises Refused for an unknown kind."""
+    if kind == "batch":
+        return [batch.name for batch in Queue(study.labels_path).batches()]
+    if kind == "model":
+        found = {record.parent for file in RECORDS[1:] for record in study.folder.glob(f"models/*/{file}")}
+        return sorted(folder.name for folder in found if not folder.name.startswith("."))
+    if kind not in FOLDERS:
+        raise Refused(f"unknown kind of part {kind!r}; known: {', '.join(KINDS)}")
+    return list(study.parts(FOLDERS[kind]))
+
+
+def find(study: Study, kind: str, name: str) -> str:
+    """Return the name of a part that exists. Raises Missing."""
+    known = names(study, kind)
+    if name not in known:
+        raise Missing(f"no {words(kind)} {name!r}; {words(kind, 2)} of this study: {', '.join(known) or 'none yet'}")
+    return name
+
+
+def words(kind: str, count: int = 1) -> str:
+    """Return the kind in words: "training set", "batches"."""
+    word = kind.replace("-", " ")
+    return word if count == 1 else f"{word}es" if word.endswith("h") else f"{word}s"
+
+
+def description(study: Study, kind: str, name: str) -> Description:
+    """Return the description of a part. Raises Missing."""
+    return Descriptions(study.labels_path).get(kind, find(study, kind, name))
+
+
+def describe(study: Study, kind: str, name: str, text: str, tags: Sequence[str], by: str | None = None) -> None:
+    """Replace the description and the tags of a part. Raises Missing, BadInput, or Refused without the right."""
+    Descriptions(study.labels_path).write(kind, find(study, kind, name), text, tags, by)
+
+
+def rename(study: Study, kind: str, old: str, new: str, confirmed: bool = False, by: str | None = None) -> None:
+    """Rename a part. What was made from it keeps the old name in its records.
+
+    Args:
+        confirmed: The person knows the parts that name this one.
+
+    Raises:
+        Refused: The new name is taken or not allowed, something needs the part under its name, or the renaming is not
+            `confirmed` although other parts name the part.
+    """
+    require(study, by, ACTION)
+    find(study, kind, old)
+    if kind == "batch":
+        check_display_name(new, "batch")
+        Queue(study.labels_path).rename(old, new, by)
+        return
+    check_name(new, words(kind))
+    _refuse(study, kind, old, "renamed", confirmed, kept=("needs", "belongs"))
+    source, target = _folder(study, kind, old), _folder(study, kind, new)
+    with ExitStack() as locks:
+        for name in (old, new):
+            locks.enter_context(study.building(f"{FOLDERS[kind]}/{name}", lambda: _refuse_taken(target, kind, new)))
+        _write_name(source, old, new)
+        os.replace(source, target)
+    Descriptions(study.labels_path).rename(kind, old, new, by)
+
+
+def delete(study: Study, kind: str, name: str, confirmed: bool = False, by: str | None = None) -> list[Dependent]:
+    """Delete a part and what belongs to it alone. Return what else was deleted.
+
+    Raises:
+        Refused: Something needs the part, or the deletion is not `confirmed` although other parts name the part.
+    """
+    require(study, by, ACTION)
+    find(study, kind, name)
+    if kind == "batch":
+        Queue(study.labels_path).delete(name, by)
+        return []
+    _refuse(study, kind, name, "deleted", confirmed, kept=("needs",))
+    belongings = [each for each in dependents(study, kind, name) if each.how == "belongs"]
+    for each in belongings:
+        if each.kind == "encoder":
+            remove_encoder(study.settings_path, name)
+        else:
+            _remove(study, each.folder, name)
+    _remove(study, FOLDERS[kind], name)
+    Descriptions(study.labels_path).remove(kind, name, by)
+    return belongings
+
+
+def _refuse(study: Study, kind: str, name: str, done: str, confirmed: bool, kept: tuple[str, ...]) -> None:
+    found = dependents(study, kind, name)
+    if blocking := [each for each in found if each.how in kept]:
+        advice = "describe or tag it instead" if done == "renamed" else "delete those first"
+        raise Refused(f"{words(kind)} {name!r} cannot be {done}: {_listed(blocking)}; {advice}")
+    if found and not confirmed:
+        raise Refused(f"{words(kind)} {name!r} is named by others: {_listed(found)}; confirm if it should be {done}")
+
+
+def _listed(found: Sequence[Dependent]) -> str:
+    shown = "; ".join(each.words for each in found[:6])
+    return shown + (f"; and {len(found) - 6} more" if len(found) > 6 else "")
+
+
+def _refuse_taken(target: Path, kind: str, new: str) -> None:
+    if target.exists():
+        raise Refused(f"there is a {words(kind)} {new!r} already; choose another name")
+
+
+def _folder(study: Study, kind: str, name: str) -> Path:
+    return study.path(FOLDERS[kind], name)
+
+
+def _write_name(folder: Path, old: str, new: str) -> None:
+    """Write the new name into the part's own record."""
+    for file in RECORDS:
+        path = folder / file
+        if not path.is_file():
+            continue
+        content = read_object(path)
+        if content.get("name") == old:
+            content["name"] = new
+        request = content.get("request")
+        if isinstance(request, dict) and request.get("name") == old:
+            request["name"] = new
+        write_json(path, content)
+
+
+def _remove(study: Study, parent: str, name: str) -> None:
+    """Delete the folder of a part: from one moment to the next it is gone for every reader."""
+    folder = study.path(parent, name)
+    with study.building(f"{parent}/{name}"):
+        removed = folder.with_name(f".{name}.old")
+        shutil.rmtree(removed, ignore_errors=True)
+        os.replace(folder, removed)
+        shutil.rmtree(removed, ignore_errors=True)

@@ -1,0 +1,132 @@
+"""What a lead sees of a team: progress, pace by day, labels given too fast, and agreement in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.agreement import Agreement
+from backend.core.study import Study
+from backend.judging.agreement_words import agreement_in_words, strength
+from backend.judging.quality import Agreements, Quality, clashes, quality, standing_labels
+from backend.judging.team_progress import days, team_progress, too_fast
+from db.events import Choice, LabelEvent
+from db.labels import Labels
+from db.people import People
+from db.queue import Candidate, Item, Queue
+from tests.app_pages import Page, hand_made_study
+from tests.judging import Clock
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def study(tmp_path) -> Study:
+    """Seven questions in a batch for two people; Ann and Ben annotate, Lea leads."""
+    study = hand_made_study(tmp_path / "study")
+    for name, role in (("Ann", "annotator"), ("Ben", "annotator"), ("Lea", "lead")):
+        People(study.labels_path).add(name, role)
+    shown = (Candidate("answer0"), Candidate("filler1"))
+    items = [Item(f"q{i}", shown, people_needed=2) for i in range(7)]
+    Queue(study.labels_path).add_batch("b1", items, {})
+    return study
+
+
+def judge(study: Study, who: str, question: str, labels: dict[str, str], at: float = 0.0, ms: int = 10_000) -> None:
+    """Give the labels of a question as one gesture, and finish the question."""
+    clock = Clock(1_700_000_000.0 + at)
+    store, queue = Labels(study.labels_path, clock=clock), Queue(study.labels_path, clock=clock)
+    queue.claim(who, 7)
+    choices = tuple(Choice(passage, label) for passage, label in labels.items())
+    store.add(who, LabelEvent(f"{who}-{question}", "label", question, choices, batch="b1", milliseconds=ms))
+    queue.finish(who, "b1", question)
+
+
+def test_progress_and_pace_by_day(study):
+    assert {(one.name, one.remaining["b1"]) for one in team_progress(study)} == {("Ann", 7), ("Ben", 7), ("Lea", 7)}
+    judge(study, "Ann", "q0", {"answer0": "positive", "filler1": "negative"})
+    judge(study, "Ann", "q1", {"answer0": "negative", "filler1": "negative"}, DAY, ms=20_000)
+    judge(study, "Ann", "q2", {"answer0": "negative"}, DAY, ms=16_000)
+    ann, ben, _ = team_progress(study)
+    assert (ann.finished, ann.remaining, ann.labels) == ({"b1": 3}, {"b1": 4}, 5) and not ben.days
+    first, second = ann.days
+    assert (first.date, first.labels, first.per_hour) == ("2023-11-14", 2, 720), "2 labels in 10 seconds"
+    assert (second.date, second.labels, second.per_hour) == ("2023-11-15", 3, 300), "3 labels in 36 seconds"
+
+
+def test_labels_faster_than_one_can_read(study):
+    """A gesture must last a second for each 15 words that it covers; at most 35 words of a passage count."""
+    judge(study, "Ann", "q0", {"answer0": "positive"}, ms=2_300)  # "answer0" is long: 35 words take 2.33 s
+    judge(study, "Ann", "q1", {"answer0": "positive"}, ms=2_400)
+    judge(study, "Ben", "q0", {"filler1": "negative"}, ms=390)  # six words take 0.4 s
+    judge(study, "Ben", "q1", {"filler1": "negative"}, ms=410)
+    judge(study, "Ben", "q2", {"answer0": "negative", "filler1": "negative"}, ms=2_700)  # 41 words take 2.73 s
+    found = {one.name: (one.timed, one.fast, one.is_too_fast) for one in team_progress(study)}
+    assert found["Ann"] == (2, 1, False) and found["Ben"] == (4, 3, False), "too few labels to flag a person"
+    events = standing_labels(Labels(study.labels_path).events()) * 10
+    assert too_fast(events, {})[0] == 60 and days([]) == ()
+
+
+def test_a_person_is_flagged_for_many_labels_that_came_too_fast(study):
+    for number in range(7):
+        judge(study, "Ann", f"q{number}", {"answer0": "positive", "filler1": "negative"}, ms=500)
+        judge(study, "Ben", f"q{number}", {"answer0": "positive", "filler1": "negative"}, ms=9_000)
+    found = {one.name: one for one in team_progress(study)}
+    assert (found["Ann"].timed, found["Ann"].fast, found["Ann"].is_too_fast) == (14, 14, False), "below 20 labels"
+    page = Page(study.folder, "team", "Lea").text
+    assert "came faster than one can read" not in page
+
+
+@pytest.mark.parametrize(
+    "alpha, word", [(0.9, "good"), (0.8, "good"), (0.7, "fair"), (0.41, "weak"), (0.1, "poor"), (-0.3, "poor")]
+)
+def test_the_strength_of_an_agreement_has_a_word(alpha, word):
+    assert strength(alpha).startswith(word)
+
+
+def test_agreement_in_words_names_the_label_that_most_disputes_are_about(study):
+    assert agreement_in_words(quality(study)) is None
+    for question, ann, ben in (
+        ("q0", "related", "negative"),
+        ("q1", "positive", "related"),
+        ("q2", "related", "negative"),
+    ):
+        judge(study, "Ann", question, {"answer0": ann, "filler1": "negative"})
+        judge(study, "Ben", question, {"answer0": ben, "filler1": "negative"})
+    judge(study, "Ann", "q3", {"answer0": "positive"})
+    judge(study, "Ben", "q3", {"answer0": "negative"})
+    for question in ("q4", "q5", "q6"):
+        for who in ("Ann", "Ben"):
+            judge(study, who, question, {"answer0": "positive", "filler1": "negative"})
+    found = quality(study)
+    assert found.clashes == (("related", "negative", 2), ("positive", "related", 1), ("positive", "negative", 1))
+    words = agreement_in_words(found)
+    assert words.label == "related" and words.sentence == f"alpha {found.together.four.value:.2f}: weak"
+    assert (
+        words.detail
+        == "4 disagreements of two people: 2 related against negative, 1 positive against related, 1 positive against negative."
+    )
+    page = Page(study.folder, "team", "Lea").text
+    assert f"Agreement: {words.sentence}; most disputes are about related . 4 disagreements" in page
+
+
+def test_disputes_that_are_about_no_label_in_particular_name_none():
+    same = Agreement(0.5, None, None, 1.0, 4, 4, "alpha")
+    found = Quality(
+        1,
+        (),
+        (),
+        Agreements(("a", "b"), same, same),
+        (),
+        (),
+        None,
+        (("positive", "unsure", 1), ("related", "negative", 1)),
+    )
+    assert agreement_in_words(found).label == "" and clashes([]) == ()
+
+
+def test_the_team_page_is_the_lead_s(study):
+    assert "Leads look after people" in Page(study.folder, "team").text
+    assert "For leads only" in Page(study.folder, "team", "Ann").text
+    page = Page(study.folder, "team", "Lea")
+    assert {button.label for button in page.app.button} >= {"Pause", "Create link", "Create batch", "Close"}
+    assert "Ann" in page.text and "Ben" in page.text and "b1" in page.text

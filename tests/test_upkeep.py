@@ -1,0 +1,203 @@
+"""Renaming, describing, deleting and downloading the parts of a study, and what depends on them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+from backend.core import jobs
+from backend.core.manifest import write_json
+from backend.core.runs import write_run
+from backend.core.settings import add_encoder
+from backend.core.study import Study
+from backend.training_sets.training_set import TrainingSet
+from backend.upkeep import parts
+from backend.upkeep.dependents import dependents
+from backend.upkeep.downloads import download, formats
+from db.errors import BadInput, BlindspotError, Missing, Refused
+from db.events import Choice, LabelEvent
+from db.labels import Labels
+from db.people import People
+from db.queue import Candidate, Item, Queue
+from db.records import Hits
+from tests.training_studies import build, copied, training_study
+
+
+def record(folder: Path, file: str, content: dict) -> None:
+    folder.mkdir(parents=True)
+    write_json(folder / file, content)
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory) -> Study:
+    """A run, a set mined from it, a batch pooled from it, a model trained on the set with its encoder, and a map."""
+    study = training_study(tmp_path_factory.mktemp("upkeep") / "study")
+    build(study, name="raw")
+    People(study.labels_path).add("lea", "lead")
+    item = Item("q0", (Candidate("p1"),))
+    Queue(study.labels_path).add_batch("first", [item], {"runs": ["r"], "training_set": "raw"})
+    record(study.path("models", "tuned"), "training.json", {"kind": "dual encoder", "training_set": "raw"})
+    record(study.path("indexes", "tuned"), "manifest.json", {"kind": "dense index", "encoder": "tuned"})
+    add_encoder(study.settings_path, "tuned", {"model": str(study.path("models", "tuned"))})
+    record(
+        study.path("maps", "m"),
+        "manifest.json",
+        {"kind": "map", "name": "m", "request": {"name": "m", "encoders": ["tuned"]}},
+    )
+    return study
+
+
+@pytest.fixture
+def study(untouched, tmp_path) -> Study:
+    return Study.open(copied(untouched, tmp_path / "study").folder)
+
+
+def words(study: Study, kind: str, name: str) -> list[str]:
+    return [each.words for each in dependents(study, kind, name)]
+
+
+def test_what_depends_on_a_part_is_named(study):
+    assert words(study, "run", "r") == ["batch first was made from it", "training set raw was made from it"]
+    assert words(study, "training-set", "raw") == ["batch first was made from it", "model tuned was made from it"]
+    assert words(study, "model", "tuned") == [
+        "encoder tuned belongs to it",
+        "index tuned belongs to it",
+        "map m was made from it",
+    ]
+    assert words(study, "map", "m") == words(study, "batch", "first") == []
+
+
+def test_a_run_is_renamed_after_confirmation_and_stays_whole(study):
+    before = study.run("r").hits.ordinals[:]
+    with pytest.raises(Refused, match="named by others: batch first was made from it; training set raw"):
+        parts.rename(study, "run", "r", "bm25-train")
+    assert study.runs() == ["r"]
+    parts.describe(study, "run", "r", "The first one.", ["keep"])
+    parts.rename(study, "run", "r", "bm25-train", confirmed=True)
+    assert study.runs() == ["bm25-train"] and study.run("bm25-train").manifest["name"] == "bm25-train"
+    assert np.array_equal(study.run("bm25-train").hits.ordinals, before)
+    assert parts.description(study, "run", "bm25-train").text == "The first one."
+    assert TrainingSet.open(study, "raw").manifest["request"]["runs"] == ["r"], "its record says what happened"
+
+
+@pytest.mark.parametrize("new", ["raw", "a/b", "..", "", "x" * 65])
+def test_a_name_that_is_taken_or_no_name_changes_nothing(study, new):
+    build(study, name="other")
+    with pytest.raises(BlindspotError):
+        parts.rename(study, "training-set", "other", new, confirmed=True)
+    assert set(parts.names(study, "training-set")) == {"raw", "other"}
+
+
+def test_a_set_is_renamed_in_its_own_record(study):
+    parts.rename(study, "training-set", "raw", "noisy", confirmed=True)
+    renamed = TrainingSet.open(study, "noisy")
+    assert renamed.manifest["name"] == renamed.manifest["request"]["name"] == "noisy"
+    assert sum(1 for _ in renamed.groups()) == renamed.manifest["counts"]["questions"]
+
+
+def test_a_model_goes_with_its_encoder_and_its_index(study):
+    with pytest.raises(Refused, match="cannot be renamed: encoder tuned belongs to it; index tuned"):
+        parts.rename(study, "model", "tuned", "better", confirmed=True)
+    with pytest.raises(Refused, match="confirm"):
+        parts.delete(study, "model", "tuned")
+    record(study.path("models", "mapped"), "training.json", {"kind": "adapter", "encoder": "tuned"})
+    with pytest.raises(Refused, match="cannot be deleted: model mapped needs it; delete those first"):
+        parts.delete(study, "model", "tuned", confirmed=True)
+    parts.delete(study, "model", "mapped")
+    parts.describe(study, "model", "tuned", "old", [])
+    also = parts.delete(study, "model", "tuned", confirmed=True)
+    assert [each.kind for each in also] == ["encoder", "index"]
+    assert parts.names(study, "model") == [] and not study.parts("indexes") and "tuned" not in study.settings.encoders
+    assert not list(study.folder.glob("models/.*")) and "old" not in str(
+        parts.Descriptions(study.labels_path).of_kind("model")
+    )
+
+
+def test_a_job_that_uses_a_part_protects_it(study, monkeypatch):
+    monkeypatch.setattr("subprocess.Popen", lambda command, **_: None)
+    monkeypatch.setattr(jobs, "recent", lambda *_: [Unfinished()])
+    with pytest.raises(Refused, match="cannot be deleted: job .* needs it"):
+        parts.delete(study, "training-set", "raw", confirmed=True)
+
+
+class Unfinished:
+    """A job that trains on the set."""
+
+    unfinished, kind, arguments = True, "train dual-encoder", {"name": "new", "training_set": "raw"}
+
+
+def test_a_batch_that_people_worked_on_is_kept(study):
+    queue = Queue(study.labels_path)
+    parts.rename(study, "batch", "first", "monday")
+    queue.claim("ann")
+    Labels(study.labels_path).add("ann", LabelEvent("a", "label", "q0", (Choice("p1", "positive"),), batch="monday"))
+    for attempt in (parts.rename, parts.delete):
+        with pytest.raises(Refused, match="people have worked on batch 'monday'"):
+            attempt(study, "batch", "monday", *(["new"] if attempt is parts.rename else []), confirmed=True)
+    parts.describe(study, "batch", "monday", "The first batch.", ["pilot", "pilot", " "])
+    assert parts.description(study, "batch", "monday").tags == ("pilot",)
+    queue.add_batch("second", [Item("q1", (Candidate("p1"),))], {})
+    queue.claim("ann", 3)
+    parts.delete(study, "batch", "second")
+    assert parts.names(study, "batch") == ["monday"] and [lease.batch for lease in queue.held("ann")] == ["monday"]
+
+
+@pytest.mark.parametrize(
+    "text, tags",
+    [("x" * 2001, []), ("a\0b", []), ("", ["a,b"]), ("", ["a\nb"]), ("", ["t"] + list("abcdefghijklmnopqrstu"))],
+)
+def test_descriptions_that_will_not_do(study, text, tags):
+    with pytest.raises(BadInput):
+        parts.describe(study, "run", "r", text, tags)
+    assert parts.description(study, "run", "r").tags == ()
+
+
+@pytest.mark.parametrize("kind, name", [("run", "nothing"), ("model", "nothing"), ("batch", "nothing"), ("thing", "r")])
+def test_parts_that_are_not_there(study, kind, name):
+    for attempt in (parts.delete, parts.description, lambda *given: parts.rename(*given, "new")):
+        with pytest.raises((Missing, Refused), match="no .*nothing|unknown kind"):
+            attempt(study, kind, name)
+
+
+def test_every_kind_is_downloaded(study):
+    made = {
+        kind: download(study, kind, name, formats(kind)[0])
+        for kind, name in (("run", "r"), ("training-set", "raw"), ("model", "tuned"))
+    }
+    assert made["run"].content.splitlines()[0].split()[1] == b"Q0"
+    sets = zipfile.ZipFile(io.BytesIO(made["training-set"].content)).namelist()
+    assert any(name.endswith("README.md") for name in sets) and made["training-set"].name.endswith(".zip")
+    assert zipfile.ZipFile(io.BytesIO(made["model"].content)).namelist() == ["tuned/training.json"]
+    with pytest.raises(Missing, match="no labels"):
+        download(study, "labels", "labels", "jsonl")
+    with pytest.raises(Refused, match="format"):
+        download(study, "run", "r", "xml")
+    Queue(study.labels_path).claim("ann")
+    Labels(study.labels_path).add("ann", LabelEvent("a", "label", "q0", (Choice("p1", "positive"),), batch="first"))
+    assert b"positive" in download(study, "labels", "labels", "csv", by="lea").content
+
+
+def test_the_command_line(study):
+    def command(*arguments: str) -> str:
+        return CliRunner().invoke(app, [*arguments, "--study", str(study.folder)], catch_exceptions=False).output
+
+    said = command("describe", "run", "r", "--text", "BM25 over train.", "--tag", "paper", "--tag", "x")
+    assert "BM25 over train.\nTags: paper, x\n- batch first was made from it" in said
+    assert "Tags: paper\n" in command("describe", "run", "r", "--untag", "x")
+    assert "Run r is now bm25." in command("rename", "run", "r", "bm25", "--yes")
+    assert "Nothing depends on it." in command("describe", "map", "m")
+    assert "Deleted map m." in command("delete", "map", "m")
+    assert "Deleted model tuned, with encoder tuned and index tuned." in command("delete", "model", "tuned", "--yes")
+
+
+def test_a_rerank_over_a_run_names_it(study):
+    hits = Hits(np.zeros((1, 1), dtype=np.int32), np.ones((1, 1), dtype=np.float32))
+    write_run(study, "again", ["q0"], hits, {"retriever": "rerank:tuned", "judge": "tuned", "over": {"run": "r"}})
+    assert "run again was made from it" in words(study, "run", "r")
+    assert "run again was made from it" in words(study, "model", "tuned")
