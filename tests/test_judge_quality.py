@@ -24,6 +24,7 @@ from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.queue import Queue
+from tests.app_pages import Page
 from tests.studies import births, make_study, people
 from tests.training_studies import say, score
 
@@ -259,3 +260,26 @@ def test_the_commands(study, tmp_path, monkeypatch, capsys):
     assert "people say" in run("measure", "good")
     assert '"sample": "audit"' in run("measure", "good", "--json")
     assert judge_kind_of(study, "tool").run_job is None
+
+
+def test_quality_shows_the_judges_and_one_in_detail(study):
+    shown = Page(study.folder, "quality", "ann", judge="inverted", trust="source")
+    assert "How good are the judges?" in shown.text and "pairs of the random audits" in shown.text
+    assert "inverted in detail" in shown.text and "Confusion by score" in shown.text and "births" in shown.text
+    assert "good in detail" not in shown.text and "✕ no" in shown.text
+
+
+def test_the_app_runs_language_models_and_adds_none(study, original):
+    from backend.judges.llm.judge import add_llm_judge
+
+    assert "Add one on the command line" in Page(study.folder, "training", "ann").text
+    add_llm_judge(study, "near", "http://127.0.0.1:9/v1", ["m"])
+    shown = Page(study.folder, "training", "ann")
+    assert "Texts go to 127.0.0.1:9 (this machine)" in shown.text
+    assert not shown.app.button(key="ask-start").disabled
+    add_llm_judge(study, "near", "https://far.example/v1", ["m"], replace=True)
+    shown = Page(study.folder, "training", "ann")
+    assert shown.app.button(key="ask-start").disabled  # sending is not allowed yet
+    assert [box.label for box in shown.app.checkbox if "far.example" in box.label] == [
+        "Texts of questions and passages may go to far.example"
+    ]

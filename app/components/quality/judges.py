@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from analysis.agreement import Agreement
 from analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES, Bin, GroupTrust, JudgeFigures, Trust
+from analysis.relations import relation_order
 from app.components.marks import command, relation_label
 from app.components.quality.marks import INTERVAL_NOTE, coefficient, gauge, heads, rate_figure, row
 from app.components.tables import scrolling
@@ -92,7 +93,8 @@ def _line(judge: MeasuredJudge, chosen: bool, here: Here) -> Html:
             title="Show or hide details",
             data_focus=f"judge-{judge.name}",
         ),
-        span(judge.kind, cls="interval"),
+        " ",
+        span(judge.kind, cls="soft"),
     )
     if figures is None:
         return row("0", *["–"] * 7, _cost(judge.cost), head=name)
@@ -213,6 +215,8 @@ def _where(figures: JudgeFigures, by: str, here: Here) -> Html:
         cls="choices",
     )
     groups: list[GroupTrust] = figures.trust.get(by, [])
+    if by == "relation":
+        groups = sorted(groups, key=lambda each: relation_order(each.group))
     if not groups:
         return div(choices, span(f"No pair has a {by}.", cls="soft"), cls="choice-line")
     lines = [

@@ -6,11 +6,11 @@ from typing import Any
 
 import streamlit as st
 
-from app import study, who
+from app import study, url, who
 from app.components import jobs
 from app.components.marks import command, notice
 from app.components.setting_fields import setting_field
-from app.markup import Html, div, join, show, span, tag, term
+from app.markup import Html, div, join, link, show, span, tag, term
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.judges.feature_judge import KIND, feature_judges, judge_run, learn_judge
@@ -34,7 +34,10 @@ def judges_table(opened: Study) -> Html:
     head = tag("tr", *(tag("th", name, scope="col", cls="left" if i < 3 else None) for i, name in enumerate(names)))
     rows = [_row(card, reports.get(card.name) if card.kind == KIND else None) for card in cards]
     table = div(tag("table", tag("thead", head), tag("tbody", *rows), cls="figures"), cls="scrolling")
-    return div(tag("h2", "Judges"), table, cls="panel")
+    measured = ""
+    if who.may(opened.labels_path, "see others' labels"):
+        measured = tag("p", link("How good are they? Measured on people's labels", url.QUALITY), cls="convention")
+    return div(tag("h2", "Judges"), table, measured, cls="panel")
 
 
 def _row(card: JudgeCard, report: dict[str, Any] | None) -> Html:

@@ -15,6 +15,7 @@ from app.markup import Html, div, link, show, span, tag
 from backend.core import jobs as work
 from backend.core.jobs import request
 from backend.core.study import Study
+from backend.judges.feature_judge import KIND
 from backend.judges.judge import kind_title
 from backend.reader.reading import read
 from backend.reader.training import train_reader
@@ -195,6 +196,8 @@ def after_training(opened: Study, name: str) -> None:
     if kind == "reader":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "dev"][-3:]:
             jobs.start_button(opened, request(read, run, reader=name), key=f"read-{name}-{run}", words=f"Read {run}")
+        return
+    if kind == KIND:  # "New judge" judges runs with it
         return
     if kind == "cross-encoder":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "train"][-2:]:
