@@ -67,7 +67,7 @@ def _listed(opened: Study) -> None:
     a, b = pair_of_address(runs)
     rule = study.rule(opened, a, b)
     compared = study.comparison(opened, a, b, url.one_of("relevance", ("answers", "gold"), "answers"), rule)
-    chosen = selection.read(a, b, max(compared.depth, 1), rule)
+    chosen = selection.read(a, b, max(compared.depth, 1), rule, compared.a.kind)
     rows = selection.rows(compared, chosen)
     asked = url.value("question")
     if not asked and len(rows):
