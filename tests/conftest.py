@@ -91,6 +91,21 @@ def pytest_runtest_teardown(item):
         pytest.fail(getattr(item.session, "slow_import", message))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_command_tree():
+    """Let Typer build its tree of commands once. It builds the tree for every command line, which takes 0.2 s here."""
+    import functools
+
+    import typer.main
+    import typer.testing
+
+    build = functools.cache(typer.main.get_command)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(typer.main, "get_command", build)
+        patched.setattr(typer.testing, "_get_command", build)
+        yield
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real passages and questions."""
