@@ -21,6 +21,7 @@ from analysis.flips import FlipTable
 from analysis.overlap import rank_biased_overlap
 from analysis.relations import relation_order
 from analysis.significance import RESAMPLES, Difference, adjusted_together, compare, family
+from backend.evaluation.held import ResultCache
 from backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
 from backend.evaluation.question_facts import QuestionFacts
 from backend.evaluation.relevance import Kind, Relevance, relevant
