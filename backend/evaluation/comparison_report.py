@@ -31,6 +31,7 @@ from backend.evaluation.comparison import (
 from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from backend.evaluation.relevance import Kind
+from backend.evaluation.report import NO_RELATIONS
 from backend.evaluation.saved_slices import saved
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from backend.text.answers import DEFAULT_RULE
@@ -316,6 +317,8 @@ def notes(study: Study, compared: Comparison, by: By | None) -> list[str]:
         for each in (a, b)
         for reason, count in each.left_out.items()
     ]
+    if by == "relation" and not (compared.relations != "").any():
+        sentences.append(f"{NO_RELATIONS[0].upper()}{NO_RELATIONS[1:]}.")
     if by == "bucket":
         source = study.questions.frequency_source or "none, no frequencies are known"
         official = "Official buckets are used for questions that have one (0 most frequent, 7 rarest)"
