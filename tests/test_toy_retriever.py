@@ -110,7 +110,7 @@ def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
 
     shown = blindspot("retrieve", "--help")
     words = " ".join(shown.stdout.split())
-    assert shown.returncode == 0 and re.search(r"--with bm25\|dense\|hybrid\|milvus\|\S*toy ", words)
+    assert shown.returncode == 0 and re.search(r"--with bm25\|dense\|\S*hybrid\|milvus\|\S*toy ", words)
     assert (
         "toy: passages in the order of their rows" in words
         and "--stride <int range> Toy: Rows between two hits (default 1)." in words
