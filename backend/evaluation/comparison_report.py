@@ -31,6 +31,7 @@ from backend.evaluation.comparison import (
 from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from backend.evaluation.relevance import Kind
+from backend.evaluation.report import NO_RELATIONS
 from backend.evaluation.saved_slices import saved
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from backend.text.answers import DEFAULT_RULE
@@ -212,6 +213,7 @@ class ComparisonOptions:
         slice: an expression; only its questions count.
         measure: name of a registered measure. If it needs all relevant passages of a question, relevance by answers
             becomes gold, and a note says so.
+        hidden: questions to leave out, because the reader still has to judge them.
     """
 
     k: int | None = None
@@ -220,6 +222,7 @@ class ComparisonOptions:
     rule: str = DEFAULT_RULE
     slice: str = ""
     measure: str = SUCCESS.name
+    hidden: frozenset[str] = frozenset()
 
 
 def compare_runs(
@@ -248,6 +251,9 @@ def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> Co
     by_measure = MEASURES.get(options.measure)
     needs_gold = by_measure.needs_all and relevance == "answers"
     measured = measure_all(study, (a, b), "gold" if needs_gold else relevance, rule)
+    if options.hidden:
+        reason = "the reader has still to judge them"
+        measured = {name: each.without(options.hidden, reason) for name, each in measured.items()}
     compared = Comparison.of(measured[a], measured[b])
     if not len(compared):
         raise BadInput(
@@ -316,6 +322,8 @@ def notes(study: Study, compared: Comparison, by: By | None) -> list[str]:
         for each in (a, b)
         for reason, count in each.left_out.items()
     ]
+    if by == "relation" and not (compared.relations != "").any():
+        sentences.append(f"{NO_RELATIONS[0].upper()}{NO_RELATIONS[1:]}.")
     if by == "bucket":
         source = study.questions.frequency_source or "none, no frequencies are known"
         official = "Official buckets are used for questions that have one (0 most frequent, 7 rarest)"

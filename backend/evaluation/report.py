@@ -145,6 +145,12 @@ class Report:
         return as_rich(self)
 
 
+NO_RELATIONS = (
+    "no question has a relation, so there is nothing to group by relation; import questions that have one, or give the "
+    "questions file of a results file: blindspot new DIR --from-run FILE --questions FILE"
+)
+
+
 def report(
     study: Study,
     runs: Sequence[str] | None = None,
@@ -260,7 +266,8 @@ def _run_report(
         else relations
         if by == "relation"
         else _asked_groups(first, questions, by, within),
-        notes=_notes(measured, len(run.question_ids), [k for k in ks if k > depth], depth),
+        notes=_notes(measured, len(run.question_ids), [k for k in ks if k > depth], depth)
+        + ([NO_RELATIONS] if by == "relation" and not relations else []),
         judged=_judged(run, measured, within, seed),
     )
 
