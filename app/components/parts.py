@@ -42,10 +42,11 @@ def parts_panel(study: Study, kind: str, names: Sequence[str], can_download: boo
     words = parts.words(kind, 2)
     title = f"Download, describe, rename or delete {words}" if can_download else f"Describe, rename or delete {words}"
     with st.expander(title, expanded=said is not None):
-        if said:
-            show(notice(said))
-        if refused := st.session_state.pop(f"{_REFUSED}-{kind}", None):
-            show(notice(refused, kind="error"))
+        with st.container():  # always there, so that a line in it moves no field below
+            if said:
+                show(notice(said))
+            if refused := st.session_state.pop(f"{_REFUSED}-{kind}", None):
+                show(notice(refused, kind="error"))
         left, right = st.columns([3, 4], vertical_alignment="bottom")
         name = left.selectbox(parts.words(kind).capitalize(), list(reversed(names)), key=f"part-{kind}")
         if can_download and may_export:
@@ -102,13 +103,16 @@ def _rename_or_delete(study: Study, kind: str, name: str) -> None:
             ),
             tag("ul", *(tag("li", each.words) for each in found), cls="soft"),
         )
-    columns = st.columns([4, 1.4, 1.4, 1.4], vertical_alignment="bottom")
-    new = columns[0].text_input("New name", name, max_chars=64, key=f"rename-{kind}-{name}")
-    confirmed = not found or columns[1].checkbox("I have read this", key=f"confirm-{kind}-{name}")
-    with columns[2]:
-        renames = st.button("Rename", key=f"rename-button-{kind}", disabled=not confirmed)
-    with columns[3]:
-        deletes = st.button("Delete", key=f"delete-button-{kind}", disabled=not confirmed)
+    with st.form(f"rename-{kind}-{name}", border=False, enter_to_submit=False):
+        columns = st.columns([4, 1.6, 1.2, 1.2], vertical_alignment="bottom")
+        new = columns[0].text_input("New name", name, max_chars=64)
+        confirmed = columns[1].checkbox(
+            "I am sure", help=f"Needed to delete{', and to rename what other parts name' if found else ''}."
+        )
+        with columns[2]:
+            renames = st.form_submit_button("Rename")
+        with columns[3]:
+            deletes = st.form_submit_button("Delete")
     if renames:
         _do(
             study,

@@ -21,7 +21,7 @@ from analysis.flips import FlipTable
 from analysis.overlap import rank_biased_overlap
 from analysis.relations import relation_order
 from analysis.significance import RESAMPLES, Difference, adjusted_together, compare, family
-from backend.evaluation.held import Held
+from backend.evaluation.held import ResultCache
 from backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
 from backend.evaluation.question_facts import QuestionFacts
 from backend.evaluation.relevance import Kind, Relevance, relevant
@@ -38,7 +38,7 @@ BYS: tuple[str, ...] = ("relation", "bucket", "slice")
 KS = (1, 5, 20, 100)
 SEED = 0
 SURE = 0.05
-FIGURES_HELD = 1000  # figures kept per comparison; a few hundred bytes each
+FIGURES_CACHED = 1000  # figures kept per comparison; a few hundred bytes each
 VALUES_HELD = 32  # arrays kept per run: a measure at a cut-off, 8 bytes a question
 
 
@@ -83,8 +83,8 @@ class Measured:
         return relevant(self.study, self.run, self.kind, self.rule)
 
     @cached_property
-    def _values(self) -> Held:
-        return Held(VALUES_HELD)
+    def _values(self) -> ResultCache:
+        return ResultCache(VALUES_HELD)
 
     def values(self, measure: RankingMeasure, k: int) -> np.ndarray:
         """Return the value of each question at k, (q,) bool or float64. Raises BadInput for a measure that needs all
@@ -255,9 +255,9 @@ class Comparison:
         return rank_biased_overlap(list_a, list_b)
 
     @cached_property
-    def figures(self) -> Held:
+    def figures(self) -> ResultCache:
         """The cache of recent figures. All viewers share one comparison."""
-        return Held(FIGURES_HELD)
+        return ResultCache(FIGURES_CACHED)
 
     def groups(self, by: Literal["relation", "bucket"]) -> dict[str, np.ndarray]:
         """Return the rows of each relation or bucket, in the order of a table. Questions without a relation are left

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from backend.core.runs import run_name_of, write_run
 from backend.core.study import SETTINGS_FILE, Study
 from backend.data.formats import find_format
-from backend.data.formats.base import Context, RunEntry, as_split, wrong_with_passage, wrong_with_question
+from backend.data.formats.base import Context, RunEntry, as_split, passage_fault, question_fault
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import file_sha256
 from backend.data.importing.gold import other_form
@@ -149,12 +149,12 @@ def _fill(
     results: list[FileResult] = []
     for path, sha256, (reading, rejected) in zip(files, hashes, readings, strict=True):
         results.append(
-            _keep(study, path, sha256, reading, rejected, [result.run for result in results], split, progress)
+            _store(study, path, sha256, reading, rejected, [result.run for result in results], split, progress)
         )
     return count, results, joined
 
 
-def _keep(
+def _store(
     study: Study,
     path: Path,
     sha256: str,
@@ -287,7 +287,7 @@ class _ResultsCollector:
         while id in self._ids:
             id += "-2"
         question = Question(id, text, tuple(dict.fromkeys(entry.answers)), dataset=dataset, split=as_split(self._split))
-        if message := wrong_with_question(question):
+        if message := question_fault(question):
             raise BadInput(message, entry.path, entry.line)
         same.append(question)
         self._ids.add(id)
@@ -316,7 +316,7 @@ class _ResultsCollector:
                     context.line,
                 )
             return known[0]
-        if message := wrong_with_passage(row):
+        if message := passage_fault(row):
             raise BadInput(f"the passage {context.id[:80]!r}: {message}", entry.path, context.line)
         self._passages[context.id] = (len(self._passages), digest, file, context.line or 0)
         self._waiting.append(row)
