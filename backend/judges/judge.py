@@ -83,6 +83,7 @@ JUDGES: Registry[JudgeKind] = Registry(
         "backend.training.cross_encoder_judge",
         "backend.judges.llm.judge",
         "backend.judges.imported",
+        "backend.judges.cascade",
     ),
     group="blindspot.judges",
     check=must_be(JudgeKind),
