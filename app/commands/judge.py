@@ -310,8 +310,9 @@ def cascade(
     """Join judges: each decides where it is sure by its error on settled pairs, the next is asked about the rest."""
     from backend.judges.cascade import make_cascade
 
+    made = make_cascade(open_study(study), name, stages, right, missed, replace)
     print(f"Made {name}:")
-    for stage in make_cascade(open_study(study), name, stages, right, missed, replace):
+    for stage in made:
         says = []
         if stage.below is not None and stage.missed is not None:
             says.append(f"negative below {stage.below:g} ({stage.missed:.1%} missed, at most {stage.missed_high:.1%})")

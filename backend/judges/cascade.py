@@ -307,8 +307,8 @@ def _share(among: np.ndarray, positive: np.ndarray, weights: np.ndarray, questio
 def _answer_scores(study: Study, pairs: Sequence[PairId]) -> dict[PairId, float]:
     """Return 1 for each passage that contains an answer, else 0; questions without answers have no score."""
     by_question: dict[str, list[str]] = {}
-    for question, passage in pairs:
-        by_question.setdefault(question, []).append(passage)
+    for asked, passage in pairs:
+        by_question.setdefault(asked, []).append(passage)
     questions = [question for question in study.questions.some(by_question) if question.answers]
     rows = study.corpus.ordinals({passage for _, passage in pairs})
     width = max((len(by_question[question.id]) for question in questions), default=0)
