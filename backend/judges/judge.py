@@ -113,6 +113,12 @@ def judge_kind_of(study: Study, name: str) -> JudgeKind:
     )
 
 
+def refuse_judge(study: Study, name: str) -> None:
+    """Raise Refused if a judge that is no trained model has this name: its scores would be in the way of a model's."""
+    if study.path("judges", name).exists():
+        raise Refused(f"there is already a judge named {name!r}; choose another name")
+
+
 def refuse_taken(study: Study, name: str, kind: str, replace: bool) -> None:
     """Raise Refused if something else has this name, or a judge of this kind has it and `replace` is false."""
     taken = next((card for card in judges_of(study) if card.name == name), None)

@@ -158,13 +158,15 @@ def stored_scores(
 
 def _cost(study: Study, name: str) -> tuple[float | None, float | None]:
     """Return the price and the tokens of a label: of a language model by its stored answers, 0 for other judges."""
-    from backend.judges.llm.answers import AnswerStore
+    from backend.judges.llm.answers import FILE, AnswerStore
     from backend.judges.llm.judge import LLMJudge, llm_judges
 
     if name not in llm_judges(study):
         return 0.0, None
     judge = LLMJudge.load(study, name)
-    mean = AnswerStore(study).mean_cost(judge.models, judge.recipe)
+    if not study.path("judges", FILE).is_file():
+        return None, None
+    mean = AnswerStore(study, read_only=True).mean_cost(judge.models, judge.recipe)
     if mean is None:
         return None, None
     return judge.cost(mean[0] * judge.votes, mean[1] * judge.votes), (mean[0] + mean[1]) * judge.votes
