@@ -36,7 +36,7 @@ demo: install
 	@$(BIN)/blindspot demo demo --port $(PORT) $(DEMO_OPTIONS)
 
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20
 
 quick: .venv/.installed-dev
 	$(BIN)/python -m pytest -m quick -q

@@ -12,6 +12,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+VALUES_PER_BLOCK = 1 << 22
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -79,6 +81,54 @@ def recall_at(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarra
     n_relevant = np.asarray(n_relevant)
     shares: np.ndarray = np.divide(hits, n_relevant, out=np.full(len(hits), np.nan), where=n_relevant > 0)
     return shares
+
+
+def average_precision(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
+    """Return the average precision of each question: the sum of the precision at the rank of each relevant passage in
+    the top k, divided by the number of relevant passages (trec_eval's `map_cut`). Its mean over questions is MAP@k.
+
+    Arguments and NaN as in `recall_at`. Returns: (q,) float64.
+    """
+    relevant = np.asarray(relevant, dtype=bool)[:, : _rank(k)]
+    precision = relevant.cumsum(axis=1) / np.arange(1, relevant.shape[1] + 1)
+    n_relevant = np.asarray(n_relevant)
+    sums = np.where(relevant, precision, 0.0).sum(axis=1)
+    averages: np.ndarray = np.divide(sums, n_relevant, out=np.full(len(sums), np.nan), where=n_relevant > 0)
+    return averages
+
+
+def r_precision(relevant: np.ndarray, n_relevant: np.ndarray) -> np.ndarray:
+    """Return the share of relevant passages among the first R, where R is the number of relevant passages of the
+    question. If R is larger than the width of `relevant`, the missing ranks count as not relevant.
+
+    Arguments and NaN as in `recall_at`. Returns: (q,) float64.
+    """
+    relevant, n_relevant = np.asarray(relevant, dtype=bool), np.asarray(n_relevant)
+    within = np.arange(relevant.shape[1]) < n_relevant[:, None]
+    found = (relevant & within).sum(axis=1)
+    shares: np.ndarray = np.divide(found, n_relevant, out=np.full(len(found), np.nan), where=n_relevant > 0)
+    return shares
+
+
+def ndcg_at(grades: np.ndarray, ideal: np.ndarray, k: int) -> np.ndarray:
+    """Return the normalised discounted cumulative gain of the first k (Järvelin and Kekäläinen 2002, in trec_eval's
+    form: the gain is the grade, the discount is log2(rank + 1)).
+
+    Args:
+        grades: (q, K) grades of the hits, 0 for a passage that is not relevant.
+        ideal: (q, m) grades of all relevant passages of each question, falling along a row, padded with 0.
+
+    Returns: (q,) float64, NaN for a question without relevant passages.
+    """
+    gain, best = (_discounted(np.asarray(each)[:, : _rank(k)]) for each in (grades, ideal))
+    normalised: np.ndarray = np.divide(gain, best, out=np.full(len(gain), np.nan), where=best > 0)
+    return normalised
+
+
+def _discounted(grades: np.ndarray) -> np.ndarray:
+    discounts = np.log2(np.arange(2, grades.shape[1] + 2))
+    gains: np.ndarray = (grades / discounts).sum(axis=1)
+    return gains
 
 
 def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float | None, float | None]:
@@ -168,8 +218,12 @@ def _resampled_deviations(values: np.ndarray, resamples: int, rng: np.random.Gen
     """
     n = len(values)
     distinct, counts = np.unique(values, return_counts=True)
-    drawn = rng.multinomial(n, counts / n, size=resamples)
-    deviations: np.ndarray = (drawn @ distinct.astype(np.float64) / n - values.mean()) * np.sqrt(n / max(n - 1, 1))
+    # In blocks, because a measure such as nDCG can have as many distinct values as there are questions.
+    rows = max(1, VALUES_PER_BLOCK // len(distinct))
+    blocks = [min(rows, resamples - start) for start in range(0, resamples, rows)]
+    chances, points = counts / n, distinct.astype(np.float64)
+    means = np.concatenate([rng.multinomial(n, chances, size=size) @ points / n for size in blocks])
+    deviations: np.ndarray = (means - values.mean()) * np.sqrt(n / max(n - 1, 1))
     return deviations
 
 

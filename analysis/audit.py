@@ -98,7 +98,17 @@ def rate(
     error = ratio_error(top, bottom, resamples, seed) if n > 1 else 0.0
     low, high = share_interval(value, error, n, level)
     return Rate(
-        value, low, high, n, len(hits), unsettled, lower, upper, target, _more(value, error, n, target, level), method
+        value,
+        low,
+        high,
+        n,
+        len(hits),
+        unsettled,
+        lower,
+        upper,
+        target,
+        _questions_needed(value, error, n, target, level),
+        method,
     )
 
 
@@ -128,7 +138,7 @@ def _share(hits: np.ndarray, weights: np.ndarray) -> float | None:
     return float(hits @ weights / weights.sum()) if len(hits) else None
 
 
-def _more(value: float, error: float, questions: int, target: float, level: float) -> int | None:
+def _questions_needed(value: float, error: float, questions: int, target: float, level: float) -> int | None:
     """Return how many questions to add until the interval is narrow enough. The error falls with the root of their
     number.
     """

@@ -127,11 +127,13 @@ def independent_difference(a: Estimate, b: Estimate) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Success of run A minus success of run B over the same questions.
+    """A measure of run A minus the same measure of run B, over the same questions.
 
     estimate: the difference with its paired bootstrap interval, from -1 to 1.
-    p: p value of the sign-flip test. only_a, only_b: questions that one run alone finds.
+    p: p value of the sign-flip test. only_a, only_b: questions on which A, or B, is better; for success these are the
+    questions that one run alone finds.
     macro: whether the difference is that of the averages over groups.
+    binary: whether each question's value is 0 or 1, as for success.
     p_adjusted: p value after Holm's correction for all tests that are shown together; None if the test is shown alone.
     """
 
@@ -141,6 +143,7 @@ class Difference:
     only_b: int
     macro: bool = False
     p_adjusted: float | None = None
+    binary: bool = True
 
     @property
     def n(self) -> int:
@@ -153,40 +156,40 @@ class Difference:
 
     @property
     def p_mcnemar(self) -> float | None:
-        """The exact p value of McNemar's test, unadjusted; None for a macro average, for which the test is not
-        defined."""
-        return None if self.macro else mcnemar(self.only_a, self.only_b)
+        """The exact p value of McNemar's test, unadjusted; None for a macro average and for values other than 0 and 1,
+        for which the test is not defined."""
+        return mcnemar(self.only_a, self.only_b) if self.binary and not self.macro else None
 
 
 def compare(
-    found_a: np.ndarray,
-    found_b: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
     groups: np.ndarray | None = None,
     level: float = 0.95,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Difference:
-    """Return the difference between two runs with its interval, its p value, and the questions that one run alone
-    finds.
+    """Return the difference between two runs with its interval, its p value, and the number of questions on which each
+    run is better.
 
     Args:
-        found_a, found_b: (q,) bool, row i the same question in both.
+        a, b: (q,) values of a measure, bool for success, else float; row i is the same question in both.
         groups: (q,) relations. If given, the difference is that of the macro averages.
     """
-    found_a, found_b = np.asarray(found_a, bool), np.asarray(found_b, bool)
-    if found_a.shape != found_b.shape:
-        raise ValueError(f"two runs over different questions: {found_a.shape} and {found_b.shape}")
-    values = found_a.astype(np.int8) - found_b
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape:
+        raise ValueError(f"two runs over different questions: {a.shape} and {b.shape}")
+    binary = a.dtype == np.bool_ and b.dtype == np.bool_
+    values = a.astype(np.int8) - b if binary else a.astype(np.float64) - b
     only_a, only_b = int((values > 0).sum()), int((values < 0).sum())
-    estimate = difference(found_a, found_b, groups, level, seed=seed)
-    if groups is None:
-        return Difference(estimate, sign_flip(values, resamples, seed), only_a, only_b)
-    return Difference(estimate, sign_flip_macro(values, groups, resamples, seed), only_a, only_b, macro=True)
+    estimate = difference(a, b, groups, level, seed=seed)
+    p = sign_flip(values, resamples, seed) if groups is None else sign_flip_macro(values, groups, resamples, seed)
+    return Difference(estimate, p, only_a, only_b, macro=groups is not None, binary=binary)
 
 
 def family(
-    found_a: np.ndarray,
-    found_b: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
     members: Mapping[str, np.ndarray],
     level: float = 0.95,
     resamples: int = RESAMPLES,
@@ -196,11 +199,12 @@ def family(
     groups.
 
     Args:
+        a, b: as in `compare`.
         members: (m,) rows of each group, or (q,) bool.
     """
-    found_a, found_b = np.asarray(found_a, bool), np.asarray(found_b, bool)
+    a, b = np.asarray(a), np.asarray(b)
     return adjusted_together(
-        {name: compare(found_a[rows], found_b[rows], None, level, resamples, seed) for name, rows in members.items()}
+        {name: compare(a[rows], b[rows], None, level, resamples, seed) for name, rows in members.items()}
     )
 
 

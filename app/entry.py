@@ -15,7 +15,7 @@ from app.markup import show
 from db.errors import BlindspotError
 
 THROUGH_MAIN = "through-main"
-PASSING = (OSError, sqlite3.Error)
+TRANSIENT_ERRORS = (OSError, sqlite3.Error)
 """Errors that may be temporary, such as a full disk or a locked database. The page tries again."""
 SECONDS_TO_RETRY = 5.0
 
@@ -54,10 +54,10 @@ def report(error: Exception) -> bool:
     log = logging.getLogger(__name__)
     if not isinstance(error, BlindspotError):
         log.error("a page failed", exc_info=error)
-    elif isinstance(error, PASSING):
+    elif isinstance(error, TRANSIENT_ERRORS):
         log.error("a page failed: %s", error)
     show(notice(describe(error), kind="error"))
-    if isinstance(error, PASSING):
+    if isinstance(error, TRANSIENT_ERRORS):
         try_again()
     return True
 
@@ -66,8 +66,8 @@ def describe(error: Exception) -> str:
     """Return one line that describes an error."""
     reason = " ".join(str(error).split())
     if isinstance(error, BlindspotError):
-        return f"{reason} (This page tries again every few seconds.)" if isinstance(error, PASSING) else reason
-    if isinstance(error, PASSING):
+        return f"{reason} (This page tries again every few seconds.)" if isinstance(error, TRANSIENT_ERRORS) else reason
+    if isinstance(error, TRANSIENT_ERRORS):
         return (
             f"The study cannot be read or written now: {reason}. This page tries again every few seconds. "
             f"{where_details_are()}"

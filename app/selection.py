@@ -10,6 +10,7 @@ import numpy as np
 from analysis import flips
 from app import url
 from app.study import Comparison
+from backend.evaluation.measures import MEASURES, SUCCESS
 from backend.evaluation.slices import Facts
 
 PER_PAGE = 25
@@ -44,6 +45,7 @@ class Selection:
     text: str = ""
     sort: str = ""
     page: int = 1
+    measure: str = SUCCESS.name
 
     def parameters(self, **changes: Any) -> dict[str, Any]:
         """Return the query parameters, without those at their defaults."""
@@ -75,8 +77,17 @@ class Selection:
         return key if other == (key in FALLS_FIRST) else f"-{key}"
 
 
-def read(a: str, b: str, depth: int, rule: str = "dpr") -> Selection:
-    """Read the selection from the address. Invalid values count as absent."""
+def offered_measures(kind: str) -> list[str]:
+    """Return the names of the measures that Compare can show by this relevance."""
+    return [measure.name for measure in MEASURES if kind != "answers" or not measure.needs_all]
+
+
+def read(a: str, b: str, depth: int, rule: str = "dpr", kind: str = "answers") -> Selection:
+    """Read the selection from the address. Invalid values count as absent.
+
+    Args:
+        kind: the relevance in use; it decides which measures there are.
+    """
     sorts = tuple(prefix + key for key in SORTS for prefix in ("", "-"))
     return Selection(
         a,
@@ -92,6 +103,7 @@ def read(a: str, b: str, depth: int, rule: str = "dpr") -> Selection:
         text=url.value("text"),
         sort=url.one_of("sort", sorts, ""),
         page=url.number("page", 1),
+        measure=url.one_of("measure", offered_measures(kind), SUCCESS.name),
     )
 
 

@@ -80,6 +80,13 @@ def print_results_import(made: ResultsImport, folder: str) -> None:
             )
         if file.left_out:
             print(f"Left out {counted(file.left_out, 'bad row')}: see {file.left_out_file}")
+    if made.joined is not None:
+        total = len(made.study.questions)
+        print(f"{made.joined:,} of {counted(total, 'question')} {noun(total, 'is', 'are')} in the questions file.")
+        if made.study.questions.subjects(without_frequency=True):
+            print(
+                f"Their subjects have no frequency yet: blindspot import frequencies FILE --study {folder} imports mention counts."
+            )
     print(
         f"Next: blindspot report --study {folder}, blindspot open --study {folder}; 'blindspot status' says what "
         "such a study cannot do."

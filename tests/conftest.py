@@ -45,12 +45,14 @@ def pytest_ignore_collect(collection_path, config):
 # `make test` gives each of its processes one file at a time. The longest files come first, so that all processes end
 # at about the same time.
 LONGEST = (
-    "browser/test_judging", "test_reader_training", "test_bm25", "test_learning_curve", "browser/test_training",
-    "browser/test_journeys", "test_audit", "browser/test_accessible", "test_every_job", "browser/test_rights",
-    "test_distillation", "test_without_answers", "browser/test_sign_in", "browser/test_learning_curve", "test_demo",
-    "test_distributed", "browser/test_map", "browser/test_jobs", "browser/test_demo", "browser/test_long_words",
-    "test_recipe", "test_training_jobs", "test_terminal", "test_cli", "test_experiments_papers", "test_label_budget",
-    "test_benchmarks", "test_feature_judge", "test_hostile_files", "test_reader_reading", "test_house",
+    "browser/test_judging", "browser/test_training", "browser/test_map", "browser/test_demo", "browser/test_rights",
+    "browser/test_journeys", "test_dual_encoder", "browser/test_accessible", "test_feature_judge",
+    "test_reader_training", "test_every_job", "browser/test_long_words", "test_bm25", "browser/test_jobs",
+    "test_answers", "browser/test_learning_curve", "test_experiments_papers", "test_experiments", "test_store_faults",
+    "test_without_answers", "test_distillation", "test_training_jobs", "test_cross_encoder", "test_app_compare",
+    "test_learning_curve", "test_audit", "test_distributed", "test_cli", "test_terminal", "browser/test_sign_in",
+    "test_demo", "test_recipe", "test_benchmarks", "test_gpu_kit", "test_app_judges", "test_blindness", "test_app_map",
+    "test_hostile_files", "test_label_budget", "test_house",
 )  # fmt: skip
 
 
@@ -89,6 +91,21 @@ def pytest_runtest_teardown(item):
         item.session.slow_module = loaded[0]
         message = f"this test loaded {', '.join(loaded)}; take its file out of QUICK in tests/conftest.py"
         pytest.fail(getattr(item.session, "slow_import", message))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_command_tree():
+    """Let Typer build its tree of commands once. It builds the tree for every command line, which takes 0.2 s here."""
+    import functools
+
+    import typer.main
+    import typer.testing
+
+    build = functools.cache(typer.main.get_command)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(typer.main, "get_command", build)
+        patched.setattr(typer.testing, "_get_command", build)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -122,7 +122,7 @@ def test_equals_the_plain_rule(rule, case, title):
 def test_few_and_many_answers_are_looked_for_alike(rule, many, case):
     text, wanted = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rules, "MANY", many)
+        patch.setattr(rules, "MANY_ANSWERS", many)
         assert has_answer(text, wanted, rule) == plain(text, wanted, rule)
 
 

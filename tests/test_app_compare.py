@@ -6,7 +6,7 @@ import pytest
 
 from app.components.marks import relation_label
 from backend.core.runs import write_run
-from backend.evaluation.comparison_report import compare_runs
+from backend.evaluation.comparison_report import ComparisonOptions, compare_runs, compare_with
 from tests.app_pages import Page, _hits, hand_made_study
 from tests.studies import births, make_study, people
 
@@ -80,6 +80,20 @@ def test_accuracy_by_relation_reads_as_words(study):
     # Differences 1, -1, 0, 0: the percentile bootstrap gives -0.75 to 0.75, times the root of 4/3 for the variance of
     # four.
     assert row(page, "author (P50)") == "author (P50) 4 50.0 50.0 0.0 -86.6 to +86.6 1.000 1 1 1 1"
+
+
+def test_another_measure_fills_the_tables_and_the_conclusion(study):
+    """By answers only Success@k and MRR@k can be measured; the figures are those of `blindspot compare`."""
+    page = compare(study, measure="mrr")
+    made = compare_with(study, "alpha", "beta", ComparisonOptions(5, "relation", measure="mrr"))
+    both = made.at[5]
+    assert "MRR@k, %" in page.text and made.conclusion in page.text
+    assert f"oracle {100 * made.at[1].oracle.value:.1f}" in row(page, "oracle")
+    assert row(page, "place of birth (P19)").startswith(
+        f"place of birth (P19) 3 {100 * made.groups['P19'].a.value:.1f} {100 * made.groups['P19'].b.value:.1f}"
+    )
+    assert f"{100 * both.a.value:.1f}" in page.text and any("measure=mrr" in link for link in page.links())
+    assert "Success@k, %" in compare(study, measure="ndcg").text, "nDCG is unknown by answers"
 
 
 def test_groups_by_bucket_and_every_count_opens_its_questions(study):

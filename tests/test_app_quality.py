@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from backend.judging.audits import audit
-from backend.judging.batches import Mix, batch_of_pairs, make_batch
+from backend.judging.batches import ArmShares, batch_of_pairs, make_batch
 from backend.judging.quality import quality
 from db.events import Choice, LabelEvent
 from db.labels import Labels
@@ -54,7 +54,7 @@ def study(tmp_path_factory):
     for name, role in ROLES.items():
         People(made.labels_path).add(name, role)
     skills = {"ann": 0.95, "ben": 0.8, "cid": 0.6}
-    for seed, (name, mix) in enumerate({"one": Mix(0.5, 0, 0), "two": Mix(0.2, 0.4, 0.2)}.items()):
+    for seed, (name, mix) in enumerate({"one": ArmShares(0.5, 0, 0), "two": ArmShares(0.2, 0.4, 0.2)}.items()):
         make_batch(made, name, [RUN], size=60, depth=10, mix=mix, seed=seed)
         annotate(made, truth, skills, seed=seed)
     pairs = [(question, passage) for question in list(truth)[:10] for passage in sorted(truth[question])[:2]]

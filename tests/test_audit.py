@@ -5,7 +5,7 @@ import pytest
 
 from analysis.audit import rate, rates_by
 from analysis.by_question import ratio_error, resampled, share_interval, summed
-from backend.judging.batches import Mix, make_batch
+from backend.judging.batches import ArmShares, make_batch
 from backend.judging.pools import Pools
 from db.connection import writing
 from db.queue import Item, Queue
@@ -53,7 +53,14 @@ def test_the_interval_covers_the_truth_and_prioritised_items_do_not(known):
     estimates: dict[str, list[float]] = {"audit": [], "priority": []}
     for seed in range(SEEDS):
         make_batch(
-            study, "b", [RUN], size=60, depth=10, candidates=6, mix=Mix(audit=2 / 3, second=0, repeat=0), seed=seed
+            study,
+            "b",
+            [RUN],
+            size=60,
+            depth=10,
+            candidates=6,
+            mix=ArmShares(audit=2 / 3, second=0, repeat=0),
+            seed=seed,
         )
         items = queue.items("b")
         forget_batches(queue)

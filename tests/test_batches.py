@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from app.commands.batches import batch_app
 from backend.core.runs import write_run
-from backend.judging.batches import Mix, batch_of_pairs, make_batch, questions_of
+from backend.judging.batches import ArmShares, batch_of_pairs, make_batch, questions_of
 from backend.judging.near_duplicates import near_duplicates
 from backend.judging.pools import Pools
 from backend.judging.practice import make_practice
@@ -96,7 +96,7 @@ def test_where_nothing_is_judged_priority_takes_what_the_others_cannot_fill(stud
 
 
 def test_inclusion_probabilities_stand_with_the_audit_and_nowhere_else(study):
-    make_batch(study, "b", ["a", "b"], size=40, candidates=5, mix=Mix(audit=0.25))
+    make_batch(study, "b", ["a", "b"], size=40, candidates=5, mix=ArmShares(audit=0.25))
     pools = Pools(study, ["a", "b"], 20, "dpr").of(study.questions.all())
     for item in items(study, "b"):
         if item.arm == "audit":
@@ -136,8 +136,8 @@ def test_the_audit_is_a_uniform_draw_of_questions_and_of_passages(study):
 
 
 def test_audits_add_up_without_drawing_a_question_again(study):
-    make_batch(study, "first", ["a"], size=40, mix=Mix(0.5, 0, 0))
-    make_batch(study, "second", ["a"], size=40, mix=Mix(0.5, 0, 0))
+    make_batch(study, "first", ["a"], size=40, mix=ArmShares(0.5, 0, 0))
+    make_batch(study, "second", ["a"], size=40, mix=ArmShares(0.5, 0, 0))
     first, second = (
         {item.question for item in items(study, name) if item.arm == "audit"} for name in ("first", "second")
     )
@@ -158,7 +158,7 @@ def test_the_same_seed_makes_the_same_batch(study):
 
 
 def test_candidates_are_pooled_without_gold_or_duplicates_and_near_duplicates_stand_together(study):
-    make_batch(study, "b", ["a", "b"], size=120, candidates=30, mix=Mix(0, 0, 0))
+    make_batch(study, "b", ["a", "b"], size=120, candidates=30, mix=ArmShares(0, 0, 0))
     gold, grouped = {question.id: set(question.gold) for question in study.questions.all()}, 0
     runs = {name: study.run(name) for name in ("a", "b")}
     for item in items(study, "b"):
@@ -204,7 +204,7 @@ def test_a_slice_is_all_that_is_drawn_from(study):
 
 
 def test_every_frequency_group_gets_its_turn_from_the_rarest(study):
-    make_batch(study, "b", ["a"], size=20, mix=Mix(0, 0, 0))
+    make_batch(study, "b", ["a"], size=20, mix=ArmShares(0, 0, 0))
     frequencies = [
         question.frequency for question in study.questions.some([item.question for item in items(study, "b")])
     ]
@@ -212,19 +212,19 @@ def test_every_frequency_group_gets_its_turn_from_the_rarest(study):
 
 
 def test_what_waits_in_an_open_batch_or_is_practised_is_not_put_into_another(study):
-    make_batch(study, "first", ["a"], size=60, mix=Mix(0, 0, 0))
-    make_batch(study, "second", ["a"], size=100, mix=Mix(0, 0, 0))
+    make_batch(study, "first", ["a"], size=60, mix=ArmShares(0, 0, 0))
+    make_batch(study, "second", ["a"], size=100, mix=ArmShares(0, 0, 0))
     first, second = ({item.question for item in items(study, name)} for name in ("first", "second"))
     assert len(first) == len(second) == 60 and not first & second
     Queue(study.labels_path).set_state("first", "closed")
     batch_of_pairs(study, "practice", [(question, "p1") for question in sorted(first)[:10]], practice=True)
-    make_batch(study, "third", ["a"], size=100, mix=Mix(0, 0, 0))
+    make_batch(study, "third", ["a"], size=100, mix=ArmShares(0, 0, 0))
     assert {item.question for item in items(study, "third")} == first - set(sorted(first)[:10])
 
 
 def test_settled_candidates_are_not_asked_again_by_priority(study):
     judged_half(study, 4)
-    make_batch(study, "b", ["a", "b"], size=120, candidates=30, mix=Mix(0, 0, 0))
+    make_batch(study, "b", ["a", "b"], size=120, candidates=30, mix=ArmShares(0, 0, 0))
     settled = {(pair.question, pair.passage) for pair in Labels(study.labels_path).consensus() if pair.state != "open"}
     opened = {(pair.question, pair.passage) for pair in Labels(study.labels_path).consensus() if pair.state == "open"}
     asked = {(item.question, one.passage) for item in items(study, "b") for one in item.candidates}
@@ -235,15 +235,15 @@ def test_priority_uses_what_there_is(study):
     """A cross-encoder's probability, the training set's hard negatives, else answer match, subject and rank."""
     target = {("q5", study.corpus.passage(int(study.run("a").hits.ordinals[study.run("a").row("q5"), 8])).id): 0.99}
     scores = lambda pairs: {pair: target.get(pair, 0.001) for pair in pairs}  # noqa: E731
-    make_batch(study, "scored", ["a"], size=120, candidates=3, mix=Mix(0, 0, 0), scores=scores)
+    make_batch(study, "scored", ["a"], size=120, candidates=3, mix=ArmShares(0, 0, 0), scores=scores)
     (item,) = [item for item in items(study, "scored") if item.question == "q5"]
     assert (item.question, item.candidates[0].passage) in target and item.candidates[0].probability == 0.99
     Queue(study.labels_path).set_state("scored", "closed")
     ((_, passage),) = target
-    make_batch(study, "trained", ["a"], size=120, mix=Mix(0, 0, 0), trained={"q5": {passage}})
+    make_batch(study, "trained", ["a"], size=120, mix=ArmShares(0, 0, 0), trained={"q5": {passage}})
     worth = {item.question: item.priority for item in items(study, "trained")}
     Queue(study.labels_path).set_state("trained", "closed")
-    make_batch(study, "plain", ["a"], size=120, mix=Mix(0, 0, 0))
+    make_batch(study, "plain", ["a"], size=120, mix=ArmShares(0, 0, 0))
     plain = {item.question: item.priority for item in items(study, "plain")}
     assert worth["q5"] > plain["q5"] and {id for id in plain if worth[id] != plain[id]} == {"q5"}
 
@@ -302,7 +302,7 @@ def test_a_passage_with_answer_and_subject_comes_before_chance_matches(tmp_path)
     study = make_study(tmp_path / "study", held, asked)
     rows = np.array([[0, 2, 3, 1], [0, 2, 3, 4]], np.int32)
     write_run(study, "r", ["qa", "qb"], Hits(rows, np.tile(np.float32([4, 3, 2, 1]), (2, 1))), {"retriever": "r"})
-    make_batch(study, "b", ["r"], size=1, candidates=2, mix=Mix(0, 0, 0))
+    make_batch(study, "b", ["r"], size=1, candidates=2, mix=ArmShares(0, 0, 0))
     (item,) = items(study, "b")
     assert item.question == "qa" and item.candidates[0].passage == "other"
     assert item.candidates[0].probability > 2 * item.candidates[1].probability
@@ -320,11 +320,11 @@ def test_labels_correct_the_estimate_of_their_own_evidence(tmp_path):
         study, "r", [f"q{i}" for i in range(4)], Hits(rows, np.tile(np.float32([2, 1]), (4, 1))), {"retriever": "r"}
     )
     People(study.labels_path).add("ann")
-    before = make_batch(study, "before", ["r"], size=4, mix=Mix(0, 0, 0)) and items(study, "before")
+    before = make_batch(study, "before", ["r"], size=4, mix=ArmShares(0, 0, 0)) and items(study, "before")
     for i in range(3):
         judge(study, "ann", f"q{i}", {f"p{i}": "positive"}, batch="before")
     Queue(study.labels_path).set_state("before", "closed")
-    make_batch(study, "after", ["r"], size=4, mix=Mix(0, 0, 0))
+    make_batch(study, "after", ["r"], size=4, mix=ArmShares(0, 0, 0))
     then, now = (
         {one.passage: one.probability for item in made for one in item.candidates if item.question == "q3"}
         for made in (before, items(study, "after"))
@@ -361,7 +361,7 @@ def test_pairs_of_anybodys_choosing(study):
         ({"size": 0}, BadInput, "one question"),
         ({"depth": 0}, BadInput, "depth"),
         ({"splits": ["prod"]}, BadInput, "no split 'prod'"),
-        ({"mix": Mix(0.9, 0.9, 0)}, BadInput, "shares"),
+        ({"mix": ArmShares(0.9, 0.9, 0)}, BadInput, "shares"),
         ({"slice": ["q999"]}, Missing, "q999"),
         ({"by": "ann"}, Refused, "takes the role lead"),
         ({"splits": ["unlabelled"]}, Missing, "none of these"),

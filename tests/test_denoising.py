@@ -75,11 +75,11 @@ def test_answer_match_drops_what_holds_an_answer_and_says_nothing_of_questions_w
 @pytest.mark.parametrize(
     "probability, role, reason",
     [
-        (0.0, "negative", denoising.SURELY_NOT),
-        (0.0999, "negative", denoising.SURELY_NOT),
+        (0.0, "negative", denoising.SURE_NEGATIVE),
+        (0.0999, "negative", denoising.SURE_NEGATIVE),
         (0.1, "dropped", denoising.BETWEEN),
         (0.9, "dropped", denoising.BETWEEN),
-        (0.9001, "positive", denoising.SURELY),
+        (0.9001, "positive", denoising.SURE_POSITIVE),
         (None, "dropped", denoising.UNKNOWN),
     ],
 )
@@ -103,7 +103,7 @@ def test_positive_aware_takes_95_percent_of_the_best_positive():
     )
     assert machine_role("positive_aware", PassageEvidence(probability=0.7601), DEFAULT, bar) == (
         "dropped",
-        denoising.NOT_UNDER,
+        denoising.TOO_HIGH,
     )
     assert machine_role("positive_aware", PassageEvidence(), DEFAULT, bar) == ("dropped", denoising.UNKNOWN)
     assert machine_role("positive_aware", PassageEvidence(probability=0.1), DEFAULT, ScoreCeiling(None, False)) == (

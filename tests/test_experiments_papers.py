@@ -253,7 +253,7 @@ def test_starts_and_random_negatives(study):
 
 def test_the_audit_is_what_people_said(study, tmp_path):
     """Two drawn questions, each with two unlabelled passages judged: three of the four answer."""
-    from backend.judging.batches import Mix, make_batch
+    from backend.judging.batches import ArmShares, make_batch
     from backend.retrieval.retrieve import retrieve
     from db.events import Choice, LabelEvent
     from db.labels import Labels
@@ -265,7 +265,7 @@ def test_the_audit_is_what_people_said(study, tmp_path):
         found(study, "audit")
     retrieve(study, "bm25", k=3, split="dev", name="r")
     People(study.labels_path).add("ann", "annotator")
-    make_batch(study, "b", ["r"], size=4, mix=Mix(audit=1.0, second=0.0, repeat=0.0))
+    make_batch(study, "b", ["r"], size=4, mix=ArmShares(audit=1.0, second=0.0, repeat=0.0))
     labels, given = Labels(study.labels_path, passages=study.corpus.ordinals), []
     for item in Queue(study.labels_path).items("b"):
         choices = tuple(

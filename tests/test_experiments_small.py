@@ -12,7 +12,7 @@ from backend.data.importing.importer import import_questions
 from backend.experiments import tables
 from backend.experiments.papers import EXPERIMENTS
 from backend.experiments.running import named, run_experiment
-from backend.judging.batches import Mix, make_batch
+from backend.judging.batches import ArmShares, make_batch
 from backend.retrieval.retrieve import retrieve
 from benchmarks.denoising.planted import prepared, truth_of
 from db.events import Choice, LabelEvent
@@ -56,7 +56,7 @@ def _judge_an_audit(study: Study) -> None:
     truth = truth_of(study)
     retrieve(study, "bm25", k=10, split="dev", name="audited")
     People(study.labels_path).add("simulated")
-    make_batch(study, "audit", ["audited"], size=20, mix=Mix(audit=1.0, second=0.0, repeat=0.0))
+    make_batch(study, "audit", ["audited"], size=20, mix=ArmShares(audit=1.0, second=0.0, repeat=0.0))
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     for item in Queue(study.labels_path).items("audit"):
         choices = tuple(

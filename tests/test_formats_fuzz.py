@@ -18,7 +18,7 @@ from backend.data.formats.base import (
     Qrel,
     RunEntry,
     checked,
-    wrong_with_question,
+    question_fault,
 )
 from backend.data.importing.from_results import study_from_results
 from db.errors import BadInput, BlindspotError
@@ -116,7 +116,7 @@ def check_reader(sample: Sample, path, data: bytes) -> None:
                 | BadInput,
             )
             if isinstance(found, ImportedQuestion):
-                assert wrong_with_question(found.question) is None
+                assert question_fault(found.question) is None
             elif isinstance(found, PassageBatch):
                 checked(found, path)
             elif isinstance(found, BadInput):

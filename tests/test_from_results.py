@@ -119,6 +119,54 @@ def test_from_the_command_line(tmp_path, results, monkeypatch, capsys):
     )
 
 
+def test_a_questions_file_gives_relations_and_frequencies(tmp_path, monkeypatch, capsys):
+    """Joined by text, and where a text comes twice by a common answer; a question that the file lacks stays as it is."""
+    asked = [("Where was Ann born?", ["Oslo"]), ("Who is Ben?", ["a fisher"]), ("Who knows?", ["x"])]
+    file = write(tmp_path, "out.json", dpr(*((text, answers, [ctx("p1", "Oslo.")]) for text, answers in asked)))
+    rows = [
+        {
+            "id": "a",
+            "question": "Where was Ann  born?",
+            "answers": ["Oslo"],
+            "relation": "P19",
+            "subject": "Ann",
+            "frequency": 7,
+        },
+        {"id": "b", "question": "Who is Ben?", "answers": ["a king"], "relation": "P1", "subject": "Ben"},
+        {
+            "id": "c",
+            "question": "Who is Ben?",
+            "answers": ["a fisher"],
+            "relation": "P106",
+            "subject": "Ben",
+            "bucket": 3,
+        },
+        {"id": "d", "question": "Where is Oslo?", "answers": ["Norway"], "relation": "P17", "subject": "Oslo"},
+    ]
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = study_from_results(tmp_path / "s", [file], questions=questions)
+    facts = [(q.relation, q.subject, q.frequency, q.bucket, q.split) for q in made.study.questions.all()]
+    assert facts == [
+        ("P19", "Ann", 7, None, "test"),
+        ("P106", "Ben", None, 3, "test"),
+        (None, None, None, None, "test"),
+    ]
+    assert made.joined == 2 and len(made.study.questions) == 3
+    assert [group.key for group in report(made.study, by="relation").runs[0].groups] == ["P19", "P106"]
+    monkeypatch.setattr(
+        sys, "argv", ["blindspot", "new", str(tmp_path / "t"), "--from-run", str(file), "--questions", str(questions)]
+    )
+    with pytest.raises(SystemExit):
+        cli.main()
+    out = " ".join(capsys.readouterr().out.split())
+    assert "2 of 3 questions are in the questions file." in out and "import frequencies FILE" in out
+    other = write(tmp_path, "other.json", dpr(("Another?", ["y"], [ctx("p1", "Oslo.")])))
+    with pytest.raises(BadInput, match="holds none of the questions"):
+        study_from_results(tmp_path / "u", [other], questions=questions)
+    assert not (tmp_path / "u").exists()
+
+
 def test_a_question_that_comes_twice_is_two_questions_in_every_file(tmp_path):
     twice = dpr(("q?", ["a"], [ctx("1", "a")]), ("q?", ["b"], [ctx("2", "b")]))
     made = study_from_results(tmp_path / "s", [write(tmp_path, "a.json", twice), write(tmp_path, "b.json", twice)])

@@ -15,7 +15,7 @@ from tests.test_search import brute_force
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(module, "SCORES_PER_BLOCK", 1 << 15)
-    monkeypatch.setattr(module, "FEWEST_SCORES", 1 << 12)
+    monkeypatch.setattr(module, "MIN_SCORES", 1 << 12)
     monkeypatch.setattr(module, "ROWS_PER_TRANSFER", 700)
     monkeypatch.setattr(module, "FACTORS_PER_BLOCK", 1 << 14)
 

@@ -12,13 +12,13 @@ from analysis.overlap import rank_biased_overlap
 from backend.core.gold import gold_matrix
 from backend.evaluation import comparison as compared
 from backend.evaluation.comparison import Comparison, measure_all
-from backend.evaluation.held import Held
+from backend.evaluation.held import ResultCache
 from db.records import Question
 from tests.app_pages import hand_made_study
 
 
 def test_many_who_ask_at_once_get_what_one_of_them_made():
-    held, made, found = Held(2), [], []
+    held, made, found = ResultCache(2), [], []
 
     def make():
         time.sleep(0.2)
@@ -34,7 +34,7 @@ def test_many_who_ask_at_once_get_what_one_of_them_made():
 
 
 def test_the_one_that_was_asked_for_longest_ago_goes_and_an_error_is_not_held():
-    held, made = Held(2), []
+    held, made = ResultCache(2), []
 
     def make(key):
         return held.get(key, lambda: made.append(key) or key)

@@ -23,7 +23,7 @@ from backend.core.study import Study
 from backend.data.formats import archive, find_format
 from backend.data.importing.importer import import_questions
 from backend.data.importing.triple_files import read_templates
-from backend.text.answers import has_answer, wrong_with_pattern
+from backend.text.answers import has_answer, pattern_fault
 from db.corpus import CorpusWriter
 from db.errors import BadInput, BlindspotError
 from db.records import Hits, Question
@@ -261,7 +261,7 @@ COSTLY = [
 @pytest.mark.parametrize("pattern", COSTLY, ids=range(len(COSTLY)))
 def test_costly_patterns_are_refused_at_once(study, tmp_path, pattern):
     began = time.monotonic()
-    assert wrong_with_pattern(pattern)
+    assert pattern_fault(pattern)
     path = tmp_path / "q.jsonl"
     path.write_text(json.dumps({"id": "x", "question": "q", "answers": [pattern], "answer_rule": "regex"}) + "\n")
     with pytest.raises(BadInput) as error:

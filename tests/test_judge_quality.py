@@ -16,7 +16,7 @@ from backend.judges.judge import judge_kind_of, judges_of
 from backend.judges.measuring import measurable_judges, measure_judges
 from backend.judges.scores import ScoreStore
 from backend.judging.audits import audit, audited_pairs
-from backend.judging.batches import Mix, make_batch
+from backend.judging.batches import ArmShares, make_batch
 from backend.judging.labels_io import import_labels
 from backend.retrieval import bm25
 from backend.retrieval.retrieve import retrieve
@@ -94,7 +94,7 @@ def original(tmp_path_factory):
     bm25.build_index(study, threads=1)
     retrieve(study, "bm25", split="train", k=6, name="run")
     People(study.labels_path).add("ann", "lead")
-    make_batch(study, "first", ["run"], size=30, mix=Mix(1.0, 0.0, 0.0), by="ann")
+    make_batch(study, "first", ["run"], size=30, mix=ArmShares(1.0, 0.0, 0.0), by="ann")
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     truth = {}
     for item in Queue(study.labels_path).items("first"):

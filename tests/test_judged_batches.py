@@ -6,7 +6,7 @@ import pytest
 from backend.core.runs import write_run
 from backend.judges.judge import JUDGES, JudgeKind, judge_kind_of, judges_of
 from backend.judges.scores import ScoreStore
-from backend.judging.batches import Mix, make_batch
+from backend.judging.batches import ArmShares, make_batch
 from backend.judging.priority import Calibration
 from backend.training_sets.judged_batches import drawn_negatives, make_batch_by_judge
 from db.errors import Missing
@@ -49,7 +49,7 @@ def test_the_judge_decides_what_comes_first_and_what_training_draws_counts_more(
     probable = {(f"q{i:02}", listed(study, f"q{i:02}")[2]): 0.5 + i / 100 for i in range(12)}
     store = ScoreStore.create(study, "judge", True)
     store.add((q, p, probable.get((q, p), 0.01)) for q in study.run("r").question_ids for p in listed(study, q))
-    mix = {"mix": Mix(0, 0, 0)}
+    mix = {"mix": ArmShares(0, 0, 0)}
     make_batch_by_judge(study, "judged", ["r"], "judge", size=4, candidates=2, **mix)
     first = arms(study, "judged")["priority"]
     assert [item.question for item in first] == ["q11", "q10", "q09", "q08"]
@@ -73,7 +73,7 @@ def test_a_negative_among_many_is_drawn_less_often(study):
 def test_the_audit_is_the_same_with_and_without_a_judge(study):
     """Its questions, passages and inclusion probabilities are what false-negative rates are estimated from."""
     ScoreStore.create(study, "judge", True).add([("q05", listed(study, "q05")[0], 0.9)])
-    settings = {"size": 8, "mix": Mix(0.5, 0, 0), "seed": 3}
+    settings = {"size": 8, "mix": ArmShares(0.5, 0, 0), "seed": 3}
     make_batch(study, "plain", ["r"], **settings)
     plain = arms(study, "plain")["audit"]
     other = make_study_again(study)

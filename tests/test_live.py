@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from backend.retrieval import live, remote
-from backend.retrieval.remote import BACKEND, Backend, Down
+from backend.retrieval.remote import BACKEND, Backend, ServiceDown
 from backend.service.api import make_api
 from backend.service.service import Service
 from db.errors import BlindspotError, Missing, Refused
@@ -139,7 +139,7 @@ def test_a_backend_that_is_down_is_one_line_and_the_list_stays(indexed_study, mo
     monkeypatch.setenv(BACKEND, "http://127.0.0.1:9")
     assert live.available(indexed_study) == NAMES
     with pytest.raises(
-        Down, match=r"backend at http://127.0.0.1:9 does not answer \(Connection refused\).*judging work"
+        ServiceDown, match=r"backend at http://127.0.0.1:9 does not answer \(Connection refused\).*judging work"
     ):
         live.search(indexed_study, "bm25", [QUESTION], 5)
 
@@ -150,7 +150,7 @@ def test_a_backend_that_never_answers_is_given_up(indexed_study, says, monkeypat
     monkeypatch.setattr(remote, "SECONDS_TO_LIST", 0.2)
     started = time.monotonic()
     assert live.available(indexed_study) == NAMES
-    with pytest.raises(Down, match="no answer in time"):
+    with pytest.raises(ServiceDown, match="no answer in time"):
         live.search(indexed_study, "bm25", [QUESTION], 5)
     assert time.monotonic() - started < 2
 

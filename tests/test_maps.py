@@ -10,7 +10,7 @@ from backend.core import jobs
 from backend.core.manifest import read_manifest, write_manifest
 from backend.core.settings import add_encoder
 from backend.maps import Map, MapRequest, make, make_map, maps_of
-from backend.maps.colours import FOUND, MISSED, NOBODYS, values
+from backend.maps.colours import FOUND, MISSED, NO_QUESTION, values
 from backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
 from backend.maps.making import watched
 from backend.maps.request import chosen_points
@@ -228,8 +228,8 @@ def test_colours_say_what_the_study_knows(study, whole):
     kinds = values(whole, what, "kind", state)
     assert categories(kinds) == ["positive", "question", "other passage"]  # 40, 40, 20
     relations = values(whole, what, "relation", state)
-    assert relations[:40] == ["P19"] * 40 and relations[40:43] == ["P19", "P19", NOBODYS]
-    assert set(values(whole, what, "bucket", state)) == {"<=1 mentions", NOBODYS}
+    assert relations[:40] == ["P19"] * 40 and relations[40:43] == ["P19", "P19", NO_QUESTION]
+    assert set(values(whole, what, "bucket", state)) == {"<=1 mentions", NO_QUESTION}
     assert set(values(whole, what, "label", state)) == {"question", "gold", "unlabelled"}
     named = values(whole, what, "cluster", state)
     assert named[40] == state.name(int(state.labels[0]))
@@ -244,7 +244,7 @@ def test_hit_or_miss_follows_the_run_for_questions_and_for_their_passages(study,
         place = what.positives[number][0]
         inside = whole.ordinals[place] in run.hits.ordinals[number, :5]
         assert found[40 + place] == (FOUND if inside else MISSED)
-    assert found[42] == NOBODYS
+    assert found[42] == NO_QUESTION
     assert set(values(whole, what, "hit", state)) == {"not in this run"}
 
 

@@ -128,7 +128,15 @@ def test_latex_has_signs_captions_labels_and_escaped_text():
     assert escaped("a\x1b[31mb") == "a [31mb"
 
 
+def lacks_booktabs() -> bool:
+    """Whether the engine's packages are installed and booktabs is not among them; tectonic fetches packages itself."""
+    finder = shutil.which("kpsewhich")
+    found = finder and subprocess.run([finder, "booktabs.sty"], capture_output=True, text=True).stdout.strip()
+    return ENGINES[:1] != ["tectonic"] and not found
+
+
 @pytest.mark.skipif(not ENGINES, reason="no LaTeX engine is installed (tectonic, pdflatex, xelatex or lualatex)")
+@pytest.mark.skipif(bool(ENGINES) and lacks_booktabs(), reason="LaTeX lacks booktabs (texlive-latex-recommended)")
 def test_a_paper_with_an_exported_table_and_figure_compiles(panel, plots, tmp_path):
     (tmp_path / "curve.pdf").write_bytes(paper_plot(plots[0], "pdf"))
     table, runs = relation_table(panel, 5), list(panel.runs)

@@ -107,7 +107,7 @@ def test_sixteen_bits_are_near_and_only_taken_where_a_sample_shows_it(bert, monk
     monkeypatch.setattr(bulk, "OFF", 1e-6)
     assert PassageEncoder(encoder, "auto", PASSAGES).precision == "float32"
     monkeypatch.setattr(bulk, "OFF", 10)
-    monkeypatch.setattr(bulk, "SAME", 1.0)
+    monkeypatch.setattr(bulk, "MIN_COSINE", 1.0)
     assert PassageEncoder(encoder, "auto", PASSAGES).precision == "float32"
     assert PassageEncoder(encoder, "auto").precision == "float32"  # nothing to try it on
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.retrieval.exact.gpu import _product
-from backend.retrieval.exact.products import Precision, Rounded, extent_of, joined
+from backend.retrieval.exact.products import Precision, RoundedQueries, extent_of, joined
 from db.errors import Refused
 
 PRECISIONS = [Precision("float32", "float32"), Precision("float16", "float16"), Precision("bfloat16", "bfloat16")]
@@ -39,7 +39,7 @@ def test_no_true_score_lies_above_what_its_product_allows(precision, seed, of_ro
     vectors = (rng.normal(size=(200, width)) * 10.0**of_rows).clip(-60000, 60000).astype(np.float16)
     questions = (rng.normal(size=(5, width)) * 10.0**of_questions).astype(np.float32)
     questions[0] = 0
-    rounded = Rounded(questions, "dot", precision, extent(vectors))
+    rounded = RoundedQueries(questions, "dot", precision, extent(vectors))
     found, true = products(vectors, rounded), questions.astype(np.float64) @ vectors.astype(np.float64).T
     assert np.isfinite(found).all()
     for column in range(len(vectors)):
@@ -53,7 +53,7 @@ def test_the_bound_is_narrow_for_vectors_of_unit_length(precision, relative):
     vectors, questions = rng.normal(size=(500, 384)), rng.normal(size=(9, 384))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     questions /= np.linalg.norm(questions, axis=1, keepdims=True)
-    rounded = Rounded(questions.astype(np.float32), "dot", precision, extent(vectors.astype(np.float16)))
+    rounded = RoundedQueries(questions.astype(np.float32), "dot", precision, extent(vectors.astype(np.float16)))
     assert (rounded.at_most(np.zeros(9, np.float32)) < relative).all()
 
 
@@ -64,7 +64,7 @@ def test_squared_distances_keep_their_bound():
         rng.normal(3, size=(7, 64)).astype(np.float32),
     )
     measured = extent(vectors, squares=True)
-    rounded = Rounded(questions, "l2", PRECISIONS[0], measured)
+    rounded = RoundedQueries(questions, "l2", PRECISIONS[0], measured)
     found = rounded.operand.numpy() @ vectors.astype(np.float32).T * rounded.factors[:, None] - measured.squares
     true = -((questions[:, None].astype(np.float64) - vectors[None]) ** 2).sum(2)
     for column in range(len(vectors)):
@@ -73,7 +73,7 @@ def test_squared_distances_keep_their_bound():
 
 
 def test_nothing_outside_is_minus_infinity():
-    rounded = Rounded(np.ones((2, 3), np.float32), "dot", PRECISIONS[2], extent(np.ones((4, 3), np.float16)))
+    rounded = RoundedQueries(np.ones((2, 3), np.float32), "dot", PRECISIONS[2], extent(np.ones((4, 3), np.float16)))
     assert np.isneginf(rounded.at_most(np.full(2, -np.inf, np.float32))).all()
 
 

@@ -7,7 +7,7 @@ from analysis.audit import rate
 from analysis.judged import NONE, OTHER, POSITIVE
 from backend.core.study import Study
 from backend.judging.audits import audit, batch_progress
-from backend.judging.batches import Mix, batch_of_pairs, make_batch
+from backend.judging.batches import ArmShares, batch_of_pairs, make_batch
 from backend.judging.corrected import corrected_run, label_matrix
 from backend.judging.quality import MAX_GESTURE_MS, quality
 from db.errors import Missing
@@ -30,7 +30,9 @@ def desk(tmp_path) -> tuple[Desk, Study]:
 def audited(tmp_path_factory):
     """An encyclopedia with one batch of 60 questions, 40 of them audit, labelled without errors."""
     study, truth = encyclopedia_study(tmp_path_factory.mktemp("quality") / "study")
-    make_batch(study, "first", [RUN], size=60, depth=10, candidates=6, mix=Mix(audit=2 / 3, second=0, repeat=0), seed=5)
+    make_batch(
+        study, "first", [RUN], size=60, depth=10, candidates=6, mix=ArmShares(audit=2 / 3, second=0, repeat=0), seed=5
+    )
     annotate(study, truth, {"ann": 1.0, "ben": 1.0})
     return study, truth
 
@@ -176,7 +178,7 @@ def test_audits_that_were_drawn_alike_are_one_sample(tmp_path):
     alone = {}
     for name, size in (("first", 40), ("second", 8)):
         made = make_batch(
-            study, name, [RUN], size=size, depth=10, candidates=6, mix=Mix(audit=1, second=0, repeat=0), seed=size
+            study, name, [RUN], size=size, depth=10, candidates=6, mix=ArmShares(audit=1, second=0, repeat=0), seed=size
         )
         annotate(study, truth, {"ann": 1.0}, seed=size)
         alone[name] = audit(study, name).overall.positive
@@ -196,7 +198,7 @@ def test_audits_that_were_drawn_alike_are_one_sample(tmp_path):
     assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high))
     assert found.questions == 48 and found.width < alone["first"].width < alone["second"].width
     # Pools of another depth are another population, with their own inclusion probabilities.
-    make_batch(study, "shallow", [RUN], size=5, depth=3, mix=Mix(audit=1, second=0, repeat=0), seed=1)
+    make_batch(study, "shallow", [RUN], size=5, depth=3, mix=ArmShares(audit=1, second=0, repeat=0), seed=1)
     annotate(study, truth, {"ann": 1.0}, seed=1)
     assert audit(study).drawn == 53 and audit(study, "first").overall.positive == alone["first"]
 

@@ -150,7 +150,7 @@ def test_what_cannot_be_is_refused_in_one_line(study):
     with pytest.raises(Missing, match="no runs to report on"):
         report(study)
     make_run(study, "bm25", {"q0": [0]})
-    for wrong in ({"by": "colour"}, {"relevance": "labels"}, {"ks": (0, 5)}, {"ks": ()}):
+    for wrong in ({"by": "colour"}, {"relevance": "likes"}, {"ks": (0, 5)}, {"ks": ()}):
         with pytest.raises(BadInput) as caught:
             report(study, **wrong)
         assert "\n" not in str(caught.value)
@@ -296,3 +296,23 @@ def test_by_saved_slices(with_run):
         ("found late", 2, 1.0),
     ]
     assert "births (relation:P19)" in report(with_run, by="slice").as_csv()
+
+
+def test_by_relation_without_relations_says_so(tmp_path):
+    """A plain questions file, or a results file alone, names no relations; the note says how to get them."""
+    from dataclasses import replace
+
+    from backend.evaluation.comparison_report import compare_runs
+
+    study = Study.create(tmp_path / "plain")
+    with CorpusWriter(study.folder / "corpus.db") as writer:
+        writer.add(PASSAGES)
+        writer.finish()
+    study.questions.add([replace(question, relation=None, subject=None) for question in QUESTIONS])
+    for name in ("one", "two"):
+        make_run(study, name, BM25)
+    made = report(study, ["one"], by="relation")
+    shown = " ".join(rendered(made).split())
+    assert "no question has a relation" in shown and "--questions FILE" in shown
+    assert "no question has a relation" not in rendered(report(study, ["one"]))
+    assert any("No question has a relation" in note for note in compare_runs(study, "one", "two", by="relation").notes)

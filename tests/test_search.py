@@ -144,7 +144,7 @@ def test_negative_scores():
 
 def test_more_nearly_equal_rows_than_candidates(monkeypatch):
     """600 rows that bfloat16 cannot distinguish: the search without a cut settles them with little memory for pairs."""
-    monkeypatch.setattr(exhaustive, "PAIRS_HELD", 50)
+    monkeypatch.setattr(exhaustive, "MAX_PAIRS", 50)
     rng = np.random.default_rng(9)
     middle = rng.normal(size=24)
     vectors = (middle + 1e-3 * rng.normal(size=(6000, 24))).astype(np.float16)

@@ -334,7 +334,7 @@ def judged(study, truth):
 
 def test_the_card_tells_agreement_and_what_is_left_from_the_audits(study, tmp_path):
     """With correct labels: no audited negative kept by answer match answers the question; without denoising some do."""
-    from backend.judging.batches import Mix, make_batch
+    from backend.judging.batches import ArmShares, make_batch
 
     study = copied(study, tmp_path / "study")
     truth = {
@@ -347,7 +347,7 @@ def test_the_card_tells_agreement_and_what_is_left_from_the_audits(study, tmp_pa
         size=3,
         splits=["train"],
         slice=["q0", "q1", "q2"],
-        mix=Mix(audit=1.0, second=0.0, repeat=0.0),
+        mix=ArmShares(audit=1.0, second=0.0, repeat=0.0),
     )
     judged(study, truth)
     build(study, "none", "noisy")

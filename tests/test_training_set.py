@@ -75,8 +75,8 @@ def test_answer_match_drops_the_false_negative_and_the_chance_match_alike(study)
 def test_the_cross_encoder_tells_them_apart_and_unknown_is_not_zero(study):
     score(study, {("q0", "p0"): 0.97, ("q0", "p1"): 0.95, ("q0", "p2"): 0.04, ("q0", "p3"): 0.5})
     found = told(build(study, "cross_encoder", model="judge"), "q0")
-    assert found["p1"] == ("dropped", denoising.SURELY)
-    assert found["p2"] == ("negative", denoising.SURELY_NOT)
+    assert found["p1"] == ("dropped", denoising.SURE_POSITIVE)
+    assert found["p2"] == ("negative", denoising.SURE_NEGATIVE)
     assert found["p3"] == ("dropped", denoising.BETWEEN)
     assert found["p4"] == found["p8"] == ("dropped", denoising.UNKNOWN)
     made = build(study, "cross_encoder", model="judge", positives=("gold", "cross_encoder"))
@@ -124,10 +124,10 @@ def test_the_judge_decides_by_the_thresholds_of_its_report(study):
     made = build(study, "judge", model="judge")
     assert told(made, "q0") == {
         "p0": ("positive", "gold"),
-        "p1": ("dropped", denoising.JUDGE_SURELY),
+        "p1": ("dropped", denoising.JUDGE_SURE_POSITIVE),
         "p2": ("negative", denoising.JUDGE_SURELY_NOT),
         "p3": ("dropped", denoising.JUDGE_BETWEEN),
-        "p4": ("dropped", denoising.JUDGE_SURELY),
+        "p4": ("dropped", denoising.JUDGE_SURE_POSITIVE),
         "p8": ("dropped", denoising.UNKNOWN),
     }
     found = roles(study, build(study, "judge", model="judge", positives=("gold", "judge")).name, "q0")

@@ -109,7 +109,7 @@ def test_a_model_goes_with_its_encoder_and_its_index(study):
     record(study.path("models", "mapped"), "training.json", {"kind": "adapter", "encoder": "tuned"})
     with pytest.raises(Refused, match="cannot be deleted: model mapped needs it; delete those first"):
         parts.delete(study, "model", "tuned", confirmed=True)
-    parts.delete(study, "model", "mapped")
+    parts.delete(study, "model", "mapped", confirmed=True)
     parts.describe(study, "model", "tuned", "old", [])
     also = parts.delete(study, "model", "tuned", confirmed=True)
     assert [each.kind for each in also] == ["encoder", "index"]
@@ -144,7 +144,9 @@ def test_a_batch_that_people_worked_on_is_kept(study):
     assert parts.description(study, "batch", "monday").tags == ("pilot",)
     queue.add_batch("second", [Item("q1", (Candidate("p1"),))], {})
     queue.claim("ann", 3)
-    parts.delete(study, "batch", "second")
+    with pytest.raises(Refused, match="nothing brings batch 'second' back"):
+        parts.delete(study, "batch", "second")
+    parts.delete(study, "batch", "second", confirmed=True)
     assert parts.names(study, "batch") == ["monday"] and [lease.batch for lease in queue.held("ann")] == ["monday"]
 
 
@@ -192,7 +194,7 @@ def test_the_command_line(study):
     assert "Tags: paper\n" in command("describe", "run", "r", "--untag", "x")
     assert "Run r is now bm25." in command("rename", "run", "r", "bm25", "--yes")
     assert "Nothing depends on it." in command("describe", "map", "m")
-    assert "Deleted map m." in command("delete", "map", "m")
+    assert "Deleted map m." in command("delete", "map", "m", "--yes")
     assert "Deleted model tuned, with encoder tuned and index tuned." in command("delete", "model", "tuned", "--yes")
 
 

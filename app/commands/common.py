@@ -74,8 +74,14 @@ Hosts = Annotated[
     ),
 ]
 RelevanceOption = Annotated[
-    Literal["answers", "gold"], typer.Option(metavar="answers|gold", help="What counts as found.")
+    Literal["answers", "gold", "labels"],
+    typer.Option(
+        metavar="answers|gold|labels",
+        help="Passages that count as relevant: those with an answer, the gold passages, or gold corrected by labels.",
+    ),
 ]
+MEASURE_HELP = "success, mrr, ndcg, map, recall or r-precision (see docs/compare.md)."
+MeasureOption = Annotated[str, typer.Option("--measure", metavar="MEASURE", help=f"Measure to compare: {MEASURE_HELP}")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 

@@ -6,14 +6,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from app.commands.common import RelevanceOption, StudyOption
+from app.commands.common import MeasureOption, RelevanceOption, StudyOption
 
 
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="First run.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Run to compare it with.")],
     k: Annotated[
-        int | None, typer.Option("--k", min=1, help="Cut-off of the groups and of the conclusion (default: 5).")
+        int | None,
+        typer.Option(
+            "--k",
+            min=1,
+            help="Cut-off of the groups and of the conclusion (default: 5; 10 for measures other than success).",
+        ),
     ] = None,
     by: Annotated[
         Literal["relation", "bucket", "slice"] | None,
@@ -26,6 +31,7 @@ def compare(
     find: Annotated[
         bool, typer.Option("--find-slices", help="List the slices that explain most of the difference.")
     ] = False,
+    measure: MeasureOption = "success",
     relevance: RelevanceOption = "answers",
     rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
@@ -37,16 +43,18 @@ def compare(
     answers.
     """
     from backend.core.study import Study
-    from backend.evaluation.comparison_report import compare_runs
+    from backend.evaluation.comparison_report import ComparisonOptions, compare_with
     from backend.evaluation.slice_report import find_in_runs
 
     if json + csv + latex > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex")
+    if find and measure != "success":
+        raise typer.BadParameter("--find-slices tests Success@k only; for other measures use --by slice or --slice")
     opened = Study.open(study)
     report = (
         find_in_runs(opened, a, b, k, relevance, rule, slice)
         if find
-        else compare_runs(opened, a, b, k, by, relevance, rule, slice)
+        else compare_with(opened, a, b, ComparisonOptions(k, by, relevance, rule, slice, measure))
     )
     if json or csv or latex:
         from app.terminal import clean_json

@@ -120,7 +120,7 @@ def _run(
     json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
-    training = (_values(more, "--training") or {}) | _given(
+    training = (_values(more, "--training") or {}) | _given_settings(
         layers=layers,
         batch=batch,
         epochs=epochs,
@@ -128,7 +128,7 @@ def _run(
         learning_rate=learning_rate,
         passage_tokens=passage_tokens,
     )
-    given = _given(
+    given = _given_settings(
         start=start,
         train=train or None,
         on=on,
@@ -191,7 +191,7 @@ def _as_lines(cost_estimate: ExperimentCost) -> list[str]:
     return lines
 
 
-def _given(**settings: Any) -> dict[str, Any]:
+def _given_settings(**settings: Any) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 

@@ -51,6 +51,13 @@ def new(
             help="Retriever output to start from (DPR, Pyserini; repeatable).",
         ),
     ] = None,
+    questions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Questions file of --from-run, such as EntityQuestions' own: adds relations, subjects and frequencies.",
+        ),
+    ] = None,
     split: Annotated[str, typer.Option(help="Split of the questions of --from-run.")] = "test",
     skip_bad: SkipBad = False,
 ) -> None:
@@ -60,9 +67,13 @@ def new(
         from backend.data.importing.from_results import study_from_results
 
         with progress() as watch:
-            result = study_from_results(folder, results, title, split, skip_bad, watch)
+            result = study_from_results(folder, results, title, split, skip_bad, watch, questions)
         print_results_import(result, str(folder))
         return
+    if questions is not None:
+        raise typer.BadParameter(
+            "--questions goes with --from-run; otherwise run 'blindspot import questions' afterwards"
+        )
     from backend.core.study import Study
 
     study = Study.create(folder, title)

@@ -10,7 +10,9 @@ from app.commands.common import StudyOption, open_study
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="run, batch, training-set, model or map.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the part.")]
-Confirmed = Annotated[bool, typer.Option("--yes", help="Do it although other parts name this one.")]
+Confirmed = Annotated[
+    bool, typer.Option("--yes", help="Confirm; needed to rename what other parts name, and to delete.")
+]
 
 
 def rename(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from app.commands.common import AsJson, Device, RelevanceOption, Split, StudyOption, do, open_study
+from app.commands.common import MEASURE_HELP, AsJson, Device, RelevanceOption, Split, StudyOption, do, open_study
 from app.commands.options import LateCommand, takes_options
 from backend.text.counting import counted
 
@@ -107,6 +107,10 @@ def report(
         Literal["relation", "bucket", "split", "slice"] | None,
         typer.Option(metavar="relation|bucket|split|slice", help="Add a table by this grouping."),
     ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option("--measure", metavar="MEASURE", help=f"Measure to report instead (repeatable): {MEASURE_HELP}"),
+    ] = None,
     relevance: RelevanceOption = "answers",
     rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
     k: Annotated[str, typer.Option("--k", metavar="K,K,...", help="Cut-offs.")] = "1,5,20,100",
@@ -124,6 +128,8 @@ def report(
 
     if json + csv + latex + (html is not None) > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex, --html")
+    if html is not None and measure:
+        raise typer.BadParameter("--measure chooses tables and has no place in --html; leave out one of them")
     if html is not None:
         from backend.reports.html_report import write_html_report
 
@@ -132,7 +138,8 @@ def report(
         return
     if not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
         raise typer.BadParameter("--k needs whole numbers separated by commas, as in 10,50,1000")
-    result = make(open_study(study), run or None, by, relevance, rule, [int(part) for part in k.split(",")])
+    cut_offs = [int(part) for part in k.split(",")]
+    result = make(open_study(study), run or None, by, relevance, rule, cut_offs, measures=measure or ())
     if json or csv or latex:
         from app.terminal import clean_json
 

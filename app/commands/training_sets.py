@@ -169,8 +169,8 @@ def diff(
         for why, count in reasons.items():
             print(f"{count:>8,}  {was} -> {now}: {why}")
     for change in islice(changes(old, new), limit or None):
-        was, now = (" by ".join(end) if end else "absent" for end in (change.before, change.after))
-        print(f"{change.question} {change.passage}: {was} -> {now} ({change.why})")
+        before_words, after_words = (" by ".join(end) if end else "absent" for end in (change.before, change.after))
+        print(f"{change.question} {change.passage}: {before_words} -> {after_words} ({change.why})")
     if limit and summary.changed > limit:
         print(f"... and {summary.changed - limit:,} more; --limit 0 prints all.")
 

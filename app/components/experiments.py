@@ -21,7 +21,7 @@ SIGNS = {"supported": "✓", "not supported": "✗", "inconclusive": "?", "no fi
 BEST = ("supported", "not supported", "inconclusive", "no finding")
 
 
-def asked_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:
+def experiment_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:
     """All experiments by paper, each with its strongest verdict."""
     words: dict[str, str] = {}
     for result in found:
@@ -30,12 +30,12 @@ def asked_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:
         )
     parts = []
     for paper, names in groupby(experiments(), key=lambda name: experiments()[name].paper):
-        rows = [tag("li", _asked(name, words.get(name), name == chosen)) for name in names]
+        rows = [tag("li", _experiment_link(name, words.get(name), name == chosen)) for name in names]
         parts += [tag("h3", paper), tag("ul", *rows, cls="asked")]
     return tag("nav", *parts, cls="panel", aria_label="Experiments")
 
 
-def _asked(name: str, word: str | None, chosen: bool) -> Html:
+def _experiment_link(name: str, word: str | None, chosen: bool) -> Html:
     words = join(name, _word(word) if word else "")
     return link(
         words,

@@ -19,8 +19,8 @@ from backend.text.counting import duration
 from db.errors import BlindspotError
 from db.jobs import Job
 
-ENDED_SHOWN = 5
-LOOKED_AT = 50  # number of latest jobs that the panel considers
+ENDED_JOBS_SHOWN = 5
+JOBS_CONSIDERED = 50  # number of latest jobs that the panel considers
 LOG_SHOWN = 8000  # characters to show from the end of the log
 SECONDS_TO_STOP = 10.0  # after this time the panel offers to kill a cancelled job
 _REFUSED = "jobs-refused"
@@ -30,7 +30,7 @@ def is_unfinished(study: Study, request: JobRequest) -> bool:
     """Return whether the same job with the same arguments is waiting or running."""
     return any(
         job.unfinished and (job.kind, job.arguments) == (request.kind.kind, request.arguments)
-        for job in jobs.recent(study, LOOKED_AT)
+        for job in jobs.recent(study, JOBS_CONSIDERED)
     )
 
 
@@ -91,7 +91,7 @@ def panel(study: Study) -> None:
 
     While a job is unfinished, the panel refreshes every second. When a job ends, the whole page reruns.
     """
-    recent = jobs.recent(study, LOOKED_AT)
+    recent = jobs.recent(study, JOBS_CONSIDERED)
     unfinished = {job.id for job in recent if job.unfinished}
     refused = st.session_state.pop(_REFUSED, None)
     if not recent and not refused:
@@ -102,19 +102,19 @@ def panel(study: Study) -> None:
             show(notice(refused, kind="error"))
         if unfinished:
             st.fragment(_unfinished_jobs, run_every=1.0)(study, unfinished)
-        for job in [job for job in recent if not job.unfinished][:ENDED_SHOWN]:
-            show(_ended(job))
+        for job in [job for job in recent if not job.unfinished][:ENDED_JOBS_SHOWN]:
+            show(_ended_job(job))
             if job.state == "failed":
                 _log(study, job)
 
 
 def _unfinished(study: Study) -> set[str]:
-    return {job.id for job in jobs.recent(study, LOOKED_AT) if job.unfinished}
+    return {job.id for job in jobs.recent(study, JOBS_CONSIDERED) if job.unfinished}
 
 
 def _unfinished_jobs(study: Study, known: set[str]) -> None:
     """Show the waiting and running jobs in their order. When the set of jobs changes, rerun the whole page."""
-    unfinished = [job for job in jobs.recent(study, LOOKED_AT) if job.unfinished]
+    unfinished = [job for job in jobs.recent(study, JOBS_CONSIDERED) if job.unfinished]
     if who.gone(study.labels_path) or _REFUSED in st.session_state or {job.id for job in unfinished} != known:
         st.rerun()
     for job in reversed(unfinished):
@@ -189,7 +189,7 @@ def _rate(job: Job) -> float | None:
     return (job.done - done) / (now - since) if now - since >= 1 and job.done > done else None
 
 
-def _ended(job: Job) -> Html:
+def _ended_job(job: Job) -> Html:
     line = div(
         span(job.state, cls=f"state {job.state}"),
         span(jobs.title(job.kind, job.arguments), cls="job-name"),

@@ -42,7 +42,7 @@ def _panel(opened: Study, place: str) -> None:
     if who.gone(opened.labels_path):
         st.rerun()
     points = curve_points(opened)
-    lacking = _lacking(opened)
+    lacking = _missing_reason(opened)
     if not points and lacking:
         if place == "training":
             show(empty("No learning curve yet", f"The curve shows what labels are worth on dev. {lacking}"))
@@ -54,7 +54,7 @@ def _panel(opened: Study, place: str) -> None:
         _button(opened, lacking, place)
 
 
-def _lacking(opened: Study) -> str:
+def _missing_reason(opened: Study) -> str:
     """Why no point can be computed; "" if one can."""
     try:
         curve_inputs(opened)
@@ -111,7 +111,7 @@ def _curve(opened: Study, points: Sequence[CurvePoint], scope: Scope, place: str
         div(*head, *choices, cls="curve-head"),
         div(*charts, cls="curve-charts"),
         *notes,
-        *_worked(opened, last, scope),
+        *_effect_lines(opened, last, scope),
         tag(
             "p",
             f"{counted(last.base_reranker.n, 'dev question')}, 95% intervals. Dev measures and never trains.",
@@ -188,7 +188,7 @@ def _figure(share: Share) -> str:
     return f"{100 * share.value:.1f} ({100 * share.low:.1f}–{100 * share.high:.1f})"
 
 
-def _worked(opened: Study, point: CurvePoint, scope: Scope) -> list[Html]:
+def _effect_lines(opened: Study, point: CurvePoint, scope: Scope) -> list[Html]:
     """What the labels since the point before changed. Each number opens its list."""
     lines = []
     if point.before is not None and point.new_labels:

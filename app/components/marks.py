@@ -39,9 +39,14 @@ def interval(estimate: Estimate) -> str:
     )
 
 
-def figure(estimate: Estimate, inline: bool = False) -> Html:
-    """A percentage with its interval, shown beside it (`inline`) or in its tooltip."""
-    message = f"{percent(estimate.value)}% of {estimate.n:,} questions, {interval(estimate)} ({WILSON})"
+def figure(estimate: Estimate, inline: bool = False, is_share: bool = True) -> Html:
+    """A percentage with its interval, shown beside it (`inline`) or in its tooltip.
+
+    Args:
+        is_share: whether the figure is a share of questions; else it is the mean of a measure such as nDCG.
+    """
+    of, how = ("% of", WILSON) if is_share else (", mean over", f"95% interval, {estimate.method}")
+    message = f"{percent(estimate.value)}{of} {estimate.n:,} questions, {interval(estimate)} ({how})"
     if not inline:
         return tag("span", percent(estimate.value), title=message, cls="figure")
     return tag("span", percent(estimate.value), span(interval(estimate), cls="interval"), title=message, cls="figure")

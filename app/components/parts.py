@@ -102,13 +102,16 @@ def _rename_or_delete(study: Study, kind: str, name: str) -> None:
             ),
             tag("ul", *(tag("li", each.words) for each in found), cls="soft"),
         )
-    columns = st.columns([4, 1.4, 1.4, 1.4], vertical_alignment="bottom")
-    new = columns[0].text_input("New name", name, max_chars=64, key=f"rename-{kind}-{name}")
-    confirmed = not found or columns[1].checkbox("I have read this", key=f"confirm-{kind}-{name}")
-    with columns[2]:
-        renames = st.button("Rename", key=f"rename-button-{kind}", disabled=not confirmed)
-    with columns[3]:
-        deletes = st.button("Delete", key=f"delete-button-{kind}", disabled=not confirmed)
+    with st.form(f"rename-{kind}-{name}", border=False, enter_to_submit=False):
+        columns = st.columns([4, 1.6, 1.2, 1.2], vertical_alignment="bottom")
+        new = columns[0].text_input("New name", name, max_chars=64)
+        confirmed = columns[1].checkbox(
+            "I am sure", help=f"Needed to delete{', and to rename what other parts name' if found else ''}."
+        )
+        with columns[2]:
+            renames = st.form_submit_button("Rename")
+        with columns[3]:
+            deletes = st.form_submit_button("Delete")
     if renames:
         _do(
             study,

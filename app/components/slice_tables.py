@@ -13,6 +13,7 @@ from app.components.tables import gain
 from app.markup import Html, div, join, link, tag, term
 from app.selection import Selection
 from backend.evaluation.comparison import by_group
+from backend.evaluation.measures import MEASURES, SUCCESS
 from backend.evaluation.saved_slices import SavedSlice
 from backend.evaluation.slice_finder import FoundSlices
 from backend.evaluation.slices import FLAGS, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
@@ -92,7 +93,8 @@ def saved_table(
             members[name] = np.flatnonzero(facts.mask(slice_.expression))
         except BlindspotError as error:
             broken[name] = str(error)
-    found = by_group(facts.comparison, chosen.k, members)
+    measure = MEASURES.get(chosen.measure)
+    found = by_group(facts.comparison, chosen.k, members, measure=measure)
     lines = []
     for name, each in slices.items():
         head = tag(
@@ -107,7 +109,9 @@ def saved_table(
             )
             continue
         both = found[name]
-        cells = (f"{both.n:,}", figure(both.a), figure(both.b), gain(both.difference), _p(both.difference.p_adjusted))
+        is_share = measure is SUCCESS
+        a, b = figure(both.a, is_share=is_share), figure(both.b, is_share=is_share)
+        cells = (f"{both.n:,}", a, b, gain(both.difference), _p(both.difference.p_adjusted))
         lines.append(tag("tr", head, *(tag("td", cell) for cell in cells), cls="few" if both.n < FEW else None))
     heads = (
         "slice",

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from analysis import flips
-from analysis.accuracy import found_by, proportion
+from analysis.accuracy import Estimate, found_by, proportion
 from analysis.buckets import FEW, bucket_order
 from analysis.relations import relation_order
 from analysis.significance import Difference
@@ -18,6 +18,7 @@ from app.markup import Html, div, join, link, span, tag, term
 from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation.comparison import KS, SURE, PairedFigures, by_group, conclusion, overall, p_words
+from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from backend.text.counting import counted
 
@@ -28,17 +29,16 @@ def cut_offs(depth: int, chosen: int) -> list[int]:
 
 
 def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarray) -> Html:
-    """Success@k of both runs at the usual cut-offs; a click on a k selects it for the whole page."""
-    ks = cut_offs(comparison.depth, selection.k)
-    success = {
-        side: {k: proportion(found_by(first[kept], k)) for k in ks}
-        for side, first in (("a", comparison.first_a), ("b", comparison.first_b))
-    }
+    """The chosen measure of both runs at the usual cut-offs; a click on a k selects it for the whole page."""
+    measure = MEASURES.get(selection.measure)
+    ks = cut_offs(comparison.depth, selection.k) if measure.has_cut_off else [selection.k]
+    rows = None if kept.all() else kept
+    figures = overall(comparison, ks, rows, measure=measure)
     heads = [
         tag(
             "th",
             link(
-                f"@{k}",
+                f"@{k}" if measure.has_cut_off else "all ranks",
                 selection.on_compare(k=k),
                 data_focus=f"k{k}",
                 title=f"Use k = {k} on this page",
@@ -53,12 +53,17 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
         tag(
             "tr",
             tag("th", letter(side), " ", name, scope="row"),
-            *(tag("td", figure(success[side][k], inline=True), cls="chosen" if k == selection.k else None) for k in ks),
+            *(_accuracy_cell(getattr(figures.at[k], side), measure, k == selection.k) for k in ks),
         )
         for side, name in (("a", selection.a), ("b", selection.b))
     ]
-    rows = None if kept.all() else kept
-    figures = overall(comparison, ks, rows)
+    lines.append(
+        tag(
+            "tr",
+            tag("th", term("oracle", ORACLE), scope="row"),
+            *(_accuracy_cell(figures.at[k].oracle, measure, k == selection.k) for k in ks),
+        )
+    )
     ahead = [tag("td", gain(figures.at[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
     lines.append(tag("tr", tag("th", term("ahead", GAIN), scope="row"), *ahead, cls="sum"))
     if figures.macro and (figures.macro[ks[0]].a.n_groups or 0) > 1:
@@ -68,10 +73,7 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
         "tr",
         tag(
             "th",
-            term(
-                "Success@k, %",
-                f"Share of questions with a relevant passage among the first k. Small print: {WILSON}.",
-            ),
+            _measure_term(measure),
             scope="col",
             cls="left",
         ),
@@ -80,11 +82,25 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
 
 
+def _measure_term(measure: RankingMeasure) -> Html:
+    if measure is SUCCESS:
+        message = f"Share of questions with a relevant passage among the first k. Small print: {WILSON}."
+    else:
+        message = f"{measure.help[0].upper()}{measure.help[1:]}. Small print: 95% bootstrap interval."
+    return term(f"{measure.at('k')}, %", message)
+
+
+def _accuracy_cell(estimate: Estimate, measure: RankingMeasure, chosen: bool) -> Html:
+    return tag("td", figure(estimate, True, measure is SUCCESS), cls="chosen" if chosen else None)
+
+
 def concluded(comparison: Comparison, selection: Selection, kept: np.ndarray) -> str:
     """Return the conclusion at the chosen k, with the p value of `accuracy_table`."""
     if by_results(selection.slice):
         return CHOSEN_BY_RESULTS
-    figures = overall(comparison, cut_offs(comparison.depth, selection.k), None if kept.all() else kept)
+    measure = MEASURES.get(selection.measure)
+    ks = cut_offs(comparison.depth, selection.k) if measure.has_cut_off else [selection.k]
+    figures = overall(comparison, ks, None if kept.all() else kept, measure=measure)
     return conclusion(figures.at[selection.k], comparison.a.name, comparison.b.name, figures.tests)
 
 
@@ -150,7 +166,8 @@ def group_table(comparison: Comparison, selection: Selection, kept: np.ndarray, 
     members = {name: rows[kept[rows]] for name, rows in comparison.groups(by).items()}
     if by == "relation":
         members[""] = np.flatnonzero(kept & (comparison.relations == ""))
-    found = by_group(comparison, selection.k, members)
+    measure = MEASURES.get(selection.measure)
+    found = by_group(comparison, selection.k, members, measure=measure)
     order = _sorted(found, sort, relation_order if by == "relation" else bucket_order)
 
     def head(key: str, words: object, **more: object) -> Html:
@@ -170,8 +187,8 @@ def group_table(comparison: Comparison, selection: Selection, kept: np.ndarray, 
     heads = (
         head("group", by, cls="left"),
         head("n", "n", title=f"Questions of this {by}"),
-        head("a", join(letter("a"), f" @{selection.k}")),
-        head("b", join(letter("b"), f" @{selection.k}")),
+        head("a", join(letter("a"), f" @{selection.k}"), title=measure.at(selection.k)),
+        head("b", join(letter("b"), f" @{selection.k}"), title=measure.at(selection.k)),
         head("difference", "ahead", title=GAIN),
         head("p", "p", title=HOLM),
         *(head(key, words, title=f"Number of questions: {said}") for key, (words, said) in FLIP_HEADS.items()),
@@ -188,6 +205,7 @@ FLIP_HEADS = {
     "only_b": (join("only ", letter("b")), "only B finds"),
     "neither": ("none", "neither finds"),
 }
+ORACLE = "The better of both lists for each question: the most that a choice between A and B per question can reach."
 GAIN = (
     "Difference in percentage points, and the run that is ahead. Small print: paired 95% bootstrap interval of the "
     "difference. Faint: not significant (p > 0.05, paired sign-flip test). "
@@ -264,8 +282,8 @@ def _group_line(name: str, both: PairedFigures, selection: Selection, by: str, s
         "tr",
         tag("th", head, scope="row"),
         tag("td", f"{both.n:,}"),
-        tag("td", figure(both.a)),
-        tag("td", figure(both.b)),
+        tag("td", figure(both.a, is_share=both.measure is SUCCESS)),
+        tag("td", figure(both.b, is_share=both.measure is SUCCESS)),
         tag("td", gain(both.difference)),
         tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft"),
         *(

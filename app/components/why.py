@@ -9,7 +9,7 @@ from app.components.marks import gold_badge, letter
 from app.components.stylesheets import style_sheet
 from app.markup import Html, div, join, link, span, tag, term
 from backend.core.study import Study
-from backend.evaluation.why import Standing, Why, Words, summary_sentence, why
+from backend.evaluation.why import MissExplanation, Standing, Words, summary_sentence, why
 from backend.text.counting import counted
 from db.records import Question
 
@@ -55,7 +55,7 @@ def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str =
     )
 
 
-def _standings(found: Why, runs: Sequence[str]) -> Html:
+def _standings(found: MissExplanation, runs: Sequence[str]) -> Html:
     heads = (
         "",
         "gold rank",
@@ -77,7 +77,7 @@ def _standings(found: Why, runs: Sequence[str]) -> Html:
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
 
 
-def _line(found: Why, each: Standing, side: str) -> Html:
+def _line(found: MissExplanation, each: Standing, side: str) -> Html:
     gold = each.gold if each.gold is not None else _any_gold(found)
     winner = "–" if each.winner is None else found.passages[each.winner].title or "untitled"
     share = 0.0 if each.winner is None else found.namesake.get(each.winner, 0.0)
@@ -95,7 +95,7 @@ def _line(found: Why, each: Standing, side: str) -> Html:
     )
 
 
-def _any_gold(found: Why) -> int | None:
+def _any_gold(found: MissExplanation) -> int | None:
     winners = {standing.winner for standing in found.standings}
     return next((ordinal for ordinal in found.words if ordinal not in winners), None)
 
@@ -111,7 +111,7 @@ def _words(words: Words | None) -> Html:
     return join(", ".join(words.shared) or "nothing", missing)
 
 
-def _facts(found: Why) -> list[tuple[object, object]]:
+def _facts(found: MissExplanation) -> list[tuple[object, object]]:
     frequency = "unknown frequency"
     if found.frequency is not None:
         frequency = f"mentioned {counted(found.frequency, 'time')} (source: {found.frequency_source})"
@@ -128,7 +128,7 @@ def _facts(found: Why) -> list[tuple[object, object]]:
     return facts
 
 
-def _neighbours(found: Why) -> list[Html]:
+def _neighbours(found: MissExplanation) -> list[Html]:
     lists = []
     for encoder, near in found.neighbours.items():
         lines = [

@@ -20,11 +20,12 @@ from app.components.tables import Grouping, accuracy_table, concluded, flip_tabl
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
 from app.runs import convention, left_out, missing_runs, offered_runs, pair_of_address
-from app.selection import Selection
+from app.selection import Selection, offered_measures
 from app.study import Comparison
 from backend.core.study import Study
 from backend.evaluation.comparison import method, reservation
-from backend.evaluation.comparison_report import ComparisonReport, compare_runs
+from backend.evaluation.comparison_report import ComparisonOptions, ComparisonReport, compare_with
+from backend.evaluation.measures import MEASURES, SUCCESS
 from backend.evaluation.relevance import Kind
 from backend.evaluation.slice_finder import joined, written
 from backend.evaluation.slices import Facts
@@ -68,7 +69,7 @@ def page() -> None:
             )
         rule = study.rule(opened, a, b)
         compared = study.comparison(opened, a, b, relevance, rule)
-        chosen = selection.read(a, b, max(compared.depth, 1), rule)
+        chosen = selection.read(a, b, max(compared.depth, 1), rule, compared.a.kind)
         with columns[3]:
             show(_k_picker(chosen, compared.depth))
     show(_said(compared, chosen))
@@ -76,7 +77,7 @@ def page() -> None:
         return
     show(style_sheet("analysis.css"))
     chosen = _readable(compared, chosen)
-    _filters(compared)
+    _filters(compared, chosen)
     kept = selection.filtered(compared, chosen)
     wider = selection.filtered(compared, replace(chosen, relation="", bucket=""))
     show(
@@ -108,7 +109,8 @@ def _downloads(opened: Study, chosen: Selection, compared: Comparison, by: Group
     """Buttons that save the page's tables. The figures are those of `blindspot compare`."""
 
     def made() -> ComparisonReport:
-        return compare_runs(opened, chosen.a, chosen.b, chosen.k, by, compared.a.kind, chosen.rule, _slice(chosen))
+        options = ComparisonOptions(chosen.k, by, compared.a.kind, chosen.rule, _slice(chosen), chosen.measure)
+        return compare_with(opened, chosen.a, chosen.b, options)
 
     table_downloads(f"{chosen.a}-{chosen.b}", lambda: made().as_latex(), lambda: made().as_csv())
 
@@ -144,7 +146,7 @@ def _concluded(compared: Comparison, chosen: Selection, kept: np.ndarray):
             "p",
             reservation(compared.a.kind, chosen.rule),
             " ",
-            term("Statistical test", method()),
+            term("Statistical test", method(measure=MEASURES.get(chosen.measure))),
             " · ",
             link(
                 "Which slices explain the difference?",
@@ -254,9 +256,9 @@ def _said(compared: Comparison, chosen: Selection):
     return join(tag("p", *said, cls="convention"), *(notice(line, kind="warning") for line in warnings))
 
 
-def _filters(compared: Comparison) -> None:
+def _filters(compared: Comparison, chosen: Selection) -> None:
     with st.container(key="filters"):
-        columns = st.columns([4, 4, 6])
+        columns = st.columns([4, 4, 4, 2.5])
         relations = sorted({relation for relation in compared.relations.tolist() if relation}, key=relation_label)
         sets = sorted(set(compared.sets.tolist()))
         with columns[0]:
@@ -280,6 +282,15 @@ def _filters(compared: Comparison) -> None:
             )
         with columns[2]:
             url.text_box("Search", "text", forget=("page",), placeholder="words in question, answers, subject or id")
+        with columns[3]:
+            url.select(
+                "Measure",
+                "measure",
+                offered_measures(compared.a.kind),
+                SUCCESS.name,
+                format_func=lambda name: MEASURES.get(name).at(chosen.k),
+                help="Measure of the tables and of the test. nDCG, MAP, Recall and R-precision need relevance by gold.",
+            )
 
 
 def _scope(compared: Comparison, chosen: Selection, kept: np.ndarray):

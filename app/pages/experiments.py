@@ -7,7 +7,7 @@ import streamlit as st
 from app import study, url
 from app.components import jobs
 from app.components.downloads import table_downloads
-from app.components.experiments import asked_list, commands, figure_of, result_table, verdict_panel
+from app.components.experiments import commands, experiment_list, figure_of, result_table, verdict_panel
 from app.components.marks import notice
 from app.components.next_step import empty_page
 from app.components.panel_tables import choices
@@ -23,7 +23,7 @@ from backend.experiments.papers import experiments
 from backend.experiments.running import results, run_experiment
 from db.errors import BlindspotError
 
-TRIED = {"small": True}
+SMALL_SETTINGS = {"small": True}
 
 
 def page() -> None:
@@ -44,7 +44,7 @@ def _page(opened: Study) -> None:
     show(style_sheet("analysis.css"))
     left, right = st.columns([3, 10], gap="medium")
     with left:
-        show(asked_list(all_results, name))
+        show(experiment_list(all_results, name))
     with right:
         _experiment(opened, name, [result for result in all_results if result["experiment"] == name])
     jobs.panel(opened)
@@ -74,13 +74,13 @@ def _experiment(opened: Study, name: str, found: list[dict]) -> None:
     show(commands(name))
     with st.container(key="try-experiment"):
         _small_version(opened, name)
-        jobs.start_button(opened, request(run_experiment, name, TRIED), f"try-{name}", "Run small version")
+        jobs.start_button(opened, request(run_experiment, name, SMALL_SETTINGS), f"try-{name}", "Run small version")
 
 
 def _small_version(opened: Study, name: str) -> None:
     """Say what the small version would make. Its models are tiny, so that each part takes seconds."""
     try:
-        waiting, parts = planned_parts(opened, name, TRIED).as_words()
+        waiting, parts = planned_parts(opened, name, SMALL_SETTINGS).as_words()
     except BlindspotError as error:
         show(notice(f"{error}.", kind="warning"))
         return

@@ -27,7 +27,7 @@ from db.events import LabelEvent
 from db.people import Person
 from db.queue import Batch, Lease
 
-AHEAD, MOST_AHEAD = 4, 15
+AHEAD, MAX_AHEAD = 4, 15
 HISTORY = 60  # events that can be undone after a reload
 RENEW = 600.0  # a lease is renewed this many seconds before it expires
 
@@ -146,7 +146,7 @@ def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
     if person.paused:
         return []
     leases = stores.queue.held(person.name)
-    count = min(max(want, AHEAD), MOST_AHEAD) if isinstance(want, int) else AHEAD
+    count = min(max(want, AHEAD), MAX_AHEAD) if isinstance(want, int) else AHEAD
     if len(leases) >= count and min(lease.expires for lease in leases) > time.time() + RENEW:
         return leases
     return stores.queue.claim(person.name, count)
@@ -208,7 +208,7 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
     earlier = [
         id for id in dict.fromkeys(event.question for event in history[:12]) if id not in disputed and id not in hidden
     ]
-    cards = stores.cards.disputed([*order[: AHEAD + MOST_AHEAD], *earlier])
+    cards = stores.cards.disputed([*order[: AHEAD + MAX_AHEAD], *earlier])
     for card in cards:
         card["progress"] = f"{counted(len(disputed), 'question')} in dispute"
     judging.mount(
@@ -219,7 +219,7 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
             "mode": "adjudicate",
             "kind": "adjudicate",
             "cards": cards,
-            "order": [key(None, id) for id in order[: AHEAD + MOST_AHEAD]],
+            "order": [key(None, id) for id in order[: AHEAD + MAX_AHEAD]],
             "history": _history(history),
             "empty_title": "Nothing to settle",
             "empty": ["Annotators agree on every passage that at least two people judged."],

@@ -32,7 +32,7 @@ from db.records import Question
 
 SHOWN, MORE = 10, 10
 SHOWN_AS_OWN = 5  # answers copied to the answer field when a question is reworded
-LOOKED_AT = 50  # questions of the list among which the page looks for a telling one to show first
+QUESTIONS_CONSIDERED = 50  # questions of the list among which the page looks for a telling one to show first
 TRAIL = 30  # questions on either side that the keys can reach before the server answers
 CELL_WORDS = {
     "all": "",
@@ -50,7 +50,7 @@ def page() -> None:
         show(empty_page(opened, "No passages yet", about))
         return
     if url.value("ask").strip():
-        _own(opened)
+        _own_question(opened)
     else:
         _listed(opened)
 
@@ -67,7 +67,7 @@ def _listed(opened: Study) -> None:
     a, b = pair_of_address(runs)
     rule = study.rule(opened, a, b)
     compared = study.comparison(opened, a, b, url.one_of("relevance", ("answers", "gold"), "answers"), rule)
-    chosen = selection.read(a, b, max(compared.depth, 1), rule)
+    chosen = selection.read(a, b, max(compared.depth, 1), rule, compared.a.kind)
     rows = selection.rows(compared, chosen)
     asked = url.value("question")
     if not asked and len(rows):
@@ -128,7 +128,7 @@ def _as_own(question: Question) -> dict[str, str]:
 
 def _telling(opened: Study, compared: Comparison, rows: np.ndarray) -> str:
     """Return the first question of the list whose first relevant passage mentions its subject, so that its match is not chance."""
-    for row in rows[:LOOKED_AT].tolist():
+    for row in rows[:QUESTIONS_CONSIDERED].tolist():
         question, a, b = compared.questions[row], int(compared.first_a[row]), int(compared.first_b[row])
         if not a and not b:
             continue
@@ -270,7 +270,7 @@ def _way_back() -> Html:
     return tag("nav", back, span("Your own question, answered live", cls="soft"), cls="trail", aria_label="Questions")
 
 
-def _own(opened: Study) -> None:
+def _own_question(opened: Study) -> None:
     """Show two retrievers' live hits for a typed question."""
     retrievers = live.available(opened)
     if not retrievers:

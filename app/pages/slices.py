@@ -25,6 +25,7 @@ from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation import saved_slices
 from backend.evaluation.comparison import reservation
+from backend.evaluation.measures import MEASURES
 from backend.evaluation.relevance import Kind
 from backend.evaluation.slice_finder import Correction, find_slices, joined
 from backend.evaluation.slice_report import SliceReport, method
@@ -56,7 +57,7 @@ def page() -> None:
         rule = study.rule(opened, a, b)
         relevance: Kind = url.one_of("relevance", ("answers", "gold"), "answers")
         compared = study.comparison(opened, a, b, relevance, rule)
-        chosen = selection.read(a, b, max(compared.depth, 1), rule)
+        chosen = selection.read(a, b, max(compared.depth, 1), rule, compared.a.kind)
         with columns[2]:
             ks = sorted({k for k in (1, 5, 20, 100) if k <= compared.depth} | {chosen.k})
             show(choices("k", [(f"{k}", address(chosen, k=k), k == chosen.k) for k in ks]))
@@ -192,7 +193,7 @@ def _saved(opened, chosen: Selection, facts: Facts) -> None:
     if not slices:
         return
     table = saved_table(slices, facts, chosen, lambda expression: address(chosen, slice=expression))
-    show(div(tag("h2", f"Saved slices, Success@{chosen.k}, %"), scrolling(table), cls="panel"))
+    show(div(tag("h2", f"Saved slices, {MEASURES.get(chosen.measure).at(chosen.k)}, %"), scrolling(table), cls="panel"))
     if not who.may(opened.labels_path, "save slices"):
         return
     with st.expander("Delete slices"):

@@ -24,7 +24,7 @@ from backend.data.importing.importer import import_passages, import_questions
 from backend.demo import ABOUT, ANNOTATORS, SOURCE
 from backend.demo.annotators import simulate_annotators, truth_of
 from backend.experiments.running import results, run_experiment
-from backend.judging.batches import Mix, make_batch
+from backend.judging.batches import ArmShares, make_batch
 from backend.maps import make as make_map
 from backend.maps import maps_of
 from backend.progress import Progress
@@ -160,7 +160,7 @@ def parts(size: DemoSize) -> list[DemoPart]:
             _is_judged,
             lambda study, report: jobs.run(simulate_annotators, study, JUDGED, progress=report),
         ),
-        DemoPart("choose five passages for you", lambda study: _has_batch(study, YOURS), _five),
+        DemoPart("choose five passages for you", lambda study: _has_batch(study, YOURS), _five_questions),
         *(_set(name, policy) for name, policy in POLICIES.items()),
         DemoPart(
             "encode the passages",
@@ -230,12 +230,12 @@ def _batch(study: Study, size: DemoSize, report: Progress | None) -> object:
         depth=10,
         candidates=5,
         people_needed=len(ANNOTATORS),
-        mix=Mix(audit=0.2, second=0.0, repeat=0.0),
+        mix=ArmShares(audit=0.2, second=0.0, repeat=0.0),
         progress=report,
     )
 
 
-def _five(study: Study, report: Progress | None) -> object:
+def _five_questions(study: Study, report: Progress | None) -> object:
     """Five questions with one passage each, as the priority arm chooses them, that the simulated annotators do not
     judge.
     """
@@ -250,7 +250,7 @@ def _five(study: Study, report: Progress | None) -> object:
         depth=10,
         slice=others,
         candidates=1,
-        mix=Mix(audit=0.0, second=0.0, repeat=0.0),
+        mix=ArmShares(audit=0.0, second=0.0, repeat=0.0),
         progress=report,
     )
 

@@ -191,7 +191,7 @@ def cleaning_verdict(pair: Comparison) -> str:
     """Return what training on the clean set changes against the noisy set, at each of KS. A is noisy, B is clean."""
     established, open_at = [], []
     for k, figures in overall(pair, [k for k in KS if k <= pair.depth]).at.items():
-        value, low, high = (-each for each in figures.difference.estimate.percent)
+        value, low, high = (0 - each for each in figures.difference.estimate.percent)
         if figures.difference.p_adjusted is not None and figures.difference.p_adjusted <= SURE:
             established.append(f"{value:+.1f} points at {k} ({high:+.1f} to {low:+.1f})")
         else:

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from analysis import flips
-from analysis.accuracy import Estimate, first_hit, found_by, macro_average, proportion
+from analysis.accuracy import Estimate, first_hit, found_by, macro_average
 from analysis.buckets import bucket_group, bucket_order
 from analysis.flips import FlipTable
 from analysis.overlap import rank_biased_overlap
 from analysis.relations import relation_order
 from analysis.significance import RESAMPLES, Difference, adjusted_together, compare, family
-from backend.evaluation.held import Held
+from backend.evaluation.held import ResultCache
+from backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
 from backend.evaluation.question_facts import QuestionFacts
-from backend.evaluation.relevance import Kind, relevant
+from backend.evaluation.relevance import Kind, Relevance, relevant
 from backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
 from db.errors import BadInput
 from db.records import Question
@@ -37,7 +38,8 @@ BYS: tuple[str, ...] = ("relation", "bucket", "slice")
 KS = (1, 5, 20, 100)
 SEED = 0
 SURE = 0.05
-FIGURES_HELD = 1000  # figures kept per comparison; a few hundred bytes each
+FIGURES_CACHED = 1000  # figures kept per comparison; a few hundred bytes each
+VALUES_HELD = 32  # arrays kept per run: a measure at a cut-off, 8 bytes a question
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Measured:
     """The measured questions of a run, and the rank of the first relevant passage of each.
 
     questions: q records, in the run's order; rows: (q,) their rows of the run. first: (q,) int32 rank from 1, 0 for
-    none within the run's k. kind: the relevance in use, "answers" or "gold"; gold if no question has answers. left_out:
+    none within the run's k. kind: the relevance in use; gold instead of answers if no question has answers. left_out:
     the number of questions that are not measured, by reason.
     """
 
@@ -74,6 +76,28 @@ class Measured:
     @cached_property
     def facts(self) -> QuestionFacts:
         return QuestionFacts(self.study, self.questions)
+
+    @cached_property
+    def _relevance(self) -> Relevance:
+        """Every hit's relevance, which measures other than Success@k need."""
+        return relevant(self.study, self.run, self.kind, self.rule)
+
+    @cached_property
+    def _values(self) -> ResultCache:
+        return ResultCache(VALUES_HELD)
+
+    def values(self, measure: RankingMeasure, k: int) -> np.ndarray:
+        """Return the value of each question at k, (q,) bool or float64. Raises BadInput for a measure that needs all
+        relevant passages if relevance is by answers.
+        """
+        if measure is SUCCESS:
+            return found_by(self.first, k)
+
+        def made() -> np.ndarray:
+            found = self._relevance
+            return measure.of(found, k)[np.searchsorted(found.rows, self.rows)]
+
+        return self._values.get((measure.name, k), made)
 
     def without(self, ids: Set[str], reason: str) -> Measured:
         """Return the same run without some questions, which count as left out for this reason."""
@@ -148,6 +172,13 @@ class Comparison:
     def depth(self) -> int:
         """The deepest k at which both runs can be measured."""
         return min(self.a.k, self.b.k)
+
+    def values(self, measure: RankingMeasure, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the value of each question in A and in B, two (q,) bool or float64. Raises as `Measured.values`."""
+        if measure is SUCCESS:
+            return found_by(self.first_a, k), found_by(self.first_b, k)
+        in_a, in_b = np.searchsorted(self.a.rows, self.rows_a), np.searchsorted(self.b.rows, self.rows_b)
+        return self.a.values(measure, k)[in_a], self.b.values(measure, k)[in_b]
 
     def other(self, name: str) -> Measured:
         """Return another run of the study, measured in the same way. A run is measured only once until it is replaced.
@@ -224,9 +255,9 @@ class Comparison:
         return rank_biased_overlap(list_a, list_b)
 
     @cached_property
-    def figures(self) -> Held:
+    def figures(self) -> ResultCache:
         """The cache of recent figures. All viewers share one comparison."""
-        return Held(FIGURES_HELD)
+        return ResultCache(FIGURES_CACHED)
 
     def groups(self, by: Literal["relation", "bucket"]) -> dict[str, np.ndarray]:
         """Return the rows of each relation or bucket, in the order of a table. Questions without a relation are left
@@ -247,46 +278,66 @@ def _reciprocal(first: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class PairedFigures:
-    """Success of the two runs at one k, their difference, and the questions that only one of them answers."""
+    """A measure of the two runs at one k, their difference, and the questions that only one of them answers.
+
+    oracle: the measure of a run that takes, for each question, the better of the two lists.
+    flips: always of Success@k; `difference.only_a` and `only_b` count the questions on which one run is better.
+    """
 
     n: int
     k: int
     a: Estimate
     b: Estimate
+    oracle: Estimate
     difference: Difference
     flips: FlipTable
+    measure: RankingMeasure = SUCCESS
+
+    @property
+    def title(self) -> str:
+        """The measure with its cut-off: "Success@5"."""
+        return self.measure.at(self.k)
 
 
-def at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED) -> PairedFigures:
+def at(
+    comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED, measure: RankingMeasure = SUCCESS
+) -> PairedFigures:
     """Return the figures at k over all questions, or over some rows (indices or bool)."""
 
     def made() -> PairedFigures:
-        first_a, first_b = (each if rows is None else each[rows] for each in (comparison.first_a, comparison.first_b))
-        return _both(first_a, first_b, k, compare(found_by(first_a, k), found_by(first_b, k), seed=seed))
+        chosen = slice(None) if rows is None else rows
+        a, b = (values[chosen] for values in comparison.values(measure, k))
+        return _both(comparison, chosen, k, measure, (a, b), compare(a, b, seed=seed), seed)
 
-    return comparison.figures.get(("at", k, _mark(rows), seed), made)
+    return comparison.figures.get(("at", measure.name, k, _mark(rows), seed), made)
 
 
-def macro_at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED) -> PairedFigures | None:
+def macro_at(
+    comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED, measure: RankingMeasure = SUCCESS
+) -> PairedFigures | None:
     """Return the figures at k averaged over relations; None if no question has a relation."""
-    return comparison.figures.get(("macro", k, _mark(rows), seed), lambda: _macro(comparison, k, rows, seed))
+    key = "macro", measure.name, k, _mark(rows), seed
+    return comparison.figures.get(key, lambda: _macro(comparison, k, rows, seed, measure))
 
 
-def _macro(comparison: Comparison, k: int, rows: np.ndarray | None, seed: int) -> PairedFigures | None:
+def _macro(
+    comparison: Comparison, k: int, rows: np.ndarray | None, seed: int, measure: RankingMeasure
+) -> PairedFigures | None:
     chosen = np.arange(len(comparison)) if rows is None else np.arange(len(comparison))[rows]
     chosen = chosen[comparison.relations[chosen] != ""]
     if not len(chosen):
         return None
     relations = comparison.relations[chosen]
-    first_a, first_b = comparison.first_a[chosen], comparison.first_b[chosen]
-    success_a, success_b = found_by(first_a, k), found_by(first_b, k)
+    a, b = (values[chosen] for values in comparison.values(measure, k))
     return PairedFigures(
         len(chosen),
         k,
-        macro_average(success_a, relations, seed=seed),
-        macro_average(success_b, relations, seed=seed),
-        compare(success_a, success_b, relations, seed=seed),
-        flips.flip_table(first_a, first_b, k),
+        macro_average(a, relations, seed=seed),
+        macro_average(b, relations, seed=seed),
+        macro_average(np.maximum(a, b), relations, seed=seed),
+        compare(a, b, relations, seed=seed),
+        flips.flip_table(comparison.first_a[chosen], comparison.first_b[chosen], k),
+        measure,
     )
 
 
@@ -307,35 +358,65 @@ class Overall:
         return len(self.at) + len(self.macro)
 
 
-def overall(comparison: Comparison, ks: Iterable[int], rows: np.ndarray | None = None, seed: int = SEED) -> Overall:
+def overall(
+    comparison: Comparison,
+    ks: Iterable[int],
+    rows: np.ndarray | None = None,
+    seed: int = SEED,
+    measure: RankingMeasure = SUCCESS,
+) -> Overall:
     """Return the figures at each k, over all questions and averaged over relations, as a table shows them together."""
-    cells = {("at", k): at(comparison, k, rows, seed) for k in ks}
-    cells |= {("macro", k): both for _, k in list(cells) if (both := macro_at(comparison, k, rows, seed)) is not None}
+    cells = {("at", k): at(comparison, k, rows, seed, measure) for k in ks}
+    cells |= {
+        ("macro", k): both for _, k in list(cells) if (both := macro_at(comparison, k, rows, seed, measure)) is not None
+    }
     differences = adjusted_together({key: both.difference for key, both in cells.items()})
     adjusted = {key: replace(both, difference=differences[key]) for key, both in cells.items()}
     return Overall(*({k: both for (kind, k), both in adjusted.items() if kind == each} for each in ("at", "macro")))
 
 
 def by_group(
-    comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int = SEED
+    comparison: Comparison,
+    k: int,
+    members: Mapping[str, np.ndarray],
+    seed: int = SEED,
+    measure: RankingMeasure = SUCCESS,
 ) -> dict[str, PairedFigures]:
     """Return the figures at k of each group with questions. Holm's method adjusts p for the number of groups.
 
     Args:
         members: rows of each group (indices or bool).
     """
-    key = "groups", k, tuple((name, _mark(rows)) for name, rows in members.items()), seed
-    return comparison.figures.get(key, lambda: _by_group(comparison, k, members, seed))
+    key = "groups", measure.name, k, tuple((name, _mark(rows)) for name, rows in members.items()), seed
+    return comparison.figures.get(key, lambda: _by_group(comparison, k, members, seed, measure))
 
 
-def _by_group(comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int) -> dict[str, PairedFigures]:
-    found_a, found_b = (found_by(first, k) for first in (comparison.first_a, comparison.first_b))
+def _by_group(
+    comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int, measure: RankingMeasure
+) -> dict[str, PairedFigures]:
+    a, b = comparison.values(measure, k)
     members = {name: rows for name, rows in members.items() if len(comparison.first_a[rows])}
-    differences = family(found_a, found_b, members, seed=seed)
+    differences = family(a, b, members, seed=seed)
     return {
-        name: _both(comparison.first_a[rows], comparison.first_b[rows], k, differences[name])
+        name: _both(comparison, rows, k, measure, (a[rows], b[rows]), differences[name], seed)
         for name, rows in members.items()
     }
+
+
+def _both(
+    comparison: Comparison,
+    rows: np.ndarray | slice,
+    k: int,
+    measure: RankingMeasure,
+    values: tuple[np.ndarray, np.ndarray],
+    difference: Difference,
+    seed: int,
+) -> PairedFigures:
+    first_a, first_b = comparison.first_a[rows], comparison.first_b[rows]
+    a, b = values
+    a_figure, b_figure, oracle = (summarise(each, seed) for each in (a, b, np.maximum(a, b)))
+    table = flips.flip_table(first_a, first_b, k)
+    return PairedFigures(len(first_a), k, a_figure, b_figure, oracle, difference, table, measure)
 
 
 def _mark(rows: np.ndarray | None) -> bytes:
@@ -343,11 +424,6 @@ def _mark(rows: np.ndarray | None) -> bytes:
     if rows is None:
         return b""
     return blake2b(np.ascontiguousarray(rows).data, key=rows.dtype.str.encode(), digest_size=16).digest()
-
-
-def _both(first_a: np.ndarray, first_b: np.ndarray, k: int, difference: Difference) -> PairedFigures:
-    a, b = proportion(found_by(first_a, k)), proportion(found_by(first_b, k))
-    return PairedFigures(len(first_a), k, a, b, difference, flips.flip_table(first_a, first_b, k))
 
 
 def p_words(p: float) -> str:
@@ -368,7 +444,8 @@ def conclusion(found: PairedFigures, a: str, b: str, tests: int = 1) -> str:
     words = p_words(p) if found.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
     _, low, high = estimate.percent
     if p > SURE:
-        none = f"Inconclusive over these {questions}: no significant difference between {a} and {b} at {k} ({words}); "
+        where = f"at {k}" if found.measure is SUCCESS else f"in {found.title}"
+        none = f"Inconclusive over these {questions}: no significant difference between {a} and {b} {where} ({words}); "
         if low <= 0 <= high:
             return none + f"the 95% interval is {low:+z.1f} to {high:+z.1f} points."
         return none + (
@@ -377,17 +454,20 @@ def conclusion(found: PairedFigures, a: str, b: str, tests: int = 1) -> str:
         )
     ahead, behind = (a, b) if estimate.value > 0 else (b, a)
     low, high = (low, high) if estimate.value > 0 else (-high, -low)
+    better = f"finds a relevant passage in the top {k} more often than {behind}"
+    if found.measure is not SUCCESS:
+        better = f"has a higher {found.title} than {behind}"
     return (
-        f"Over these {questions} {ahead} finds a relevant passage in the top {k} more often than {behind}, by "
-        f"{100 * abs(estimate.value):.1f} points (95% interval {low:.1f} to {high:.1f}, {words}). On this "
+        f"Over these {questions} {ahead} {better}, by {100 * abs(estimate.value):.1f} points (95% interval {low:.1f} to {high:.1f}, {words}). On this "
         "collection the difference is significant."
     )
 
 
 def reservation(kind: str, rule: str) -> str:
     """Return one sentence on the limits of a comparison's conclusion."""
-    if kind == "gold":
-        how = "and only gold passages count: a correct passage that nobody labelled counts as a miss"
+    if kind in ("gold", "labels"):
+        known = "gold passages" if kind == "gold" else "gold passages and passages that people labelled positive"
+        how = f"and only {known} count: a correct passage that nobody labelled counts as a miss"
     else:
         where = "title or text" if rule in SEARCHES_TITLE else "text"
         how = (
@@ -397,14 +477,14 @@ def reservation(kind: str, rule: str) -> str:
     return f"This says nothing about other collections or other questions, {how}."
 
 
-def method(seed: int = SEED) -> str:
+def method(seed: int = SEED, measure: RankingMeasure = SUCCESS) -> str:
     """Return the note on tests and intervals that is shown with the figures."""
     return (
-        "Difference: Success@k of A - B over the same questions, with a paired bootstrap interval (95%, 2,000 "
+        f"Difference: {measure.at('k')} of A - B over the same questions, with a paired bootstrap interval (95%, 2,000 "
         "resamples, within each relation for the macro average; intervals are not adjusted). p: paired sign-flip "
         f"test, {RESAMPLES:,} resamples, two-sided. p (Holm): adjusted by Holm's method for all rows of the same "
         "table, so that the probability of any false finding in a table is at most 5%. The unadjusted p is at least "
-        f"{1 / (RESAMPLES + 1):.4f}. Seed {seed}."
+        f"{1 / (RESAMPLES + 1):.4f}. Seed {seed}. Oracle: the better of both lists for each question."
     )
 
 

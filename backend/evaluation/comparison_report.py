@@ -29,7 +29,9 @@ from backend.evaluation.comparison import (
     reservation,
 )
 from backend.evaluation.latex import ABSENT, Table, latex_table
+from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from backend.evaluation.relevance import Kind
+from backend.evaluation.report import NO_RELATIONS
 from backend.evaluation.saved_slices import saved
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from backend.text.answers import DEFAULT_RULE
@@ -40,11 +42,13 @@ if TYPE_CHECKING:
 
     from backend.core.study import Study
 
-DEFAULT_K = 5
 COLUMNS = (
     "group", "k", "n", "a", "a_low", "a_high", "b", "b_low", "b_high", "difference", "low", "high", "p", "p_holm", "p_mcnemar",
-    "both", "only_a", "only_b", "neither",
+    "both", "only_a", "only_b", "neither", "oracle", "oracle_low", "oracle_high",
 )  # fmt: skip
+FLIP_KEYS = ("both", "only_a", "only_b", "neither")
+BETTER_KEYS = ("a_better", "b_better", "equal")
+"""These replace FLIP_KEYS for measures other than Success@k."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +73,14 @@ class ComparisonReport:
     reservation: str
     method: str
     notes: list[str]
+    measure: RankingMeasure = SUCCESS
 
     def as_dict(self) -> dict:
         return {
             "a": self.a,
             "b": self.b,
             "relevance": self.kind,
+            "measure": self.measure.name,
             "slice": self.slice,
             "k": self.k,
             "seed": SEED,
@@ -93,21 +99,21 @@ class ComparisonReport:
 
     def as_csv(self) -> str:
         """Return CSV with a line for all questions at each k, for the macro averages, and for each group; the columns
-        are COLUMNS.
+        are COLUMNS, for measures other than Success@k with BETTER_KEYS in the place of FLIP_KEYS.
         """
         text = io.StringIO()
         rows = []
         for name, both in self._lines():
             figures = _figures(both)
             sides = {
-                f"{side}_{end}" if end else side: figures[side][end or "success"]
-                for side in "ab"
+                f"{side}_{end}" if end else side: figures[side][end or both.measure.name]
+                for side in ("a", "b", "oracle")
                 for end in ("", "low", "high")
             }
-            rows.append(
-                {"group": name, **sides, **{key: figures[key] for key in COLUMNS if key in figures and key not in "ab"}}
-            )
-        write_csv(text, COLUMNS, rows)
+            rows.append({"group": name, **figures, **sides})
+        counts = FLIP_KEYS if self.measure is SUCCESS else BETTER_KEYS
+        columns = [*(key for key in COLUMNS[: COLUMNS.index("both")]), *counts, "oracle", "oracle_low", "oracle_high"]
+        write_csv(text, columns, [{key: row[key] for key in columns} for row in rows])
         return text.getvalue()
 
     def _lines(self) -> list[tuple[str, PairedFigures]]:
@@ -115,21 +121,20 @@ class ComparisonReport:
         return lines + [(key, both) for key, both in self.groups.items()]
 
     def tables(self) -> list[Table]:
-        head = ["", "n", "A", "B", "A - B", "p (Holm)", "both", "only A", "only B", "neither"]
-        whole = [_row(f"@{k}", both) for k, both in self.at.items()]
-        whole += [_row(f"macro @{k}", both) for k, both in self.macro.items()]
-        tables = [
-            (f"A: {self.a}, B: {self.b}. Success@k, %" + (f", slice {self.slice}" if self.slice else ""), head, whole)
-        ]
+        counts = (
+            ["both", "only A", "only B", "neither"] if self.measure is SUCCESS else ["A better", "B better", "equal"]
+        )
+        head = ["", "n", "A", "B", "A - B", "p (Holm)", *counts, "oracle"]
+        cut_off = self.measure.has_cut_off
+        whole = [_row(f"@{k}" if cut_off else "all", both) for k, both in self.at.items()]
+        whole += [_row(f"macro @{k}" if cut_off else "macro", both) for k, both in self.macro.items()]
+        over = "" if self.measure is SUCCESS else f" over {self.kind}"
+        of_slice = f", slice {self.slice}" if self.slice else ""
+        tables = [(f"A: {self.a}, B: {self.b}. {self.measure.at('k')}{over}, %{of_slice}", head, whole)]
         if self.by:
             head = [self.by.capitalize(), *head[1:]]
-            tables.append(
-                (
-                    f"Success@{self.k} by {self.by}, %",
-                    head,
-                    [_row(self.names[key], both) for key, both in self.groups.items()],
-                )
-            )
+            rows = [_row(self.names[key], both) for key, both in self.groups.items()]
+            tables.append((f"{self.measure.at(self.k)} by {self.by}, %", head, rows))
         return tables
 
     def remarks(self) -> list[str]:
@@ -146,40 +151,76 @@ class ComparisonReport:
 
 def _figures(both: PairedFigures) -> dict:
     estimate = both.difference.estimate
+    if both.measure is SUCCESS:
+        counts = {key: getattr(both.flips, key) for key in FLIP_KEYS}
+    else:
+        counts = dict(zip(BETTER_KEYS, _better(both), strict=True))
     return {
         "k": both.k,
         "n": both.n,
-        "a": {"success": both.a.value, "low": both.a.low, "high": both.a.high},
-        "b": {"success": both.b.value, "low": both.b.low, "high": both.b.high},
+        **{
+            side: {both.measure.name: each.value, "low": each.low, "high": each.high}
+            for side, each in (("a", both.a), ("b", both.b), ("oracle", both.oracle))
+        },
         "difference": estimate.value,
         "low": estimate.low,
         "high": estimate.high,
         "p": both.difference.p,
         "p_holm": both.difference.p_adjusted,
         "p_mcnemar": both.difference.p_mcnemar,
-        "both": both.flips.both,
-        "only_a": both.flips.only_a,
-        "only_b": both.flips.only_b,
-        "neither": both.flips.neither,
+        **counts,
     }
+
+
+def _better(both: PairedFigures) -> tuple[int, int, int]:
+    """Return the number of questions on which A is better, B is better, and both are equal."""
+    a, b = both.difference.only_a, both.difference.only_b
+    return a, b, both.n - a - b
 
 
 def _row(name: str, both: PairedFigures) -> list[str]:
     estimate, adjusted = both.difference.estimate, both.difference.p_shown
-    shares = [ABSENT if each.value is None else f"{100 * each.value:.1f}" for each in (both.a, both.b)]
+    a, b, oracle = (
+        ABSENT if each.value is None else f"{100 * each.value:.1f}" for each in (both.a, both.b, both.oracle)
+    )
     difference = ABSENT
     if estimate.value is not None:
         value, low, high = estimate.percent
         difference = f"{value:+z.1f} [{low:+z.1f},{high:+z.1f}]"
-    flips = (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither)
+    counts: tuple[int, ...] = _better(both)
+    if both.measure is SUCCESS:
+        counts = (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither)
     return [
         name,
         f"{both.n:,}",
-        *shares,
+        a,
+        b,
         difference,
         "<0.001" if adjusted < 0.001 else f"{adjusted:.3f}",
-        *(f"{count:,}" for count in flips),
+        *(f"{count:,}" for count in counts),
+        oracle,
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonOptions:
+    """What to compare two runs by.
+
+    Attributes:
+        k: of the groups and the sentences; default 5 for Success@k and 10 for other measures, if the runs are deep
+            enough.
+        by: adds groups by relation, bucket or saved slice.
+        slice: an expression; only its questions count.
+        measure: name of a registered measure. If it needs all relevant passages of a question, relevance by answers
+            becomes gold, and a note says so.
+    """
+
+    k: int | None = None
+    by: By | None = None
+    relevance: Kind = "answers"
+    rule: str = DEFAULT_RULE
+    slice: str = ""
+    measure: str = SUCCESS.name
 
 
 def compare_runs(
@@ -192,32 +233,36 @@ def compare_runs(
     rule: str = DEFAULT_RULE,
     slice: str = "",
 ) -> ComparisonReport:
+    """Compare two runs of a study by Success@k. Arguments as in `ComparisonOptions`; raises as `compare_with` does."""
+    return compare_with(study, a, b, ComparisonOptions(k, by, relevance, rule, slice))
+
+
+def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> ComparisonReport:
     """Compare two runs of a study.
 
-    Args:
-        k: of the groups and the sentences; 5 if the runs are deep enough.
-        by: adds groups by relation, bucket or saved slice.
-        slice: an expression; only its questions count.
-
-    Raises: Missing for an unknown run, rule or saved slice; BadInput for an invalid `by`, k or slice.
+    Raises: Missing for an unknown run, rule or saved slice; BadInput for an invalid `by`, k or slice; Refused for an
+        unknown measure.
     """
+    by, relevance, rule, slice = options.by, options.relevance, options.rule, options.slice
     if by is not None and by not in BYS:
         raise BadInput(f"--by must be one of {', '.join(BYS)}, not {by!r}")
-    measured = measure_all(study, (a, b), relevance, rule)
+    by_measure = MEASURES.get(options.measure)
+    needs_gold = by_measure.needs_all and relevance == "answers"
+    measured = measure_all(study, (a, b), "gold" if needs_gold else relevance, rule)
     compared = Comparison.of(measured[a], measured[b])
     if not len(compared):
         raise BadInput(
             f"{a} and {b} share no question measured by {compared.a.kind}; choose --relevance gold, or other runs"
         )
-    k = min(DEFAULT_K, compared.depth) if k is None else check_k(k, compared)
+    k = min(by_measure.default_k, compared.depth) if options.k is None else check_k(options.k, compared)
     facts = Facts(compared, k)
     rows = np.flatnonzero(facts.mask(slice))
     if not len(rows):
         raise BadInput("no question of these runs is in that slice")
-    shown = sorted({each for each in KS if each <= compared.depth} | {k})
+    shown = sorted({each for each in KS if each <= compared.depth} | {k}) if by_measure.has_cut_off else [k]
     members, names = _members(study, facts, by)
     groups = {name: np.intersect1d(group, rows, assume_unique=True) for name, group in members.items()}
-    whole = overall(compared, shown, rows, SEED)
+    whole = overall(compared, shown, rows, SEED, by_measure)
     concluded = CHOSEN_BY_RESULTS if by_results(slice) else conclusion(whole.at[k], a, b, whole.tests)
     return ComparisonReport(
         a,
@@ -228,13 +273,23 @@ def compare_runs(
         whole.at,
         whole.macro,
         by,
-        by_group(compared, k, groups, SEED),
+        by_group(compared, k, groups, SEED, by_measure),
         names,
         concluded,
         reservation(compared.a.kind, rule),
-        method(SEED),
-        notes(study, compared, by),
+        method(SEED, by_measure),
+        [*_measure_notes(by_measure, needs_gold), *notes(study, compared, by)],
+        by_measure,
     )
+
+
+def _measure_notes(measure: RankingMeasure, needs_gold: bool) -> list[str]:
+    if measure is SUCCESS:
+        return []
+    said = [f"{measure.at('k')}: {measure.help}."]
+    if needs_gold:
+        said.append("It needs all relevant passages of a question, so relevance is gold.")
+    return said
 
 
 def _members(study: Study, facts: Facts, by: By | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -262,6 +317,8 @@ def notes(study: Study, compared: Comparison, by: By | None) -> list[str]:
         for each in (a, b)
         for reason, count in each.left_out.items()
     ]
+    if by == "relation" and not (compared.relations != "").any():
+        sentences.append(f"{NO_RELATIONS[0].upper()}{NO_RELATIONS[1:]}.")
     if by == "bucket":
         source = study.questions.frequency_source or "none, no frequencies are known"
         official = "Official buckets are used for questions that have one (0 most frequent, 7 rarest)"

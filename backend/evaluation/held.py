@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 
-class Held:
+class ResultCache:
     """A cache of the most recently used results, by key. Threads may share it.
 
     Args:

@@ -1,12 +1,15 @@
 """Which hits of a run are relevant. The report and every page share this definition.
 
 By "answers", a hit is relevant if the passage contains an answer according to a named matching rule; by "gold", if the
-passage is gold for the question. If no question of a run has answers, relevance is gold, and `Relevance.kind` says so.
+passage is gold for the question; by "labels", if the passage is gold or labelled positive, and no settled label says
+otherwise. If no question of a run has answers, relevance by answers becomes gold, and `Relevance.kind` says so.
+
+Gold and labels are graded: a pair has the grade of imported qrels, else 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -15,14 +18,16 @@ import numpy as np
 from backend.core.gold import gold_matrix
 from backend.text.answers import DEFAULT_RULE, match_run, rule_named
 from db.errors import BadInput, Missing
+from db.gold import GoldMatches
+from db.labels import Labels
 from db.records import Question
 
 if TYPE_CHECKING:
     from backend.core.runs import Run
     from backend.core.study import Study
 
-Kind = Literal["answers", "gold"]
-KINDS: tuple[str, ...] = ("answers", "gold")
+Kind = Literal["answers", "gold", "labels"]
+KINDS: tuple[str, ...] = ("answers", "gold", "labels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +35,12 @@ class Relevance:
     """The relevant hits of a run, for its measured questions.
 
     rows: (q',) int64, the measured rows of the run, ascending. relevant: (q', k) bool. n_relevant: (q',) int64, the
-    number of relevant passages in the whole collection, by gold; None by answers, where it is unknown. questions: the
+    number of relevant passages in the whole collection; None by answers, where it is unknown. questions: the
     q' questions. kind: the relevance used: "gold" even if "answers" was requested, if no question has answers. asked:
-    the requested relevance. left_out: the number of questions that are not measured, by reason.
+    the requested relevance. left_out: the number of questions that are not measured, by reason. grades: (q', k) int16,
+    the grade of each hit, 0 if it is not relevant; ideal: (q', m) int16, the grades of all relevant passages of each
+    question, falling, padded with 0. Both are None by answers. judged: (q', k) bool, whether the hit is gold or has a
+    settled label; None unless kind is "labels".
     """
 
     rows: np.ndarray
@@ -43,6 +51,9 @@ class Relevance:
     asked: Kind
     rule: str | None
     left_out: dict[str, int]
+    grades: np.ndarray | None = None
+    ideal: np.ndarray | None = None
+    judged: np.ndarray | None = None
 
 
 def relevant(
@@ -55,7 +66,7 @@ def relevant(
     """Return which hits of `run` are relevant.
 
     Args:
-        relevance: "answers" or "gold".
+        relevance: "answers", "gold" or "labels".
         rule: matching rule for answers. If the run has no stored matrix for the rule, the matrix is computed and not
             stored.
         questions: the run's questions in its order, if the caller has them.
@@ -63,15 +74,17 @@ def relevant(
     Raises: BadInput for an unknown relevance, Missing for an unknown rule.
     """
     if relevance not in KINDS:
-        raise BadInput(f"relevance must be 'answers' or 'gold', not {relevance!r}")
+        raise BadInput(f"relevance must be 'answers', 'gold' or 'labels', not {relevance!r}")
     rule_named(rule)
     questions = list(study.questions.some(run.question_ids)) if questions is None else list(questions)
     if relevance == "answers" and any(question.answers for question in questions):
         return _by_answers(study, run, rule, questions)
+    if relevance == "labels":
+        return _by_labels(study, run, questions)
     return _by_gold(study, run, relevance, questions)
 
 
-def _by_answers(study, run, rule: str, questions: list[Question]) -> Relevance:
+def _by_answers(study: Study, run: Run, rule: str, questions: list[Question]) -> Relevance:
     rows = np.array([i for i, question in enumerate(questions) if question.answers], dtype=np.int64)
     try:
         matrix = run.answers(rule)
@@ -82,7 +95,7 @@ def _by_answers(study, run, rule: str, questions: list[Question]) -> Relevance:
     return Relevance(rows, np.asarray(matrix)[rows], None, run_questions, "answers", "answers", rule, left_out)
 
 
-def _by_gold(study, run, asked: Kind, questions: list[Question]) -> Relevance:
+def _by_gold(study: Study, run: Run, asked: Kind, questions: list[Question]) -> Relevance:
     matrix, counts = gold_matrix(study.corpus, run.hits.ordinals, questions)
     rows = np.flatnonzero(counts)
     bare = sum(not question.gold for question in questions)
@@ -90,4 +103,76 @@ def _by_gold(study, run, asked: Kind, questions: list[Question]) -> Relevance:
     reasons = {"no gold passages": bare, "gold passages that are not in the collection": strangers}
     left_out = {reason: count for reason, count in reasons.items() if count}
     run_questions = [questions[i] for i in rows]
-    return Relevance(rows, matrix[rows], counts[rows], run_questions, "gold", asked, None, left_out)
+    grades, ideal = _graded(study, run, matrix, rows, run_questions, counts[rows])
+    return Relevance(rows, matrix[rows], counts[rows], run_questions, "gold", asked, None, left_out, grades, ideal)
+
+
+def _graded(
+    study: Study, run: Run, matrix: np.ndarray, rows: np.ndarray, questions: list[Question], counts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `grades` and `ideal` of gold: the grades of imported qrels, else 1."""
+    ideal = (np.arange(counts.max(initial=0)) < counts[:, None]).astype(np.int16)
+    grades = matrix[rows].astype(np.int16)
+    known = {pair: grade for pair, grade in _qrels_grades(study).items() if grade > 1}
+    graded = [i for i, question in enumerate(questions) if any((question.id, p) in known for p in question.gold)]
+    hits = np.asarray(run.hits.ordinals)
+    in_corpus = study.corpus.ordinals({passage for i in graded for passage in questions[i].gold})
+    for i in graded:
+        of_passage = {
+            in_corpus[passage]: known.get((questions[i].id, passage), 1)
+            for passage in questions[i].gold
+            if passage in in_corpus
+        }
+        grades[i], ideal[i] = _row_of(of_passage, hits[rows[i]], ideal.shape[1])
+    return grades, ideal
+
+
+def _qrels_grades(study: Study) -> dict[tuple[str, str], int]:
+    """Return the grade of each pair that imported qrels named; at most the largest int16."""
+    largest = np.iinfo(np.int16).max
+    return {pair: min(grade, largest) for pair, grade in GoldMatches(study.labels_path).grades().items()}
+
+
+def _row_of(grade_of: Mapping[int, int], hits: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the grades of one question's hits, and the grades of all its relevant passages, falling, `width` wide."""
+    grades = np.array([grade_of.get(row, 0) for row in hits.tolist()], dtype=np.int16)
+    ideal = np.zeros(width, dtype=np.int16)
+    best = sorted((grade for grade in grade_of.values() if grade > 0), reverse=True)
+    ideal[: len(best)] = best
+    return grades, ideal
+
+
+def _by_labels(study: Study, run: Run, questions: list[Question]) -> Relevance:
+    """Relevance by gold, corrected by settled labels. A pair in dispute counts as not judged and not relevant."""
+    of_question: dict[str, dict[str, int]] = {question.id: {} for question in questions}
+    qrels = _qrels_grades(study)
+    for (question_id, passage), grade in qrels.items():
+        if question_id in of_question:
+            of_question[question_id][passage] = max(grade, 0)
+    for pair in Labels(study.labels_path).corrected(of_question):
+        if pair.relevance == "open":
+            of_question[pair.question].pop(pair.passage, None)
+        else:
+            positive = pair.relevance == "positive"
+            grade = max(qrels.get((pair.question, pair.passage), 1), 1) if positive else 0
+            of_question[pair.question][pair.passage] = grade
+    in_corpus = study.corpus.ordinals({passage for pairs in of_question.values() for passage in pairs})
+    judgements = [
+        {in_corpus[passage]: grade for passage, grade in of_question[question.id].items() if passage in in_corpus}
+        for question in questions
+    ]
+    counts = np.array([sum(grade > 0 for grade in pairs.values()) for pairs in judgements], dtype=np.int64)
+    rows = np.flatnonzero(counts)
+    hits = np.asarray(run.hits.ordinals)
+    grades = np.zeros((len(rows), hits.shape[1]), dtype=np.int16)
+    ideal = np.zeros((len(rows), counts.max(initial=0)), dtype=np.int16)
+    judged = np.zeros(grades.shape, dtype=bool)
+    for i, row in enumerate(rows.tolist()):
+        grades[i], ideal[i] = _row_of(judgements[row], hits[row], ideal.shape[1])
+        judged[i] = [each in judgements[row] for each in hits[row].tolist()]
+    without = len(questions) - len(rows)
+    left_out = {"no passage in the collection is gold or labelled positive": without} if without else {}
+    run_questions = [questions[i] for i in rows]
+    return Relevance(
+        rows, grades > 0, counts[rows], run_questions, "labels", "labels", None, left_out, grades, ideal, judged
+    )

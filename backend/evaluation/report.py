@@ -4,8 +4,8 @@ interval.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -13,7 +13,9 @@ import numpy as np
 from analysis import accuracy
 from analysis.accuracy import Estimate
 from analysis.buckets import bucket_group, bucket_order
+from analysis.judged import judged_at
 from analysis.relations import group_table, relation_name, relation_order
+from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure, summarise
 from backend.evaluation.relevance import Kind, Relevance, relevant
 from backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
 from db.errors import BadInput, Missing
@@ -22,6 +24,7 @@ from db.records import SPLITS, Question
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from backend.core.runs import Run
     from backend.core.study import Study
 
 By = Literal["relation", "bucket", "split", "slice"]
@@ -44,12 +47,49 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredGroup:
+    """One measure on the questions of one group, by k. `key` and `name` as in `Group`."""
+
+    key: str
+    name: str
+    n: int
+    at: dict[int, Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureFigures:
+    """One measure of a run, by k: over all questions, averaged over relations (empty without relations), and by the
+    requested grouping. kind: the relevance used; gold instead of answers for a measure that needs all relevant
+    passages.
+    """
+
+    kind: Kind
+    at: dict[int, Estimate]
+    macro: dict[int, Estimate]
+    groups: list[MeasuredGroup]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedShare:
+    """How much of a run's top k people have judged, and what further labels can change.
+
+    judged: Judged@k, the mean share of judged passages in the top k. lower, upper: Success@k if every unjudged passage
+    were not relevant, or relevant.
+    """
+
+    judged: Estimate
+    lower: Estimate
+    upper: Estimate
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """The figures of one run. Dictionaries are by k. A k deeper than the run is absent, and a note says so.
 
     questions: ids of the measured questions. kind: the relevance used. notes: one line each. mrr: mean reciprocal rank
     at 10; None for a run with fewer than 10 hits per question. recall: over gold, whatever `kind` is; n is the number
-    of questions with gold. groups: by the requested grouping; relations are always included.
+    of questions with gold. groups: by the requested grouping; relations are always included. measures: by name, the
+    requested measures. judged: by k, only if relevance is by labels.
     """
 
     name: str
@@ -64,6 +104,8 @@ class RunReport:
     relations: list[Group]
     groups: list[Group]
     notes: list[str]
+    measures: dict[str, MeasureFigures] = field(default_factory=dict)
+    judged: dict[int, JudgedShare] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +117,7 @@ class Report:
     ks: tuple[int, ...]
     convention: str
     notes: list[str]
+    measures: tuple[str, ...] = ()
 
     def as_dict(self) -> dict:
         from backend.evaluation.report_text import as_dict
@@ -102,6 +145,12 @@ class Report:
         return as_rich(self)
 
 
+NO_RELATIONS = (
+    "no question has a relation, so there is nothing to group by relation; import questions that have one, or give the "
+    "questions file of a results file: blindspot new DIR --from-run FILE --questions FILE"
+)
+
+
 def report(
     study: Study,
     runs: Sequence[str] | None = None,
@@ -110,21 +159,25 @@ def report(
     rule: str = DEFAULT_RULE,
     ks: Iterable[int] = KS,
     seed: int = SEED,
+    measures: Iterable[str] = (),
 ) -> Report:
     """Report on runs of a study.
 
     Args:
         runs: names; None for all.
         by: adds groups by relation, bucket, split or saved slice.
-        relevance: "answers" (by `rule`) or "gold"; gold if no question has answers.
+        relevance: "answers" (by `rule`), "gold" or "labels"; gold instead of answers if no question has answers.
         ks: cut-offs.
         seed: of the bootstrap behind the macro average's interval.
+        measures: names of registered measures to add to the figures.
 
-    Raises: Missing for an unknown run or rule, BadInput for an invalid `by`, relevance or k.
+    Raises: Missing for an unknown run or rule, BadInput for an invalid `by`, relevance or k, Refused for an unknown
+        measure.
     """
     if by is not None and by not in BYS:
         raise BadInput(f"--by must be one of {', '.join(BYS)}, not {by!r}")
     ks = tuple(sorted(set(ks)))
+    chosen = [MEASURES.get(name) for name in dict.fromkeys(measures)]
     if not ks or ks[0] < 1:
         raise BadInput("k must be at least 1")
     names = list(dict.fromkeys(study.runs() if runs is None else runs))
@@ -137,10 +190,13 @@ def report(
         questions = [known[id] for id in run.question_ids]
         measured = relevant(study, run, relevance, rule, questions)
         gold = measured if measured.kind == "gold" else relevant(study, run, "gold", rule, questions)
-        reports.append(_run_report(study, run, measured, gold, by, ks, seed))
+        made = _run_report(study, run, measured, gold, by, ks, seed)
+        reports.append(replace(made, measures=_measures(study, run, measured, gold, chosen, by, ks, seed)))
     source = study.questions.frequency_source if by == "bucket" else None
     kinds = {run.kind for run in reports}
-    return Report(reports, by, ks, convention(kinds, rule, by, source, seed), _differences(reports))
+    said = convention(kinds, rule, by, source, seed)
+    said = " ".join([said, *(f"{each.at('k')}: {each.help}." for each in chosen if each is not SUCCESS)])
+    return Report(reports, by, ks, said, _differences(reports), tuple(each.name for each in chosen))
 
 
 def convention(kinds: Collection[str], rule: str, by: By | None, frequency_source: str | None, seed: int) -> str:
@@ -152,6 +208,12 @@ def convention(kinds: Collection[str], rule: str, by: By | None, frequency_sourc
     if "gold" in kinds:
         where = ", in runs whose questions have no answers" if "answers" in kinds else ""
         sentences.append(f"A passage is relevant if it is gold for the question{where}.")
+    if "labels" in kinds:
+        sentences.append(
+            "A passage is relevant if people labelled it positive, or if it is gold and no settled label says otherwise. "
+            "Judged@k: mean share of gold or labelled passages in the top k. The bounds are Success@k if every other "
+            "passage were not relevant, or relevant."
+        )
     sentences += [
         "Success@k: share of questions with a relevant passage in the top k, with 95% Wilson interval.",
         f"Macro: mean over relations; 95% interval by stratified bootstrap, seed {seed}.",
@@ -177,7 +239,7 @@ def _questions(study: Study, runs) -> dict[str, Question]:
 
 
 def _run_report(
-    study: Study, run, measured: Relevance, gold: Relevance, by: By | None, ks: tuple[int, ...], seed: int
+    study: Study, run: Run, measured: Relevance, gold: Relevance, by: By | None, ks: tuple[int, ...], seed: int
 ) -> RunReport:
     depth = run.hits.k
     within = [k for k in ks if k <= depth]
@@ -204,8 +266,82 @@ def _run_report(
         else relations
         if by == "relation"
         else _asked_groups(first, questions, by, within),
-        notes=_notes(measured, len(run.question_ids), [k for k in ks if k > depth], depth),
+        notes=_notes(measured, len(run.question_ids), [k for k in ks if k > depth], depth)
+        + ([NO_RELATIONS] if by == "relation" and not relations else []),
+        judged=_judged(run, measured, within, seed),
     )
+
+
+def _judged(run: Run, measured: Relevance, ks: list[int], seed: int) -> dict[int, JudgedShare]:
+    if measured.judged is None:
+        return {}
+    present = np.asarray(run.hits.ordinals)[measured.rows] >= 0
+    possible = measured.relevant | (present & ~measured.judged)
+    made = {}
+    for k in ks:
+        shares = judged_at(measured.judged, present, k)
+        made[k] = JudgedShare(
+            accuracy.mean(shares[np.isfinite(shares)], seed=seed),
+            accuracy.proportion(accuracy.success_at(measured.relevant, k)),
+            accuracy.proportion(accuracy.success_at(possible, k)),
+        )
+    return made
+
+
+def _measures(
+    study: Study,
+    run: Run,
+    measured: Relevance,
+    gold: Relevance,
+    chosen: Sequence[RankingMeasure],
+    by: By | None,
+    ks: tuple[int, ...],
+    seed: int,
+) -> dict[str, MeasureFigures]:
+    made = {}
+    for measure in chosen:
+        found = gold if measure.needs_all and measured.kind == "answers" else measured
+        within = [k for k in ks if k <= run.hits.k]
+        cut_offs = within if measure.has_cut_off else within[-1:]
+        values = {k: measure.of(found, k) for k in cut_offs}
+        members = _group_rows(study, run, found, by)
+        related = np.array([question.relation or "" for question in found.questions], dtype=str)
+        macro = related != ""
+        made[measure.name] = MeasureFigures(
+            found.kind,
+            {k: summarise(each, seed) for k, each in values.items()},
+            {k: accuracy.macro_average(each[macro], related[macro], seed=seed) for k, each in values.items()}
+            if macro.any()
+            else {},
+            [
+                MeasuredGroup(key, name, len(rows), {k: summarise(each[rows], seed) for k, each in values.items()})
+                for key, (name, rows) in members.items()
+            ],
+        )
+    return made
+
+
+def _group_rows(study: Study, run: Run, found: Relevance, by: By | None) -> dict[str, tuple[str, np.ndarray]]:
+    """Return the display name and the rows of each group, in the order of a table."""
+    questions = found.questions
+    if by is None:
+        return {}
+    if by == "slice":
+        return _slice_rows(study, run, found)
+    labels: Sequence[str | None]
+    order: Callable[[str], tuple | int]
+    if by == "relation":
+        labels, order = [question.relation for question in questions], relation_order
+    elif by == "bucket":
+        labels, order = [bucket_group(q.bucket, q.frequency) for q in questions], bucket_order
+    else:
+        labels, order = [question.split for question in questions], SPLITS.index
+    members: dict[str, list[int]] = {}
+    for row, label in enumerate(labels):
+        if label is not None:
+            members.setdefault(label, []).append(row)
+    name = relation_name if by == "relation" else str
+    return {key: (name(key), np.array(members[key], dtype=np.int64)) for key in sorted(members, key=order)}
 
 
 def _macro(first: np.ndarray, questions: Sequence[Question], ks: list[int], seed: int) -> dict[int, Estimate]:
@@ -225,9 +361,18 @@ def _asked_groups(first: np.ndarray, questions: Sequence[Question], by: By | Non
     return []
 
 
-def _saved_slices(study: Study, run, measured: Relevance, first: np.ndarray, ks: list[int]) -> list[Group]:
-    """Return Success@k on each saved slice. Tags in a slice compare the run with itself. Raises Missing without saved
-    slices.
+def _saved_slices(study: Study, run: Run, measured: Relevance, first: np.ndarray, ks: list[int]) -> list[Group]:
+    """Return Success@k on each saved slice. Raises Missing without saved slices."""
+    result = []
+    for key, (name, rows) in _slice_rows(study, run, measured).items():
+        success = {k: accuracy.proportion(accuracy.found_by(first[rows], k)) for k in ks}
+        result.append(Group(key, name, len(rows), success))
+    return result
+
+
+def _slice_rows(study: Study, run: Run, measured: Relevance) -> dict[str, tuple[str, np.ndarray]]:
+    """Return the display name and the rows of each saved slice. Tags in a slice compare the run with itself. Raises
+    Missing without saved slices.
     """
     from backend.evaluation.comparison import Comparison, Measured
     from backend.evaluation.saved_slices import saved
@@ -236,15 +381,13 @@ def _saved_slices(study: Study, run, measured: Relevance, first: np.ndarray, ks:
     slices = saved(study)
     if not slices:
         raise Missing("this study has no saved slices; save one on the Slices page")
-    rule = measured.rule or DEFAULT_RULE
+    rule, first = measured.rule or DEFAULT_RULE, accuracy.first_hit(measured.relevant)
     itself = Measured(study, run, measured.kind, rule, measured.questions, measured.rows, first, measured.left_out)
     facts = Facts(Comparison.of(itself, itself), min(5, run.hits.k))
-    result = []
-    for name, slice_ in slices.items():
-        rows = facts.mask(slice_.expression)
-        success = {k: accuracy.proportion(accuracy.found_by(first[rows], k)) for k in ks}
-        result.append(Group(name, f"{name} ({slice_.expression})", int(rows.sum()), success))
-    return result
+    return {
+        name: (f"{name} ({each.expression})", np.flatnonzero(facts.mask(each.expression)))
+        for name, each in slices.items()
+    }
 
 
 def _groups(first: np.ndarray, groups: Sequence[str | None], ks: list[int], order, name=str) -> list[Group]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from backend.core.spreadsheets import write_csv
 from backend.evaluation.latex import ABSENT, Table, latex_table
-from backend.evaluation.report import MRR_DEPTH, By, Group, Report, RunReport
+from backend.evaluation.measures import MEASURES
+from backend.evaluation.report import MRR_DEPTH, By, Group, JudgedShare, MeasureFigures, Report, RunReport
 from backend.evaluation.terminal_tables import rich_tables
 
 if TYPE_CHECKING:
@@ -56,7 +57,34 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
         },
         "notes": run.notes,
     }
+    if run.measures:
+        about_run["measures"] = {name: _measure_dict(name, figures, by) for name, figures in run.measures.items()}
+    if run.judged:
+        about_run["judged"] = {
+            str(k): {**_mean(share.judged), "success_lower": share.lower.value, "success_upper": share.upper.value}
+            for k, share in run.judged.items()
+        }
     return about_run if by is None else about_run | {"groups": _group_dicts(run.groups)}
+
+
+def _measure_dict(name: str, figures: MeasureFigures, by: str | None) -> dict:
+    """Return the figures of one measure. Those of a measure without a cut-off stand under the key "all"."""
+    has_cut_off = MEASURES.get(name).has_cut_off
+
+    def by_k(estimates: dict[int, Estimate]) -> dict:
+        return {str(k) if has_cut_off else "all": _mean(each) for k, each in estimates.items()}
+
+    made = {
+        "relevance": figures.kind,
+        "k": by_k(figures.at),
+        "macro": {
+            key: each | {"n_groups": figures.macro[k].n_groups}
+            for (key, each), k in zip(by_k(figures.macro).items(), figures.macro, strict=True)
+        },
+    }
+    if by is not None:
+        made["groups"] = {each.key: {"name": each.name, "n": each.n, "k": by_k(each.at)} for each in figures.groups}
+    return made
 
 
 def _group_dicts(groups: list[Group]) -> dict:
@@ -83,7 +111,7 @@ def as_csv(report: Report) -> str:
     rows = (
         {
             "run": run.name,
-            "relevance": "gold" if measure == "recall" else run.kind,
+            "relevance": kind,
             "group": group,
             "measure": measure,
             "k": k,
@@ -95,25 +123,49 @@ def as_csv(report: Report) -> str:
             "method": e.method,
         }
         for run in report.runs
-        for group, measure, k, e in _figures(run, report.by)
+        for group, measure, kind, k, e in _figures(run, report.by)
     )
     write_csv(text, COLUMNS, rows)
     return text.getvalue()
 
 
-def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, int, Estimate]]:
-    """Yield (group, measure, k, estimate) of a run, the whole run first."""
-    yield from (("all", "success", k, e) for k, e in run.success.items())
-    yield from (("all", "macro success", k, e) for k, e in run.macro.items())
+def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, str, int | str, Estimate]]:
+    """Yield (group, measure, relevance, k, estimate) of a run, the whole run first."""
+    yield from (("all", "success", run.kind, k, e) for k, e in run.success.items())
+    yield from (("all", "macro success", run.kind, k, e) for k, e in run.macro.items())
     if run.mrr is not None:
-        yield "all", "mrr", MRR_DEPTH, run.mrr
-    yield from (("all", "recall", k, e) for k, e in run.recall.items())
+        yield "all", "mrr", run.kind, MRR_DEPTH, run.mrr
+    yield from (("all", "recall", "gold", k, e) for k, e in run.recall.items())
+    yield from (("all", "judged", run.kind, k, share.judged) for k, share in run.judged.items())
     if by is not None:
-        yield from ((group.name, "success", k, e) for group in run.groups for k, e in group.success.items())
+        yield from ((group.name, "success", run.kind, k, e) for group in run.groups for k, e in group.success.items())
+    for name, figures in run.measures.items():
+        yield from _measure_lines(name, figures, run)
+
+
+def _measure_lines(
+    name: str, figures: MeasureFigures, run: RunReport
+) -> Iterator[tuple[str, str, str, int | str, Estimate]]:
+    """Yield the lines of a measure, without those of the figures that every report holds."""
+    has_cut_off = MEASURES.get(name).has_cut_off
+    rows = [("all", name, k, e) for k, e in figures.at.items()]
+    rows += [("all", f"macro {name}", k, e) for k, e in figures.macro.items()]
+    rows += [(group.name, name, k, e) for group in figures.groups for k, e in group.at.items()]
+    for group, measure, k, e in rows:
+        listed = (
+            name == "success"
+            or (measure == "mrr" and group == "all" and k == MRR_DEPTH)
+            or (measure == "recall" and group == "all" and figures.kind == "gold")
+        )
+        if not listed:
+            yield group, measure, figures.kind, k if has_cut_off else "", e
 
 
 def report_tables(report: Report) -> list[Table]:
-    tables = [_success_table(report), _ranks_table(report)]
+    judged = [_judged_table(report)] if any(run.judged for run in report.runs) else []
+    if report.measures:
+        return [table for name in report.measures for table in _measure_tables(report, name)] + judged
+    tables = [_success_table(report), _ranks_table(report), *judged]
     macro = [run for run in report.runs if run.macro]
     if macro:
         tables.append(_macro_table(report, macro))
@@ -161,6 +213,59 @@ def _macro_table(report: Report, runs: list[RunReport]) -> Table:
 def _group_table(report: Report, by: By, run: RunReport) -> Table:
     rows = [[group.name, f"{group.n:,}", *(_interval(group.success.get(k)) for k in report.ks)] for group in run.groups]
     return f"{run.name}: Success@k by {by}, %", [HEADINGS[by], "n", *_at(report)], rows
+
+
+def _measure_tables(report: Report, name: str) -> Iterator[Table]:
+    measure = MEASURES.get(name)
+    ks = (
+        list(report.ks)
+        if measure.has_cut_off
+        else [max((k for run in report.runs for k in run.measures[name].at), default=1)]
+    )
+    heads = [f"@{k}" for k in ks] if measure.has_cut_off else [measure.title]
+
+    def cells(estimates: dict[int, Estimate]) -> list[str]:
+        # A measure without a cut-off has one figure, at whatever depth the run has.
+        shown = [estimates.get(k) for k in ks] if measure.has_cut_off else [next(iter(estimates.values()), None)]
+        return [_interval(each) for each in shown]
+
+    figures = {run.name: run.measures[name] for run in report.runs}
+    over = " or ".join(sorted({each.kind for each in figures.values()}))
+    title = measure.at("k")
+    rows = [[run, _n(each.at), *cells(each.at)] for run, each in figures.items()]
+    yield f"{title} over {over}, %", ["Run", "n", *heads], rows
+    averaged = [
+        [run, _groups(each.macro), _n(each.macro), *cells(each.macro)] for run, each in figures.items() if each.macro
+    ]
+    if averaged:
+        yield f"{title} averaged over relations, %", ["Run", "Relations", "n", *heads], averaged
+    if report.by is not None:
+        for run, each in figures.items():
+            if each.groups:
+                lines = [[group.name, f"{group.n:,}", *cells(group.at)] for group in each.groups]
+                yield f"{run}: {title} by {report.by}, %", [HEADINGS[report.by], "n", *heads], lines
+
+
+def _n(estimates: dict[int, Estimate]) -> str:
+    return f"{max((each.n for each in estimates.values()), default=0):,}"
+
+
+def _groups(estimates: dict[int, Estimate]) -> str:
+    return str(next((each.n_groups for each in estimates.values()), 0))
+
+
+def _judged_table(report: Report) -> Table:
+    def cell(share: JudgedShare | None) -> str:
+        if share is None:
+            return ABSENT
+        return f"{_percent(share.judged)} [{_percent(share.lower)}\N{EN DASH}{_percent(share.upper)}]"
+
+    rows = [
+        [run.name, f"{len(run.questions):,}", *(cell(run.judged.get(k)) for k in report.ks)]
+        for run in report.runs
+        if run.judged
+    ]
+    return "Judged@k, % [bounds of Success@k]", ["Run", "n", *_at(report)], rows
 
 
 def _at(report: Report) -> list[str]:

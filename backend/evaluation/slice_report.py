@@ -12,8 +12,8 @@ import numpy as np
 from analysis.slices import Correction
 from backend.core.spreadsheets import write_csv
 from backend.evaluation.comparison import Comparison, check_k, measure_all
-from backend.evaluation.comparison_report import DEFAULT_K
 from backend.evaluation.latex import Table, latex_table
+from backend.evaluation.measures import SUCCESS
 from backend.evaluation.relevance import Kind
 from backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
 from backend.evaluation.slices import Facts
@@ -130,6 +130,6 @@ def find_in_runs(
     """Return the slices whose difference departs from the rest, for two runs of a study. Raises Missing, BadInput."""
     measured = measure_all(study, (a, b), relevance, rule)
     compared = Comparison.of(measured[a], measured[b])
-    k = min(DEFAULT_K, compared.depth) if k is None else check_k(k, compared)
+    k = min(SUCCESS.default_k, compared.depth) if k is None else check_k(k, compared)
     facts = Facts(compared, k)
     return SliceReport(a, b, k, find_slices(facts, np.flatnonzero(facts.mask(slice)), correction=correction))

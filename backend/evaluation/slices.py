@@ -106,39 +106,39 @@ class Facts:
         name = condition.name
         if name in TEXTS:
             if condition.operator != ":":
-                raise self._wrong(condition, TEXTS[name])
+                raise self._condition_error(condition, TEXTS[name])
             return self._text(name, str(condition.value), condition)
         if name in NUMBERS:
             return self._number(condition, getattr(self.questions, name), NUMBERS[name])
         if name in FLAGS:
             if condition.operator is not None or condition.argument is not None:
-                raise self._wrong(condition, FLAGS[name])
+                raise self._condition_error(condition, FLAGS[name])
             return np.asarray(getattr(self.questions, name))
         if name in OF_RUNS:
             if condition.argument is None:
-                raise self._wrong(condition, OF_RUNS[name])
+                raise self._condition_error(condition, OF_RUNS[name])
             ranks = self.first(condition.argument) if name == "first" else self.gold_rank(condition.argument)
             return self._compared(condition, ranks, OF_RUNS[name])
         known = ", ".join((*TEXTS, *NUMBERS, *FLAGS, *OF_RUNS))
         raise NotAnExpression(f"unknown condition {name!r}; known: {known}", condition.position)
 
-    def _wrong(self, condition: Condition, example: str) -> NotAnExpression:
+    def _condition_error(self, condition: Condition, example: str) -> NotAnExpression:
         return NotAnExpression(f"{condition} is not a valid condition; write for example {example}", condition.position)
 
     def _number(self, condition: Condition, values: np.ndarray, example: str) -> np.ndarray:
         if condition.argument is not None:
-            raise self._wrong(condition, example)
+            raise self._condition_error(condition, example)
         if condition.operator == ":":
             try:
                 condition = Condition(condition.name, None, "=", float(str(condition.value)), condition.position)
             except ValueError:
-                raise self._wrong(condition, example) from None
+                raise self._condition_error(condition, example) from None
         return self._compared(condition, values, example)
 
     def _compared(self, condition: Condition, values: np.ndarray, example: str) -> np.ndarray:
         """Compare values; an unknown value (NaN) never matches."""
         if condition.operator not in OPERATORS or condition.value is None:
-            raise self._wrong(condition, example)
+            raise self._condition_error(condition, example)
         return OPERATORS[condition.operator](values, float(condition.value)) & ~np.isnan(values)
 
     def _text(self, name: str, value: str, condition: Condition) -> np.ndarray:

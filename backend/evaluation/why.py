@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 NEIGHBOURS = 5
-MOST_VECTORS = 2_000_000  # limit of gold passages read for one question
+MAX_VECTORS = 2_000_000  # limit of gold passages read for one question
 NAME_NOISE = frozenset("the a an of and in de la le von van der st".split())
 
 
@@ -62,7 +62,7 @@ class Neighbour:
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class MissExplanation:
     """The facts about a miss. `passages` holds passages by row.
 
     words: by row, of gold and winners. holds_answer: whether a winner's text contains an answer, by the rule. namesake:
@@ -95,7 +95,7 @@ class Trained:
 
 def why(
     study: Study, question: Question, runs: Sequence[str], rule: str = DEFAULT_RULE, neighbours: int = NEIGHBOURS
-) -> Why:
+) -> MissExplanation:
     """Explain how runs did on a question, as far as possible without the encoder.
 
     Args:
@@ -112,7 +112,7 @@ def why(
     ordinals = dict.fromkeys([*named, *(each.ordinal for found in near.values() for each in found)])
     passages = dict(zip(ordinals, study.corpus.passages(ordinals), strict=True))
     winners = [standing.winner for standing in standings if standing.winner is not None]
-    return Why(
+    return MissExplanation(
         question,
         standings,
         passages,
@@ -130,7 +130,7 @@ def why(
     )
 
 
-def namesake_sentence(found: Why, standing: Standing) -> str:
+def namesake_sentence(found: MissExplanation, standing: Standing) -> str:
     """Say that a run ranks another entity with a similar name first; "" if it does not."""
     if standing.winner is None or standing.winner not in found.namesake or standing.rank == 1:
         return ""
@@ -140,14 +140,14 @@ def namesake_sentence(found: Why, standing: Standing) -> str:
     )
 
 
-def false_negative_sentence(found: Why, standing: Standing) -> str:
+def false_negative_sentence(found: MissExplanation, standing: Standing) -> str:
     """Say that a run ranks an unlabelled passage with an answer above the gold; "" if it does not."""
     if standing.winner is None or (standing.rank or 0) <= 1 or not found.holds_answer.get(standing.winner):
         return ""
     return f"{standing.run} ranks a passage first that contains an answer but is not gold: it may be a false negative."
 
 
-def summary_sentence(found: Why) -> str:
+def summary_sentence(found: MissExplanation) -> str:
     """Return the most informative fact as one sentence; "" if none stands out."""
     for tell in (namesake_sentence, false_negative_sentence):
         if sentence := next(filter(None, (tell(found, standing) for standing in found.standings)), ""):
@@ -258,7 +258,7 @@ def _neighbours(
         if name not in indexes or not path.is_file():
             continue
         vectors = open_array(path, "index the passages again")
-        if len(vectors) > MOST_VECTORS:
+        if len(vectors) > MAX_VECTORS:
             continue
         result[name] = nearest(vectors, int(centre), count, str(indexes[name].get("similarity", "dot")), set(gold))
     return result

@@ -150,7 +150,7 @@ def blocks(
     block's id, like "12.0", consists of the first passage of its stretch and the block's number in the stretch. `made`
     collects the counts of `Cut`.
     """
-    for stretch in _stretches(passages, made):
+    for stretch in _article_runs(passages, made):
         words = [word for passage in stretch for word in passage.text.split()]
         number, start, size = 0, 0, 0
         for end, word in enumerate(chain(words, [None])):
@@ -163,7 +163,7 @@ def blocks(
         made["words"] += len(words)
 
 
-def _stretches(passages: Iterable[Passage], made: dict[str, int]) -> Iterator[list[Passage]]:
+def _article_runs(passages: Iterable[Passage], made: dict[str, int]) -> Iterator[list[Passage]]:
     stretch: list[Passage] = []
     for passage in passages:
         made["passages"] += 1

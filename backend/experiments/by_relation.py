@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 AVERAGE = "Average (macro)"
 K = 20  # the k of every table in the paper
-LEAST, SMALL_LEAST = 10, 2  # minimum questions of a relation to measure or to train on; the second is for --small
+LEAST, SMALL_MINIMUM = 10, 2  # minimum questions of a relation to measure or to train on; the second is for --small
 
 Measured = Callable[[int, tuple[str, ...], bool], tuple[Measure, ...]]
 """A function from (k, relations, macro) to one measure for each seed."""
@@ -61,7 +61,7 @@ def chosen(
     Raises:
         Refused: a named relation, or every relation, has too few.
     """
-    minimum = SMALL_LEAST if setting.small else LEAST
+    minimum = SMALL_MINIMUM if setting.small else LEAST
     for relation in setting.relations:
         if counts.get(relation, 0) < minimum:
             raise Refused(

@@ -27,8 +27,8 @@ from backend.training.training_settings import DualEncoderSettings
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-TRIED = 32  # passages encoded in a timing trial
-TRIED_BATCH = 4  # questions in a timing trial of training without a GPU; the time of a batch grows with its size
+TIMED_PASSAGES = 32  # passages encoded in a timing trial
+TIMED_BATCH = 4  # questions in a timing trial of training without a GPU; the time of a batch grows with its size
 PAIRS = 4  # texts that a cross-encoder or reader is timed on
 
 
@@ -106,7 +106,7 @@ class _CostEstimator:
 
     def __init__(self, bench: Workbench):
         self.bench = bench
-        self._passages = list(islice(bench.corpus.scan(), 4 * TRIED))
+        self._passages = list(islice(bench.corpus.scan(), 4 * TIMED_PASSAGES))
         self._trials: dict[Any, float] = {}
         self._admitted: dict[Any, list[str]] = {}
 
@@ -124,13 +124,17 @@ class _CostEstimator:
             texts = part.settings.batch * (1 + part.settings.negatives)
             return self._steps(part.settings, self._questions(part.data)) * texts * self._pair(part, trained=True)
         if isinstance(part, ScoresPart):
-            return self._found(part.hits) * part.depth * self._pair(part.judge, trained=False)
+            return self._questions_found(part.hits) * part.depth * self._pair(part.judge, trained=False)
         if isinstance(part, (ReaderModelPart, JointModelPart)):
-            asked = self._found(part.hits) if isinstance(part, ReaderModelPart) else len(self._train(TrainingData()))
+            asked = (
+                self._questions_found(part.hits)
+                if isinstance(part, ReaderModelPart)
+                else len(self._train(TrainingData()))
+            )
             texts = part.settings.batch * part.settings.passages_on(self._device)
             return self._steps(part.settings, asked) * texts * self._pair(part, trained=True)
         if isinstance(part, ReadingPart):
-            return self._found(part.hits) * part.k * self._pair(part.reader, trained=False)
+            return self._questions_found(part.hits) * part.k * self._pair(part.reader, trained=False)
         return 0.0 if isinstance(part, (RunPart, TrainingData, Adapted, Begun)) or part.folder == "indexes" else None
 
     @cached_property
@@ -151,7 +155,7 @@ class _CostEstimator:
             ).ids
         return self._admitted[key]
 
-    def _found(self, hits: RunPart) -> int:
+    def _questions_found(self, hits: RunPart) -> int:
         return len(hits.asked.of(self.bench))
 
     def _steps(self, settings: Any, questions: int) -> int:
@@ -169,7 +173,7 @@ class _CostEstimator:
 
         key = (origin, replace(settings, seed=0, epochs=1, steps=1))
         if key not in self._trials:
-            batch = settings.batch if self._device == "cuda" else min(settings.batch, TRIED_BATCH)
+            batch = settings.batch if self._device == "cuda" else min(settings.batch, TIMED_BATCH)
             n_questions = 2 * batch + 2
             texts = self._passages * (1 + 2 * n_questions // len(self._passages))
             examples = [Example(str(n), texts[n].text[:60], (texts[n],), (texts[-n - 1],)) for n in range(n_questions)]
@@ -238,7 +242,7 @@ class _CostEstimator:
                     [start.passage_template.format(title=passage.title, text=passage.text) for passage in passages]
                 )
 
-        tried = self._passages[:TRIED]
+        tried = self._passages[:TIMED_PASSAGES]
         encode(tried[:4])
         began = time.monotonic()
         encode(tried)

@@ -10,7 +10,7 @@ import numpy as np
 from analysis.accuracy import Estimate
 from backend.text.counting import counted
 
-LEAST_SEEDS, LEAST_QUESTIONS = 3, 30
+MIN_SEEDS, LEAST_QUESTIONS = 3, 30
 Verdict = Literal["worth it", "not worth it", "inconclusive"]
 
 
@@ -104,7 +104,7 @@ class Gain:
             return "inconclusive", "Inconclusive: the last two budgets have the same labels."
         few = [
             f"{counted(count, what)} (at least {least} needed)"
-            for count, what, least in ((self.seeds, "seed", LEAST_SEEDS), (found.n, "question", LEAST_QUESTIONS))
+            for count, what, least in ((self.seeds, "seed", MIN_SEEDS), (found.n, "question", LEAST_QUESTIONS))
             if count < least
         ]
         if few:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from backend.core.declared import build
-from backend.experiments.gain import LEAST_QUESTIONS, LEAST_SEEDS, crossed_mean
+from backend.experiments.gain import LEAST_QUESTIONS, MIN_SEEDS, crossed_mean
 from backend.experiments.hits import Bm25Hits, RunPart
 from backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from backend.experiments.trainings import DualEncoder, TrainingData, found_by
@@ -259,7 +259,7 @@ class PaperClaim:
         if ahead.shape[1] != behind.shape[1]:
             raise ValueError(f"{ahead.shape[1]} and {behind.shape[1]} items cannot be compared pair by pair")
         estimate = crossed_mean(ahead - behind, level=level)
-        return self.judge_estimate(estimate, max(len(ahead), len(behind)) if trained else LEAST_SEEDS, level)
+        return self.judge_estimate(estimate, max(len(ahead), len(behind)) if trained else MIN_SEEDS, level)
 
     def _word(self, low: float, high: float) -> Word:
         if self.within is not None:
@@ -274,7 +274,7 @@ class PaperClaim:
         """Judge the claim from an estimate of the difference, or of the one cell."""
         few = [
             f"{counted(count, noun)} (at least {minimum} needed)"
-            for count, noun, minimum in ((seeds, "seed", LEAST_SEEDS), (found.n, "question", LEAST_QUESTIONS))
+            for count, noun, minimum in ((seeds, "seed", MIN_SEEDS), (found.n, "question", LEAST_QUESTIONS))
             if count < minimum
         ]
         word: Word = "inconclusive"

@@ -19,7 +19,7 @@ import numpy as np
 from analysis.accuracy import Estimate, proportion
 from backend.core.jobs import job
 from backend.core.manifest import read_manifest, read_object, text_sha256, whole_folder, write_json, write_manifest
-from backend.experiments.gain import LEAST_SEEDS, crossed_mean
+from backend.experiments.gain import MIN_SEEDS, crossed_mean
 from backend.experiments.parts import Part, former_names
 from backend.experiments.plan import (
     FORMER_WORDS,
@@ -200,7 +200,7 @@ def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, ben
         if behind is not None:
             claims.append(claim.judge(values(ahead), values(behind), trained, level))
         else:
-            seeds = len(ahead.measures) if trained else LEAST_SEEDS
+            seeds = len(ahead.measures) if trained else MIN_SEEDS
             claims.append(claim.judge_estimate(_estimate(ahead, values, bench, level), seeds, level))
     verdict = NO_FINDING if setting.small else word_of([claim["word"] for claim in claims])
     return {

@@ -352,13 +352,13 @@ class FeatureJudge:
 
     def probabilities(self, features: np.ndarray) -> np.ndarray:
         """Return (q, k) float64 from features (q, k, f); NaN where padded."""
-        return self._each(self.model.probabilities, features)
+        return self._score_lists(self.model.probabilities, features)
 
     def ranking_scores(self, features: np.ndarray) -> np.ndarray:
         """Return (q, k) float64 log-odds from features (q, k, f), to order by; NaN where padded."""
-        return self._each(self.model.ranking_scores, features)
+        return self._score_lists(self.model.ranking_scores, features)
 
-    def _each(self, score: Callable[[np.ndarray], np.ndarray], features: np.ndarray) -> np.ndarray:
+    def _score_lists(self, score: Callable[[np.ndarray], np.ndarray], features: np.ndarray) -> np.ndarray:
         probabilities = np.full(features.shape[:2], np.nan)
         present = ~np.isnan(features[:, :, 1])  # the rank is known of every hit
         probabilities[present] = score(features[present])

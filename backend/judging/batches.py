@@ -53,7 +53,7 @@ _BLOCK = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Mix:
+class ArmShares:
     """The shares of the arms, 0 to 1. The priority arm gets the rest, and the questions that the other arms cannot fill."""
 
     audit: float = 0.10
@@ -89,7 +89,7 @@ def make_batch(
     slice: Sequence[str] | None = None,
     candidates: int = CANDIDATES,
     people_needed: int = 1,
-    mix: Mix | None = None,
+    mix: ArmShares | None = None,
     seed: int = 0,
     rule: str = DEFAULT_RULE,
     scores: Scores | None = None,
@@ -119,7 +119,7 @@ def make_batch(
         Refused: the name is taken, or `by` may not make batches.
     """
     require(study, by, "make batches")
-    mix = mix or Mix()
+    mix = mix or ArmShares()
     _check(size, candidates, splits, mix)
     rule_named(rule)
     if progress:
@@ -440,7 +440,7 @@ def _refuse_absent(what: str, names: Sequence[str], known: AbstractSet[str]) -> 
         raise Missing(f"no question has the {what} {absent!r}; there are: {', '.join(sorted(known)) or 'none'}")
 
 
-def _check(size: int, candidates: int, splits: Sequence[str] | None, mix: Mix) -> None:
+def _check(size: int, candidates: int, splits: Sequence[str] | None, mix: ArmShares) -> None:
     if size < 1 or candidates < 1:
         raise BadInput("a batch needs at least one question, and a question at least one passage")
     if unknown := [split for split in splits or () if split not in SPLITS]:

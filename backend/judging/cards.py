@@ -56,7 +56,7 @@ class Cards:
                 labels = own_labels.get(card["question"], {})
                 settled = None
                 if (batch, card["question"]) in practice:
-                    consensus = self._settled(card["question"])
+                    consensus = self._settled_labels(card["question"])
                     settled = {id: label for id, label in consensus.items() if id in labels}
                 candidates = [
                     shown if shown["passage"] in labels else shown | {"where": ""} for shown in card["candidates"]
@@ -133,7 +133,7 @@ class Cards:
             ],
         }
 
-    def _settled(self, question: str) -> dict[str, dict[str, str]]:
+    def _settled_labels(self, question: str) -> dict[str, dict[str, str]]:
         """Return the settled label of each passage of a practice question, with the adjudicators' notes."""
         notes: dict[str, str] = {}
         for event in self._labels.notes(question):

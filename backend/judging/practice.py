@@ -51,7 +51,7 @@ def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = No
     if size < 1:
         raise BadInput("a practice batch needs at least one question")
     labels = Labels(study.labels_path)
-    settled = _settled(labels)
+    settled = _settled_questions(labels)
     if len(settled) < size:
         advice = (
             f"label more, settle disputes, or use --size {len(settled)}"
@@ -70,7 +70,7 @@ def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = No
     )
 
 
-def _settled(labels: Labels) -> dict[str, list[Consensus]]:
+def _settled_questions(labels: Labels) -> dict[str, list[Consensus]]:
     pairs: dict[str, list[Consensus]] = defaultdict(list)
     for pair in labels.consensus():
         pairs[pair.question].append(pair)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backend.core.runs import Run
 
 QUESTION, OTHER_PASSAGE = "question", "other passage"
-NOBODYS, SEVERAL, NO_RELATION = "nobody's positive", "of several relations", "no relation"
+NO_QUESTION, SEVERAL, NO_RELATION = "nobody's positive", "of several relations", "no relation"
 SEVERAL_GROUPS = "of several groups"
 FOUND, MISSED, NOT_IN_RUN = "found", "missed", "not in this run"
 
@@ -118,7 +118,7 @@ def _of_questions(view: MapView, category: Callable[[Question], str], several: s
     passages = []
     for place in view.passages:
         relations = {of[number] for number in view.known.asked.get(place, ())}
-        passages.append(NOBODYS if not relations else relations.pop() if len(relations) == 1 else several)
+        passages.append(NO_QUESTION if not relations else relations.pop() if len(relations) == 1 else several)
     return of[: len(view.drawn)] + passages
 
 
@@ -157,7 +157,7 @@ def _passages_found(view: MapView, run: Run) -> list[str]:
     for place, ordinal in enumerate(view.map.ordinals.tolist()):
         asked_by = [number for number in view.known.asked.get(place, ()) if number in top]
         if place not in view.known.asked:
-            categories.append(NOBODYS)
+            categories.append(NO_QUESTION)
         elif not asked_by:
             categories.append(NOT_IN_RUN)
         else:
@@ -174,9 +174,9 @@ def _hit_note(run: str, k: int) -> str:
 
 for colour in (
     MapColour("kind", "question or passage", _kind, (OTHER_PASSAGE,)),
-    MapColour("relation", "relation", _relation, (NOBODYS, SEVERAL), relations=True),
-    MapColour("bucket", "frequency bucket", _bucket, (NOBODYS, SEVERAL_GROUPS)),
-    MapColour("hit", "hit or miss", _hit, (NOBODYS, NOT_IN_RUN), needs_run=True, note=_hit_note),
+    MapColour("relation", "relation", _relation, (NO_QUESTION, SEVERAL), relations=True),
+    MapColour("bucket", "frequency bucket", _bucket, (NO_QUESTION, SEVERAL_GROUPS)),
+    MapColour("hit", "hit or miss", _hit, (NO_QUESTION, NOT_IN_RUN), needs_run=True, note=_hit_note),
     MapColour("label", "label", _label, (UNLABELLED,)),
     MapColour("cluster", "cluster", _cluster, (NO_CLUSTER,)),
 ):

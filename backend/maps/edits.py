@@ -224,7 +224,7 @@ def _told(edits: Sequence[Mapping]) -> str | None:
 
 def _edit(map: Map, make, seen: int | None, by: str | None) -> Clusters:
     require(map.study, by, "edit maps")
-    with _held(map):
+    with _locked(map):
         now, log = clusters_of(map), _read(map)
         _refuse_stale(now, seen)
         log["edits"].append({**make(now), "by": by, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
@@ -235,7 +235,7 @@ def _edit(map: Map, make, seen: int | None, by: str | None) -> Clusters:
 
 def _move(map: Map, source: str, target: str, nothing: str, seen: int | None, by: str | None) -> Clusters:
     require(map.study, by, "edit maps")
-    with _held(map):
+    with _locked(map):
         log = _read(map)
         _refuse_stale(clusters_of(map), seen)
         if not log[source]:
@@ -264,7 +264,7 @@ def _read(map: Map) -> dict[str, list]:
 
 
 @contextmanager
-def _held(map: Map) -> Iterator[None]:
+def _locked(map: Map) -> Iterator[None]:
     """Lock a map's clusters for one editor at a time; others wait a moment."""
     file = os.open(map.folder / ".edits.lock", os.O_CREAT | os.O_RDWR, 0o644)
     try:

@@ -78,7 +78,7 @@ class RunExamples:
         may = may_train(study)
         questions = study.questions.some(run.question_ids)
         ordinals = np.asarray(run.hits.ordinals[:, :depth])
-        roles = np.where(_holds(study, run, questions, ordinals), POSITIVE, NEGATIVE).astype(np.int8)
+        roles = np.where(_contains_answer(study, run, questions, ordinals), POSITIVE, NEGATIVE).astype(np.int8)
         _correct(study, roles, ordinals, run.question_ids)
         roles[ordinals < 0] = NEITHER
         rows: list[int] = []
@@ -141,7 +141,7 @@ def may_train(study: Study) -> set[str]:
     return set(eligible_questions(study, TRAINS, set(Labels(study.labels_path, read_only=True).bad_questions())).ids)
 
 
-def _holds(study: Study, run: Run, questions: Sequence, ordinals: np.ndarray) -> np.ndarray:
+def _contains_answer(study: Study, run: Run, questions: Sequence, ordinals: np.ndarray) -> np.ndarray:
     """Return which passages contain an answer, (q, depth) bool, always by the default rule, whose spans are in the
     text.
 

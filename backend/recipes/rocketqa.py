@@ -91,16 +91,16 @@ def _lead(study: Study, recipe: Recipe, progress: Progress | None) -> None:
         for stage in own:
             if step in state.skipped or state.done(stage.key):
                 continue
-            say = _said(progress, stage)
+            say = _stage_progress(progress, stage)
             if why := stage.unless():
                 state.skip(step, why)
                 say(0, None, f"left out: {why}")
             else:
-                _do(study, state, stage, stages, say)
+                _run_stage(study, state, stage, stages, say)
         _seal(study, recipe, step, own)
 
 
-def _do(study: Study, state: State, stage: Stage, stages: list[Stage], say: Progress) -> None:
+def _run_stage(study: Study, state: State, stage: Stage, stages: list[Stage], say: Progress) -> None:
     began = time.monotonic()
     if stage.kind == "scores" or not (state.stage(stage.key) and hash_of(study, stage.kind, stage.name)):
         inputs = {stage.outside: state.read()["request"][stage.outside]} if stage.outside else {}
@@ -150,7 +150,7 @@ def _follow(study: Study, recipe: Recipe) -> None:
             stage.make(None)
 
 
-def _said(progress: Progress | None, stage: Stage) -> Progress:
+def _stage_progress(progress: Progress | None, stage: Stage) -> Progress:
     def say(done: int, total: int | None, doing: str) -> None:
         if progress is not None:
             progress(done, total, f"step {stage.step}: {doing}" if stage.step else doing)

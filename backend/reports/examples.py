@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis.accuracy import found_by
 from backend.evaluation.comparison import Comparison, Measured
-from backend.evaluation.why import Why, namesake_sentence, why
+from backend.evaluation.why import MissExplanation, namesake_sentence, why
 from backend.reports.markup import heading, remark
 from backend.text.answers import answer_spans, has_answer, query_spans, rule_for
 from backend.text.counting import counted
@@ -71,7 +71,7 @@ def _example(study: Study, compared: Comparison, row: int, number: int, winner: 
     )
 
 
-def reasons(explained: Why, missed: str) -> list[str]:
+def reasons(explained: MissExplanation, missed: str) -> list[str]:
     """Return what is known of a miss, in sentences: the most informative fact, the gold's rank, and the shared words."""
     standing = next((each for each in explained.standings if each.run == missed), None)
     if standing is None:

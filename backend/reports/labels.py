@@ -60,11 +60,11 @@ def label_sentences(found: LabelFindings, k: int) -> Iterator[str]:
         )
     else:
         yield f"{people} gave {counted(found.count, 'label')}. No passage has two independent labels, so agreement is unknown."
-    if found.audit.overall is not None and found.audit.overall.positive.value is not None:
-        rate = found.audit.overall.positive
+    rate = None if found.audit.overall is None else found.audit.overall.positive
+    if rate is not None and (share := rate.value) is not None:
         between = "" if rate.low is None or rate.high is None else f" ({100 * rate.low:.1f} to {100 * rate.high:.1f})"
         yield (
-            f"{100 * rate.value:.1f}%{between} of the unlabelled passages that the audit drew at random answer their "
+            f"{100 * share:.1f}%{between} of the unlabelled passages that the audit drew at random answer their "
             "question: false negatives."
         )
     for name, figures in found.corrected.items():

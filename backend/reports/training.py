@@ -56,7 +56,7 @@ def trained_models(study: Study, k: int, relevance: Kind, rule: str) -> list[Tra
 def training_sentences(models: list[TrainedModel], k: int) -> Iterator[str]:
     for model in models:
         gain = model.figures.difference.estimate
-        value, low, high = (-each for each in gain.percent)  # the comparison is before minus after
+        value, low, high = (0 - each for each in gain.percent)  # the comparison is before minus after
         on = f" on {model.training_set}" if model.training_set else ""
         if model.figures.difference.p > SURE:
             yield (
@@ -128,7 +128,7 @@ def _models(models: list[TrainedModel], k: int) -> Table:
     rows = []
     for model in models:
         figures = model.figures
-        value, low, high = (-each for each in figures.difference.estimate.percent)
+        value, low, high = (0 - each for each in figures.difference.estimate.percent)
         rows.append(
             [
                 model.name,

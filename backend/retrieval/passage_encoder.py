@@ -28,14 +28,14 @@ Ids = list[list[int]]
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 TOKENS_CPU, TOKENS_GPU = 4096, 65_536  # tokens in a batch, including padding
-SAME = 0.9999  # minimum cosine of a 16-bit vector with its float32 vector
+MIN_COSINE = 0.9999  # minimum cosine of a 16-bit vector with its float32 vector
 OFF = 0.02  # maximum distance of the two vectors, relative to the typical distance of two texts
 PROMPTS = (
     "document",
     "passage",
     "corpus",
 )  # the prompt names that SentenceTransformer.encode_document looks up
-TRIED = (
+SAMPLE_TEXTS = (
     "",
     "a",
     "Zürich, 北京 (1912) [SEP] e\u0301",
@@ -202,7 +202,8 @@ def _same(ours: np.ndarray, exact: np.ndarray) -> bool:
     apart = np.linalg.norm(exact[:, None] - exact, axis=2)[np.triu_indices(len(exact), 1)]
     off = np.linalg.norm(ours - exact, axis=1)
     return bool(
-        np.nan_to_num(cosines, nan=-1).min() >= SAME and off.max() <= OFF * (np.median(apart) if len(apart) else 1)
+        np.nan_to_num(cosines, nan=-1).min() >= MIN_COSINE
+        and off.max() <= OFF * (np.median(apart) if len(apart) else 1)
     )
 
 
@@ -221,7 +222,7 @@ def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, 
     """
     import torch
 
-    features = model.preprocess(list(TRIED), prompt=prompt or None, task="document")
+    features = model.preprocess(list(SAMPLE_TEXTS), prompt=prompt or None, task="document")
     towers = getattr(model[0], "sub_modules", {})
     wrapper: Any = getattr(towers["document"][0] if "document" in towers else model[0], "tokenizer", None)
     if not getattr(wrapper, "is_fast", False):
@@ -236,7 +237,7 @@ def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, 
     }
     if not {"input_ids", "attention_mask"} <= set(tensors) <= TENSORS or wrapper.pad_token_id is None:
         return None, {}
-    for row, text in enumerate(TRIED):
+    for row, text in enumerate(SAMPLE_TEXTS):
         ids = tokenizer.encode(prompt + text).ids
         wide = tensors["input_ids"].shape[1]
         padded = torch.tensor(ids + [wrapper.pad_token_id] * (wide - len(ids)))

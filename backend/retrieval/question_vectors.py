@@ -48,7 +48,7 @@ def question_vectors(
             hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for text in questions
         ]
         model = dense.manifest["model_hash"]
-        stored = _kept(store, model, keys)
+        stored = _stored_vectors(store, model, keys)
         absent = {key: text for key, text in zip(keys, questions, strict=True) if key not in stored}
         for begin in range(0, len(absent), QUESTIONS_PER_STEP):
             if progress is not None:
@@ -66,7 +66,7 @@ def question_vectors(
         store.close()
 
 
-def _kept(store: PerThread, model: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
+def _stored_vectors(store: PerThread, model: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
     rows = store.connection.execute(
         "SELECT question, vector FROM question_vector WHERE model = ? AND question IN (SELECT value FROM json_each(?))",
         (model, json.dumps(sorted(set(keys)))),

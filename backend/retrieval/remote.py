@@ -28,12 +28,12 @@ BACKEND, TOKEN = "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"
 SECONDS_TO_CONNECT = 3.0
 SECONDS_TO_LIST = 3.0
 SECONDS_TO_SEARCH = 40.0  # seconds; longer than the service's own limit, which gives the better message
-SECONDS_KEPT = 2.0  # minimum seconds between two requests for the list of retrievers
+LIST_SECONDS = 2.0  # minimum seconds between two requests for the list of retrievers
 QUESTIONS_PER_REQUEST = 64  # limit of one request to the service
 LARGEST_ANSWER = 1 << 26  # bytes
 
 
-class Down(BlindspotError):
+class ServiceDown(BlindspotError):
     """The backend does not answer."""
 
 
@@ -72,7 +72,7 @@ class Backend:
         """Return whether the service answers, even while its indexes load."""
         try:
             return self._ask("GET", "/health", None, SECONDS_TO_LIST)[0] in (200, 503)
-        except Down:
+        except ServiceDown:
             return False
 
     def retrievers(self) -> dict[str, dict[str, str]] | None:
@@ -81,7 +81,7 @@ class Backend:
         """
         with self._listing:
             when, last = self._listed
-            if time.monotonic() - when > SECONDS_KEPT:
+            if time.monotonic() - when > LIST_SECONDS:
                 try:
                     last = self._checked(*self._ask("GET", "/retrievers", None, SECONDS_TO_LIST))["retrievers"]
                 except (BlindspotError, KeyError):
@@ -92,7 +92,7 @@ class Backend:
     def search(self, study: Study, retriever: str, questions: Sequence[str], k: int) -> Hits:
         """Hits over the passages of `study`.
 
-        Raises Down if the service does not answer, Refused if it serves other passages or another index than the study
+        Raises ServiceDown if the service does not answer, Refused if it serves other passages or another index than the study
         has, Missing for a retriever that it does not offer, and BlindspotError with the service's message for other
         errors.
         """
@@ -152,7 +152,7 @@ class Backend:
                 if isinstance(error, TimeoutError)
                 else getattr(error, "strerror", None) or type(error).__name__
             )
-            raise Down(
+            raise ServiceDown(
                 f"the retrieval backend at {self.url} does not answer ({reason}); is 'blindspot serve' running "
                 "there? Reading and judging work without it"
             ) from error

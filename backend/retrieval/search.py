@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 
 from backend.progress import Progress
-from backend.retrieval.exact.candidates import Proposed
+from backend.retrieval.exact.candidates import CandidateHits
 from backend.retrieval.exact.exhaustive import PassageBlock, settle
-from backend.retrieval.exact.products import Rounded
+from backend.retrieval.exact.products import RoundedQueries
 from backend.retrieval.exact.scores import exact_scores
 from backend.retrieval.retriever import pad
 from db.errors import Refused
@@ -28,9 +28,9 @@ class Proposer(Protocol):
 
     questions_per_block: int
 
-    def propose(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> Proposed: ...
+    def propose(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> CandidateHits: ...
 
-    def rounded(self, questions: np.ndarray) -> Rounded: ...
+    def rounded(self, questions: np.ndarray) -> RoundedQueries: ...
 
     def blocks(self) -> Iterable[PassageBlock]: ...
 

@@ -206,7 +206,7 @@ def _padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedMap:
     """A learned map and how it was chosen: `scale`, `weight_decay`, `steps`, `held_out`, `before`, `after`."""
 
     map: Module
@@ -354,7 +354,7 @@ def learn(
     unit_length: bool,
     settings: AdapterSettings,
     progress: Progress | None = None,
-) -> Learned:
+) -> LearnedMap:
     """Choose scale, weight decay and steps on held-out questions, then learn from all of them.
 
     With `settings.refresh` a first map finds hard negatives for the second, which is returned.
@@ -376,7 +376,9 @@ def learn(
             second = learner.fit(learner.refreshed(first, rest), *choice, "measuring the second round")
             after = float(learner.success(second, held_out)[-1])
         mapped = learner.fit(learner.refreshed(mapped, questions), *choice, "learning from new hard negatives")
-    return Learned(mapped, {**choice._asdict(), "held_out": aside if enough else 0, "before": before, "after": after})
+    return LearnedMap(
+        mapped, {**choice._asdict(), "held_out": aside if enough else 0, "before": before, "after": after}
+    )
 
 
 def make_map(dimension: int, settings: AdapterSettings) -> Module:

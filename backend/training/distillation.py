@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CERTAIN = 13.8  # log odds of a probability of 0.999999, the largest that counts
 PER_BLOCK = 32  # questions whose pairs are scored, and stored, together
-TRIED = 16  # pairs scored to estimate the total time
+TIMED_PAIRS = 16  # pairs scored to estimate the total time
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Teacher:
             return ScoringCost(0, 0.0)
         self._score(missing[:1])  # the first pair loads the model
         began = time.monotonic()
-        tried = missing[1 : 1 + TRIED]
+        tried = missing[1 : 1 + TIMED_PAIRS]
         self._score(tried)
         each = (time.monotonic() - began) / max(len(tried), 1)
         pairs = round(

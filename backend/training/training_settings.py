@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from backend.training.initial_model import Shape
 
 UNIT_SCALE = 20.0  # for scores between -1 and 1, the library's own choice
-LEAST_SCALE = 5.0  # below it, such scores leave almost no gradient
+MIN_SCALE = 5.0  # below it, such scores leave almost no gradient
 LARGEST_SEED = 2**32 - 1  # NumPy's limit
 
 AdapterPositives = Literal["set", "answer_subject"]
@@ -309,7 +309,7 @@ def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
     bounded = LOSSES.get(settings.loss).scales and (unit_length or settings.similarity == "cosine")
     if settings.scale is None:
         return UNIT_SCALE if bounded else 1.0
-    if bounded and settings.scale < LEAST_SCALE:
+    if bounded and settings.scale < MIN_SCALE:
         why = "compares by cosine" if settings.similarity == "cosine" else "gives vectors of unit length"
         raise Refused(
             f"this encoder {why}, so its scores differ by 2 at most, and a softmax over scores times "

@@ -28,15 +28,15 @@ MINED = "mined, not checked"
 DRAWN = "drawn, not checked"
 NO_ANSWER = "contains no answer"
 HOLDS_ANSWER = "contains an answer"
-SURELY_NOT = "the cross-encoder is sure it does not answer"
-SURELY = "the cross-encoder is sure it answers"
+SURE_NEGATIVE = "the cross-encoder is sure it does not answer"
+SURE_POSITIVE = "the cross-encoder is sure it answers"
 BETWEEN = "the cross-encoder is not sure"
 JUDGE_SURELY_NOT = "the judge is sure it does not answer"
-JUDGE_SURELY = "the judge is sure it answers"
+JUDGE_SURE_POSITIVE = "the judge is sure it answers"
 JUDGE_BETWEEN = "the judge is not sure"
 UNKNOWN = "no score is known"
 UNDER = "scores well below the positive"
-NOT_UNDER = "scores about as high as the positive, or higher"
+TOO_HIGH = "scores about as high as the positive, or higher"
 NO_POSITIVE_SCORE = "no score of the positive is known"
 RELABELLED = "mined as a negative; people say it answers"
 PEOPLE_POSITIVE = "people say it answers"
@@ -247,9 +247,9 @@ def _by_cross_encoder(evidence: PassageEvidence, thresholds: Thresholds, ceiling
         return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
     keep_below, propose_above = thresholds.keep_below, thresholds.propose_above
     if evidence.probability < (KEEP_BELOW if keep_below is None else keep_below):
-        return "negative", SURELY_NOT
+        return "negative", SURE_NEGATIVE
     if evidence.probability > (PROPOSE_ABOVE if propose_above is None else propose_above):
-        return "positive", SURELY
+        return "positive", SURE_POSITIVE
     return "dropped", BETWEEN
 
 
@@ -265,7 +265,7 @@ def _by_judge(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreC
     # The judge needs less confidence where the passage contains an answer, because the two agree.
     limits = [thresholds.propose_above, thresholds.propose_above_with_answer if evidence.answer else None]
     if any(limit is not None and evidence.probability >= limit for limit in limits):
-        return "positive", JUDGE_SURELY
+        return "positive", JUDGE_SURE_POSITIVE
     return "dropped", JUDGE_BETWEEN
 
 
@@ -283,7 +283,7 @@ def _by_positive(evidence: PassageEvidence, thresholds: Thresholds, ceiling: Sco
         return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
     if ceiling.value is None:
         return "dropped", NO_POSITIVE_SCORE
-    return ("negative", UNDER) if score < ceiling.value else ("dropped", NOT_UNDER)
+    return ("negative", UNDER) if score < ceiling.value else ("dropped", TOO_HIGH)
 
 
 DENOISING.register(

@@ -144,7 +144,7 @@ def _change(
     come: str | None,
     after: TrainingSet,
 ) -> Change | bool:
-    was, now = _fate(old), _fate(new)
+    was, now = _role_and_source(old), _role_and_source(new)
     if was and now and was[0] == now[0]:
         return was != now
     if new is None:
@@ -159,7 +159,7 @@ def _change(
     return Change(question, passage, was, now, why)
 
 
-def _fate(pair: Pair | None) -> tuple[Role, Source] | None:
+def _role_and_source(pair: Pair | None) -> tuple[Role, Source] | None:
     return None if pair is None else (pair.role, pair.source)
 
 

@@ -92,11 +92,16 @@ def rename(study: Study, kind: str, old: str, new: str, confirmed: bool = False,
 def delete(study: Study, kind: str, name: str, confirmed: bool = False, by: str | None = None) -> list[Dependent]:
     """Delete a part and what belongs to it alone. Return what else was deleted.
 
+    Args:
+        confirmed: The person knows what depends on the part, and that nothing brings it back.
+
     Raises:
-        Refused: Something needs the part, or the deletion is not `confirmed` although other parts name the part.
+        Refused: Something needs the part, or the deletion is not `confirmed`.
     """
     require(study, by, ACTION)
     find(study, kind, name)
+    if not confirmed and not dependents(study, kind, name):
+        raise Refused(f"nothing brings {words(kind)} {name!r} back once it is deleted; confirm if it should be deleted")
     if kind == "batch":
         Queue(study.labels_path).delete(name, by)
         return []

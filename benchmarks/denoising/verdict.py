@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 
 from analysis.accuracy import Estimate
-from backend.experiments.gain import LEAST_SEEDS, crossed_mean
+from backend.experiments.gain import MIN_SEEDS, crossed_mean
 
 K = 1
 WORTH = 0.01
@@ -58,7 +58,7 @@ def claims(order: Sequence[tuple[str, str]], found: Mapping[str, np.ndarray]) ->
 
 
 def verdict(difference: Estimate, seeds: int) -> Verdict:
-    if seeds < LEAST_SEEDS or difference.value is None:
+    if seeds < MIN_SEEDS or difference.value is None:
         return "no claim"
     if difference.low > 0:
         return "supported"

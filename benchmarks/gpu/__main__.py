@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu pack DIR [--parts 2] [--small]     # here: the inputs, at most 60 MB
     python -m benchmarks.gpu --inputs DIR --minutes 9           # there: the next items, as many as fit
-    python -m benchmarks.gpu --only search,encoding             # there: these items, again
+    python -m benchmarks.gpu --only search,encoding --again     # there: these items once more
     python -m benchmarks.gpu list                               # the items with their estimated minutes
     python -m benchmarks.gpu table                              # the table of all results so far
 
@@ -42,7 +42,8 @@ def main() -> int:
     parser.add_argument("--inputs", type=Path, nargs="+", default=[Path("gpu-inputs")], help="packed folders")
     parser.add_argument("--work", type=Path, default=Path("gpu-work"), help="folder for the study and the vectors")
     parser.add_argument("--results", type=Path, default=Path("gpu-results"), help="folder of results.jsonl")
-    parser.add_argument("--only", help="items, or groups of items, with commas between them; finished ones run again")
+    parser.add_argument("--only", help="items, or groups of items, with commas between them")
+    parser.add_argument("--again", action="store_true", help="run finished items again")
     parser.add_argument("--minutes", type=float, help="start no item that would take longer, and stop then")
     parser.add_argument("--small", action="store_true", help="small sizes, to try every item on a CPU")
     parser.add_argument("--device", help="cpu or cuda (default: a GPU if there is one)")
@@ -106,7 +107,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     failed = 0
     for item in chosen:
         finished = results.finished(options.small)
-        if item.name in finished and not options.only:
+        if item.name in finished and not options.again:
             continue
         if lacking := [name for name in item.needs if name not in arrived]:
             print(f"{item.name}: left out, the inputs lack {', '.join(lacking)}", flush=True)
@@ -142,13 +143,9 @@ def _table(options: argparse.Namespace) -> int:
     finished = Results(options.results).finished(options.small)
     text = table(planned_rows(options.small), finished)
     print(text, flush=True)
-    if any(not _on_cpu(result.about["device"]) for result in finished.values()) and not options.small:
+    if not options.small and any(result.about["device"] != "cpu" for result in finished.values()):
         put_into(RESULTS_MD, text)
     return 0
-
-
-def _on_cpu(device: str) -> bool:
-    return device == "cpu"
 
 
 if __name__ == "__main__":

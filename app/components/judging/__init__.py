@@ -18,7 +18,7 @@ import streamlit as st
 
 from app import who
 from app.desk import Desk, desk
-from app.entry import PASSING, describe, report
+from app.entry import TRANSIENT_ERRORS, describe, report
 from backend.core.study import Study
 from backend.judging.guidelines import guidelines
 from backend.training.learning_curve import start_if_due
@@ -58,7 +58,7 @@ def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
             line = st.container()
             try:
                 draw(study, stores, person)
-            except PASSING as error:
+            except TRANSIENT_ERRORS as error:
                 key = f"{prefix}-{person.name}"
                 if key in st.session_state.get(_LAST, {}):
                     mount("judge", key, st.session_state[_LAST][key], study, person.name)
@@ -86,7 +86,7 @@ def receive(key: str, study: Study, annotator: str) -> None:
         receipts = [asdict(receipt) for receipt in desk(study).labels.add_all(annotator, entries, version)]
         if any(receipt["state"] == "stored" for receipt in receipts):
             _add_to_curve(study)
-    except (BlindspotError, *PASSING) as error:
+    except (BlindspotError, *TRANSIENT_ERRORS) as error:
         trouble = describe(error)
     st.session_state.setdefault(_HEARD, {})[key] = {
         "attempt": outbox.get("attempt"),
@@ -97,7 +97,7 @@ def receive(key: str, study: Study, annotator: str) -> None:
 
 def _add_to_curve(study: Study) -> None:
     """Add a point to the learning curve if these labels call for one. Whatever hinders that, the labels are saved."""
-    with suppress(BlindspotError, OSError, *PASSING):
+    with suppress(BlindspotError, OSError, *TRANSIENT_ERRORS):
         start_if_due(study)
 
 

@@ -64,17 +64,17 @@ def _undo_buttons(map: Map, state: Clusters) -> None:
         undo_column.button(
             f"Undo: {state.undoable}",
             key="map-undo",
-            on_click=lambda: attempt(lambda: _did(changes.undo(map, state.edits, acting(map)), "Undone.")),
+            on_click=lambda: attempt(lambda: _message_after(changes.undo(map, state.edits, acting(map)), "Undone.")),
         )
     if state.redoable:
         right.button(
             f"Redo: {state.redoable}",
             key="map-redo",
-            on_click=lambda: attempt(lambda: _did(changes.redo(map, state.edits, acting(map)), "Redone.")),
+            on_click=lambda: attempt(lambda: _message_after(changes.redo(map, state.edits, acting(map)), "Redone.")),
         )
 
 
-def _did(_: Clusters, words: str) -> str:
+def _message_after(_: Clusters, words: str) -> str:
     return words
 
 
@@ -181,4 +181,4 @@ def _change(map: Map, state: Clusters, id: int) -> None:
 
 
 def _button(words: str, key: str, work: Callable[[], Clusters], done: str) -> None:
-    st.button(words, key=key, on_click=lambda: attempt(lambda: _did(work(), done)))
+    st.button(words, key=key, on_click=lambda: attempt(lambda: _message_after(work(), done)))

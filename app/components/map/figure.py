@@ -70,11 +70,11 @@ def held_figure(map: Map, found: Sequence[str], views: Sequence[int], marked: fr
     Args:
         parts: titles, starts, ids and `labelled` of `figure`.
     """
-    return _held(map, found, parts, map.folder, map.manifest["made"], tuple(views), marked, hash(tuple(found)))
+    return _cached_figure(map, found, parts, map.folder, map.manifest["made"], tuple(views), marked, hash(tuple(found)))
 
 
 @st.cache_resource(max_entries=12, show_spinner=False)
-def _held(
+def _cached_figure(
     _map: Map,
     _found: Sequence[str],
     _parts: tuple,

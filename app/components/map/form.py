@@ -53,8 +53,8 @@ def form(study: Study, taken: set[str]) -> None:
     )
     with st.container(key="map-form"):
         show(tag("h2", "New map"))
-        arguments = _asked(study, dense, runs, sets, taken)
-        wrong = _wrong(arguments)
+        arguments = _form_values(study, dense, runs, sets, taken)
+        wrong = _problem(arguments)
         if wrong:
             show(notice(wrong, kind="warning"))
         jobs.start_button(study, request(make, **arguments), key="map-start", words="Create map", lacking=wrong)
@@ -62,7 +62,7 @@ def form(study: Study, taken: set[str]) -> None:
     jobs.panel(study)
 
 
-def _asked(study: Study, dense: list[str], runs: list[str], sets: list[str], taken: set[str]) -> dict[str, Any]:
+def _form_values(study: Study, dense: list[str], runs: list[str], sets: list[str], taken: set[str]) -> dict[str, Any]:
     """Show the fields, and return the values that differ from the defaults of `MapRequest`."""
     given = _which_points(study, dense, runs, sets, taken)
     with st.expander("Method, seed, clusters"):
@@ -173,7 +173,7 @@ def _how_drawn(study: Study) -> dict[str, Any]:
     return given
 
 
-def _wrong(arguments: dict[str, Any]) -> str:
+def _problem(arguments: dict[str, Any]) -> str:
     try:
         MapRequest(**arguments)
     except BlindspotError as error:

@@ -74,7 +74,7 @@ def quality_line(map: Map) -> Html:
         )
     explained = " and ".join(f"{100 * share:.0f}%" for share in manifest["explained"])
     sources = ", ".join(f"{number:,} {name}" for name, number in manifest["sources"].items())
-    together = [] if len(manifest["encoders"]) == 1 else [tag("p", map.together, _left(manifest), cls="convention")]
+    together = [] if len(manifest["encoders"]) == 1 else [tag("p", map.together, _residual(manifest), cls="convention")]
     return div(
         *parts,
         *together,
@@ -96,7 +96,7 @@ def quality_line(map: Map) -> Html:
     )
 
 
-def _left(manifest: dict) -> str:
+def _residual(manifest: dict) -> str:
     residual = manifest.get("left_after_turning")
     return (
         ""

@@ -18,7 +18,7 @@ from backend.maps.selection import QUESTION, pairs_to_judge, questions_of_select
 from backend.text.counting import counted
 from db.errors import BlindspotError
 
-PLOT, _CHOSEN, _EPOCH, _SAID = "map-plot", "map-chosen", "map-epoch", "map-said"
+PLOT, _CHOSEN, _EPOCH, _MESSAGE = "map-plot", "map-chosen", "map-epoch", "map-said"
 
 
 def plot_key(map: Map) -> str:
@@ -57,16 +57,16 @@ def clear() -> None:
 def attempt(work: Callable[[], str]) -> None:
     """Run the action of a button; the next run of the page shows its message or error."""
     try:
-        st.session_state[_SAID] = ("", work())
+        st.session_state[_MESSAGE] = ("", work())
     except BlindspotError as error:
-        st.session_state[_SAID] = ("error", str(error))
+        st.session_state[_MESSAGE] = ("error", str(error))
 
 
 def said() -> None:
     """Show the message of the last action. The container exists even without one; otherwise open expanders below would
     close.
     """
-    kind, words = st.session_state.pop(_SAID, ("", ""))
+    kind, words = st.session_state.pop(_MESSAGE, ("", ""))
     with st.container():
         if words:
             show(notice(words, kind=kind))

@@ -65,7 +65,7 @@ def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: 
         picker,
         _headline(found.overall),
         tag("p", _convention(found.overall), cls="convention"),
-        _by(found, by, here),
+        _group_rates(found, by, here),
         tag(
             "p",
             link(
@@ -126,7 +126,7 @@ def _convention(rates: Rates) -> Html:
     )
 
 
-def _by(found: Audit, by: str, here: Callable[..., str]) -> Html:
+def _group_rates(found: Audit, by: str, here: Callable[..., str]) -> Html:
     choices = span(
         *(
             link(

@@ -8,7 +8,7 @@ from analysis.agreement import Agreement
 from analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES, Bin, GroupTrust, JudgeFigures, Trust
 from analysis.relations import relation_order
 from app.components.marks import command, relation_label
-from app.components.quality.marks import COVERS, coefficient, gauge, heads, rate_figure, row
+from app.components.quality.marks import INTERVAL_NOTE, coefficient, gauge, heads, rate_figure, row
 from app.components.tables import scrolling
 from app.markup import Html, div, join, link, span, tag, term
 from backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge
@@ -164,7 +164,7 @@ def _detail(name: str, figures: JudgeFigures, by: str, injections: str, here: He
             div(tag("h4", "Where to trust it"), _where(figures, by, here), cls="part"),
             cls="judge-parts",
         ),
-        tag("p", f"{COVERS}.", cls="convention"),
+        tag("p", f"{INTERVAL_NOTE}.", cls="convention"),
         cls="judge-detail",
     )
 

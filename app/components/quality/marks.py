@@ -10,7 +10,7 @@ from app.components.marks import percent
 from app.markup import Html, div, span, tag
 from backend.text.counting import counted
 
-COVERS = "95% bootstrap interval over questions, because labels of the same question are correlated"
+INTERVAL_NOTE = "95% bootstrap interval over questions, because labels of the same question are correlated"
 
 
 def bounds(low: float | None, high: float | None) -> str:
@@ -24,7 +24,7 @@ def rate_figure(rate: Rate) -> Html:
     unsettled = f"; {rate.unsettled:,} unsettled passages left out" if rate.unsettled else ""
     message = (
         f"{percent(rate.value)}% of {counted(rate.passages, 'passage')} of "
-        f"{counted(rate.questions, 'question')}{unsettled}. {COVERS}."
+        f"{counted(rate.questions, 'question')}{unsettled}. {INTERVAL_NOTE}."
     )
     return span(
         percent(rate.value),
@@ -74,7 +74,10 @@ def coefficient(agreement: Agreement) -> Html:
         return span("–", title=f"not defined: {why}")
     interval = "" if agreement.low is None else f"{agreement.low:.2f} to {agreement.high:.2f}"
     return span(
-        f"{agreement.value:.2f}", span(interval, cls="interval"), cls="figure", title=f"{agreement.method}. {COVERS}."
+        f"{agreement.value:.2f}",
+        span(interval, cls="interval"),
+        cls="figure",
+        title=f"{agreement.method}. {INTERVAL_NOTE}.",
     )
 
 

@@ -49,7 +49,7 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
         batch = setting_field(columns[4], DualEncoderSettings, "batch", 128 if gpu else 8, minimum=2)
         tokens = setting_field(columns[5], DualEncoderSettings, "passage_tokens", 256 if gpu else 96, minimum=16)
         with st.expander("More settings"):
-            settings = _more(opened)
+            settings = _further_settings(opened)
         with st.container(horizontal=True):
             pressed = st.form_submit_button("Train", type="primary")
             estimating = st.form_submit_button("Estimate time")
@@ -66,7 +66,7 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
         st.rerun()
 
 
-def _more(opened: Study) -> dict[str, Any]:
+def _further_settings(opened: Study) -> dict[str, Any]:
     judges = cross_encoders(opened)
     columns = st.columns([1.3, 1.3, 1.3, 1.3, 2.2, 1.3], vertical_alignment="bottom")
     hard = setting_field(columns[0], DualEncoderSettings, "hard_negatives", maximum=100)

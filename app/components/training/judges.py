@@ -76,7 +76,7 @@ def judges_panel(opened: Study) -> None:
         )
     with columns[2]:
         cut = url.select("Threshold", "cut", CUTS, CUTS[0], FORGET, disabled=not models)
-    found = _found(opened, run, runs[run].get("made"), model or None)
+    found = _agreement(opened, run, runs[run].get("made"), model or None)
     for judge, why in found.missing.items():
         show(notice(tag("b", f"No {judge}. "), why, "."))
     if len(found.judges) < 2:
@@ -101,7 +101,7 @@ def judges_panel(opened: Study) -> None:
         _pairs(opened, found, run, pairs_of(ranks, said, where, chosen), chosen, where)
 
 
-def _found(opened: Study, run: str, made: str | None, model: str | None) -> JudgeAgreement:
+def _agreement(opened: Study, run: str, made: str | None, model: str | None) -> JudgeAgreement:
     digest = ScoreStore.open(opened, model).digest if model else None
     last = Labels(opened.labels_path, read_only=True).last_event
     return _held(opened, study.questions_key(opened), run, made, model, digest, last)
@@ -126,7 +126,7 @@ def _all(judges: tuple[str, ...]) -> str:
     return "all three" if len(judges) == 3 else " and ".join(judges)
 
 
-def _here(**changed: object) -> str:
+def _address(**changed: object) -> str:
     return url.href(url.TRAINING, {**st.query_params.to_dict(), "page": None, **changed})
 
 
@@ -177,11 +177,13 @@ def _alone(judges: tuple[str, ...], pattern: Pattern) -> str | None:
 def _means(judges: tuple[str, ...], pattern: Pattern) -> str:
     judge = _alone(judges, pattern)
     return (
-        MEANS.get((judge, pattern[judges.index(judge)]), "") if judge and len(judges) == 3 else _said(judges, pattern)
+        MEANS.get((judge, pattern[judges.index(judge)]), "")
+        if judge and len(judges) == 3
+        else _pattern_words(judges, pattern)
     )
 
 
-def _said(judges: tuple[str, ...], pattern: Pattern) -> str:
+def _pattern_words(judges: tuple[str, ...], pattern: Pattern) -> str:
     return ", ".join(f"{judge}: {_yes_or_no(opinion)}" for judge, opinion in zip(judges, pattern, strict=True))
 
 
@@ -195,8 +197,12 @@ def _cell(found: JudgeAgreement, number: int, n: int, ranks: tuple[int, int], pa
     if not number:
         return tag("td", "0", cls="soft chosen" if chosen else "soft")
     words = join(f"{number:,}", span(f"{percent(number / n)}%", cls="interval"))
-    address = _here(cell=None if chosen else key, ranks=None if chosen else where)
-    title = "Hide these pairs" if chosen else f"Show these {counted(number, 'pair')}: {_said(found.judges, pattern)}"
+    address = _address(cell=None if chosen else key, ranks=None if chosen else where)
+    title = (
+        "Hide these pairs"
+        if chosen
+        else f"Show these {counted(number, 'pair')}: {_pattern_words(found.judges, pattern)}"
+    )
     return tag(
         "td",
         link(words, address, title=title, aria_current="true" if chosen else None, data_focus=f"cell-{key}-{where}"),
@@ -242,12 +248,12 @@ def _pairs(
         div(
             div(
                 tag("h2", f"{counted(len(places), 'pair')} at {where}"),
-                span(_said(found.judges, pattern), cls="soft"),
+                span(_pattern_words(found.judges, pattern), cls="soft"),
                 cls="list-head",
             ),
             tag("p", _means(found.judges, pattern), cls="convention") if _alone(found.judges, pattern) else "",
             scrolling(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures")),
-            pager(len(places), page, PER_PAGE, "pair", lambda number: _here(page=number if number > 1 else None))
+            pager(len(places), page, PER_PAGE, "pair", lambda number: _address(page=number if number > 1 else None))
             if pages > 1
             else "",
             cls="panel",

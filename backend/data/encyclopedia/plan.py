@@ -18,8 +18,8 @@ import numpy as np
 SMALLEST, LARGEST = 500, 1_000_000
 LENGTHS = ((0.10, 6), (0.20, 5), (0.34, 4), (0.52, 3), (0.76, 2), (1.0, 1))  # share of entities up to here, passages
 MEAN_LENGTH = 2.92  # of LENGTHS
-ASSURED = 3  # turns of the wheel whose entities are asked about for sure, so that every relation is
-ASKED = 0.36  # share of the entities that questions ask about; the others are told of by no one else
+ASSURED_TURNS = 3  # turns of the wheel whose entities are asked about for sure, so that every relation is
+QUESTION_SHARE = 0.36  # share of the entities that questions ask about; the others are told of by no one else
 ZIPF_SHIFT = 6  # Zipf-Mandelbrot: frequency ~ 1 / (rank + shift)
 # One turn of the wheel of kinds, after the countries. A maker precedes its works.
 WHEEL = (
@@ -55,8 +55,8 @@ PLAIN = Edition("plain", notices=0.0, mentions=2, telling_slope=0.25, loudness=5
 BLIND_SPOT = Edition("blind spot", notices=0.08, mentions=1, telling_slope=0.5, loudness=9)
 """Rare entities have two sentences in a passage about several entities, so one vector represents all of them."""
 NOTICES_EACH = 5  # entities of a passage of short notices
-NOTICED_ASKED = 0.35  # share of the entities with a notice that questions ask about
-NOTICED_TOLD = (0.7, 0.9, 1.0)  # cumulative share of these that 0, 1, 2 other passages tell of
+NOTICE_QUESTION_SHARE = 0.35  # share of the entities with a notice that questions ask about
+NOTICE_REPEAT_SHARES = (0.7, 0.9, 1.0)  # cumulative share of these that 0, 1, 2 other passages tell of
 
 
 def countries(entities: int) -> int:
@@ -107,10 +107,10 @@ class Plan:
         ranks = np.arange(1, entities + 1)
         noise = np.random.Generator(np.random.PCG64(seed))
         self.lengths = self._article_lengths(passages, noise)
-        is_asked = noise.uniform(size=entities) < ASKED
-        self.assured = countries(entities) + len(WHEEL) * ASSURED
+        is_asked = noise.uniform(size=entities) < QUESTION_SHARE
+        self.assured = countries(entities) + len(WHEEL) * ASSURED_TURNS
         is_asked[: self.assured] = True
-        noticed_asked, noticed_tells = self._noticed_tells(noise)
+        noticed_asked, noticed_tells = self._notice_tells(noise)
         self.tells = np.zeros(entities, np.int64)
         self.tells[is_asked] = _apportion(
             passages - int(noticed_tells.sum()), ranks[is_asked] ** -edition.telling_slope
@@ -133,14 +133,14 @@ class Plan:
         self.mention_places = Shuffle(edition.mentions * passages, random)
         self.notice_places = Shuffle(max(1, self.noticed), random)
 
-    def _noticed_tells(self, noise: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def _notice_tells(self, noise: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """For each entity with a notice: whether questions ask about it, and how many other passages state its
         facts.
         """
         if not self.noticed:
             return np.zeros(0, bool), np.zeros(0, np.int64)
-        is_asked = noise.uniform(size=self.noticed) < NOTICED_ASKED
-        tells = np.searchsorted(NOTICED_TOLD, noise.uniform(size=self.noticed), side="right")
+        is_asked = noise.uniform(size=self.noticed) < NOTICE_QUESTION_SHARE
+        tells = np.searchsorted(NOTICE_REPEAT_SHARES, noise.uniform(size=self.noticed), side="right")
         return is_asked, np.where(is_asked, tells, 0)
 
     def _article_lengths(self, passages: int, noise: np.random.Generator) -> np.ndarray:

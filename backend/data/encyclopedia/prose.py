@@ -19,9 +19,9 @@ from db.records import Passage
 
 ENOUGH_WORDS, ROOM_WORDS = 88, 100  # add filler below the first, name further entities below the second
 WITHOUT_CLAUSE = 0.35  # how often a told fact has a sentence of its own instead of a relative clause
-DWELT_ON = 3  # facts that nobody asks for, told where a passage dwells on an entity (1 elsewhere)
-NAMED_AGAIN = 0.6  # how often the next sentence names such an entity in full again
-FOLLOWED = 0.5  # how often one more sentence follows
+LONG_FACTS = 3  # facts that nobody asks for, told where a passage dwells on an entity (1 elsewhere)
+FULL_NAME_SHARE = 0.6  # how often the next sentence names such an entity in full again
+FOLLOW_UP_SHARE = 0.5  # how often one more sentence follows
 
 NOUNS = {
     "country": "the country",
@@ -45,7 +45,7 @@ def _naming(forms: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(form for form in forms if any(subject in form for subject in ("{S}", "{s}", "{P}", "{p}", "{o}")))
 
 
-NAMING_OWN = {item: _naming(forms) for item, forms in OWN.items()}
+OWN_NAMING_FORMS = {item: _naming(forms) for item, forms in OWN.items()}
 
 
 def article(world: World, number: int) -> list[Passage]:
@@ -68,7 +68,7 @@ def notices(world: World, page: int) -> Passage:
         entity = world.entity(number)
         speaker, reference = _Speaker(entity, random), NAME
         for relation in world.noted(number):
-            forms = NAMING_OWN[relation] if reference is NAME else OWN[relation]
+            forms = OWN_NAMING_FORMS[relation] if reference is NAME else OWN[relation]
             form = forms[int(random() * len(forms))]
             answers = entity.facts[relation]
             sentences.append(speaker.state(form, answers[int(random() * len(answers))], reference))
@@ -173,7 +173,7 @@ class _Writer:
         about = self.entity.about.get(item)
         if about is not None or item == "P26":
             self.reference = NAME  # where this article's subject is the answer, the text contains its name
-        form = self._pick(NAMING_OWN[item] if self.reference is NAME else OWN[item])
+        form = self._pick(OWN_NAMING_FORMS[item] if self.reference is NAME else OWN[item])
         answer = self.world.name(about) if about is not None else self._pick(self.entity.facts[item])
         sentence = self.subject.state(form, answer, self.reference)
         names_person = item in PERSON_OBJECTS and item not in ANSWERED_BY
@@ -197,16 +197,16 @@ class _Writer:
         sentences = [self.subject.say(frame, self.reference, N=other.name, aN=with_article(other.name), c=clause)]
         if not hushed:
             free = [relation for relation in other.facts if relation not in other.asked and relation != "P26"]
-            rest += free[: DWELT_ON if dwell else 1]
+            rest += free[: LONG_FACTS if dwell else 1]
         reference = self._reference_to(other, relations[:1])
         for relation in rest:
             sentences.append(
-                speaker.state(self._pick(NAMING_OWN[relation]), self._pick(other.facts[relation]), reference)
+                speaker.state(self._pick(OWN_NAMING_FORMS[relation]), self._pick(other.facts[relation]), reference)
             )
             reference = self._reference_to(other, (relation,))
         following = list(FOLLOWING[other.group])
         self._shuffle(following)
-        n_asides = 0 if hushed else 2 if dwell else len(sentences) == 1 or self.random() < FOLLOWED
+        n_asides = 0 if hushed else 2 if dwell else len(sentences) == 1 or self.random() < FOLLOW_UP_SHARE
         sentences += [speaker.say(form, reference) for form in following[:n_asides]]
         self._named(
             other.name,
@@ -217,7 +217,7 @@ class _Writer:
 
     def _reference_to(self, other: Entity, relations: tuple[str, ...]) -> str:
         """How to continue about another entity after naming it and the object of `relations`."""
-        if self.random() < NAMED_AGAIN:
+        if self.random() < FULL_NAME_SHARE:
             return NAME
         if other.gender:
             if not PERSON_OBJECTS.isdisjoint(relations):

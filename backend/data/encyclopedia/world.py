@@ -20,7 +20,7 @@ from backend.data.encyclopedia import words
 from backend.data.encyclopedia.language import LEADS
 from backend.data.encyclopedia.names import Names
 from backend.data.encyclopedia.plan import (
-    ASSURED,
+    ASSURED_TURNS,
     GROUPS,
     PLAIN,
     WHEEL,
@@ -32,9 +32,9 @@ from backend.data.encyclopedia.plan import (
     key,
 )
 
-QUIET_FROM = (4, 6)  # passages of an article from which on one, two of its facts are quiet
+QUIET_PASSAGES = (4, 6)  # passages of an article from which on one, two of its facts are quiet
 RECURRING = 0.95  # share of the loud facts that an article comes back to
-AGAIN = 0.75  # how often each further passage of the article then states it
+REPEAT_SHARE = 0.75  # how often each further passage of the article then states it
 
 
 def own_facts(index: int) -> int:
@@ -50,17 +50,17 @@ def dwells(index: int) -> bool:
 
 
 # kind of the maker: what its article says of the made thing, the kind of that, the relation this answers
-MADE = {
+MADE_THINGS = {
     "writer": ("wrote", "novel", "P50"),
     "painter": ("painted", "painting", "P170"),
     "musician": ("sang", "song", "P175"),
     "maker": ("makes", "product", "P176"),
 }
-MAKER_OF = {made: (maker, relation) for maker, (_, made, relation) in MADE.items()}
-ANSWERED_BY = {"capital": "P36", "started": "P112"} | {item: relation for item, _, relation in MADE.values()}
+MAKER_OF = {made: (maker, relation) for maker, (_, made, relation) in MADE_THINGS.items()}
+ANSWERED_BY = {"capital": "P36", "started": "P112"} | {item: relation for item, _, relation in MADE_THINGS.values()}
 
 KIN_FACTS = ("P26", "P40")
-NOTED = "P19 P20 P50 P69 P112 P131 P159 P170 P175 P176 P264 P276 P740 P800".split()
+NOTICE_RELATIONS = "P19 P20 P50 P69 P112 P131 P159 P170 P175 P176 P264 P276 P740 P800".split()
 """Relations that questions ask of an entity with a notice. Their objects are names, because an occupation or a country
 occurs in many passages by chance."""
 
@@ -147,27 +147,27 @@ class World:
             self._company(kind, index, number, random, facts, kin)
         else:
             self._place(kind, index, number, random, facts, about)
-        self._made(kind, index, about)
+        self._plan_work(kind, index, about)
         kin.update(about.values())
-        relations = self._askable(kind, index, facts, random)
+        relations = self._question_relations(kind, index, facts, random)
         tells, length = int(self.plan.tells[number]), int(self.plan.lengths[number])
         if not self.plan.asked[number]:
             relations = []
         if number >= self.plan.entities:  # a notice answers one question
-            relations = [relation for relation in relations if relation in NOTED][:1]
+            relations = [relation for relation in relations if relation in NOTICE_RELATIONS][:1]
         louder = max(1, tells // self.loudness)
-        quieter = max(0, min(sum(length >= enough for enough in QUIET_FROM), tells - 2))
+        quieter = max(0, min(sum(length >= enough for enough in QUIET_PASSAGES), tells - 2))
         loud, quiet = tuple(relations[:louder]), tuple(relations[louder : louder + quieter])
         return Entity(number, kind, self.name(number), facts, about, frozenset(kin), loud, quiet, **more)
 
-    def _askable(self, kind: str, index: int, facts: dict, random) -> list[str]:
+    def _question_relations(self, kind: str, index: int, facts: dict, random) -> list[str]:
         relations = list(facts)
         if kind == "town" and index < self.countries:
             relations.remove("P17")  # "the capital of" says it too
         for i in range(len(relations) - 1, 0, -1):
             j = int(random() * (i + 1))
             relations[i], relations[j] = relations[j], relations[i]
-        if index < ASSURED * WHEEL.count(kind):  # together they cover every relation
+        if index < ASSURED_TURNS * WHEEL.count(kind):  # together they cover every relation
             peculiar = list(facts)[-1 - (index + 3 * (kind == "label")) % len(facts)]
             relations.sort(key=lambda relation: relation != peculiar)
         return relations
@@ -271,10 +271,10 @@ class World:
             return index
         return int(self.countries * Random(key(self.seed, 5, index)).random() ** 2)
 
-    def _made(self, kind: str, index: int, about: dict[str, int]) -> None:
+    def _plan_work(self, kind: str, index: int, about: dict[str, int]) -> None:
         """Statements of a maker's article about the maker's work."""
-        if kind in MADE:
-            item, made, _ = MADE[kind]
+        if kind in MADE_THINGS:
+            item, made, _ = MADE_THINGS[kind]
             made_index = index // 2 if kind == "musician" else index
             if made_index < self._kinds.counts[made] and self._maker_index(made, made_index) == index:
                 about[item] = self._kinds.number(made, made_index)
@@ -313,7 +313,12 @@ class World:
         for relation in entity.loud:
             if random() < RECURRING:
                 for i in range(passages):
-                    if random() < AGAIN and relation not in places[i] and (i or relation not in opened) and room(i):
+                    if (
+                        random() < REPEAT_SHARE
+                        and relation not in places[i]
+                        and (i or relation not in opened)
+                        and room(i)
+                    ):
                         places[i].append(relation)
         for relation in entity.facts:
             if relation not in entity.asked and relation not in opened:
@@ -368,15 +373,15 @@ class World:
 
     def statements(self, number: int, relation: str) -> list[int]:
         """Ordinals of all passages that state a fact, ascending: in its own article, its partner's, and others."""
-        ordinals = {*self.own_statements(number, relation), *self._tellings(number, relation)}
+        ordinals = {*self.own_statements(number, relation), *self._other_ordinals(number, relation)}
         partner, item = self._partner(number, relation)
         if partner is not None:
             ordinals.update(self.own_statements(partner, item))
             if relation == "P26":  # a passage about a wedding names both spouses
-                ordinals.update(self._tellings(partner, relation))
+                ordinals.update(self._other_ordinals(partner, relation))
         return sorted(ordinals)
 
-    def _tellings(self, number: int, relation: str) -> list[int]:
+    def _other_ordinals(self, number: int, relation: str) -> list[int]:
         """Ordinals of the passages of other articles that state a fact."""
         plan = self.plan
         ordinals: list[int] = []
@@ -401,7 +406,7 @@ class World:
             partner, item = self._founder_of(kind, index), "started"
         elif kind in MAKER_OF and relation == MAKER_OF[kind][1]:
             maker = MAKER_OF[kind][0]
-            partner, item = self._kinds.number(maker, self._maker_index(kind, index)), MADE[maker][0]
+            partner, item = self._kinds.number(maker, self._maker_index(kind, index)), MADE_THINGS[maker][0]
         else:
             return None, ""
         return (partner, item) if self.entity(partner).about.get(item) == number else (None, "")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from backend.data.formats.streams import not_utf8
-from backend.text.answers import has_tokens, wrong_with_pattern
+from backend.text.answers import has_tokens, pattern_fault
 from db.corpus import Row, pack
 from db.errors import BadInput, Refused
 from db.records import SPLITS, Question, Split
@@ -271,7 +271,7 @@ def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
         pass
     good = PassageBatch(problems=batch.problems, share=batch.share, spanning=batch.spanning, sha256=batch.sha256)
     for row, line in zip(rows, batch.lines, strict=True):
-        message = wrong_with_passage(row)
+        message = passage_fault(row)
         if message is None:
             good.rows.append(row)
             good.lines.append(line)
@@ -281,13 +281,13 @@ def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
     return good, pack(good.rows) if good.rows else b""
 
 
-def wrong_with_passage(row: Row) -> str | None:
+def passage_fault(row: Row) -> str | None:
     """Return what is wrong with a passage (id, title, text), or None."""
     id, title, text = row
-    return wrong_with_id(id) or wrong_with_text("title", title, empty=True) or wrong_with_text("text", text)
+    return id_fault(id) or text_fault("title", title, empty=True) or text_fault("text", text)
 
 
-def wrong_with_id(id: str) -> str | None:
+def id_fault(id: str) -> str | None:
     """Return what is wrong with an id, or None."""
     if not id:
         return "the id is empty"
@@ -300,7 +300,7 @@ def wrong_with_id(id: str) -> str | None:
     return None
 
 
-def wrong_with_text(name: str, text: str, empty: bool = False) -> str | None:
+def text_fault(name: str, text: str, empty: bool = False) -> str | None:
     """Return what is wrong with the text of the field `name`, or None. `empty` allows empty text."""
     if not empty and (not text or text.isspace()):
         return f"the {name} is empty"
@@ -313,14 +313,14 @@ def wrong_with_text(name: str, text: str, empty: bool = False) -> str | None:
     return None
 
 
-def wrong_with_question(question: Question) -> str | None:
+def question_fault(question: Question) -> str | None:
     """Return what is wrong with a question whose fields have the right types, or None."""
     message = (
-        wrong_with_id(question.id)
-        or wrong_with_text("question", question.text)
-        or _wrong_with_names(question)
-        or next(filter(None, (_wrong_with_answer(answer, question.answer_rule) for answer in question.answers)), None)
-        or next((f"gold: {m}" for m in map(wrong_with_id, question.gold) if m), None)
+        id_fault(question.id)
+        or text_fault("question", question.text)
+        or _names_fault(question)
+        or next(filter(None, (_answer_fault(answer, question.answer_rule) for answer in question.answers)), None)
+        or next((f"gold: {m}" for m in map(id_fault, question.gold) if m), None)
     )
     if message is None and question.split not in SPLITS:
         return f"the split is {question.split!r}; it must be one of {', '.join(SPLITS)}"
@@ -334,10 +334,10 @@ def as_split(name: str) -> Split:
     return _SPLITS[name]
 
 
-def _wrong_with_names(question: Question) -> str | None:
+def _names_fault(question: Question) -> str | None:
     for name in ("relation", "subject", "template", "dataset"):
         value = getattr(question, name)
-        if value is not None and (message := wrong_with_text(name, value, empty=name == "dataset")):
+        if value is not None and (message := text_fault(name, value, empty=name == "dataset")):
             return message
     if question.frequency is not None and not 0 <= question.frequency <= MAX_INTEGER:
         return f"the frequency is {question.frequency}; it must be 0 or more"
@@ -346,11 +346,11 @@ def _wrong_with_names(question: Question) -> str | None:
     return None
 
 
-def _wrong_with_answer(answer: str, rule: str) -> str | None:
-    if message := wrong_with_text("answer", answer):
+def _answer_fault(answer: str, rule: str) -> str | None:
+    if message := text_fault("answer", answer):
         return message
     if rule == "regex":
-        if reason := wrong_with_pattern(answer):
+        if reason := pattern_fault(answer):
             return f"the answer {answer[:80]!r} is not a pattern that can be searched ({reason})"
     elif not has_tokens(answer):
         return f"the answer {answer!r} contains nothing to match (no letter, digit or sign)"

@@ -22,8 +22,8 @@ from backend.data.formats.base import (
     Options,
     Qrel,
     WriteResult,
-    wrong_with_id,
-    wrong_with_question,
+    id_fault,
+    question_fault,
 )
 from backend.data.formats.files import written_whole
 from backend.data.formats.question_jsonl import stem
@@ -90,7 +90,7 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | Bad
             columns = text.split("\t")
             if len(columns) != 3:
                 raise fields.FieldError(f"{len(columns)} fields; there must be three: {', '.join(HEADER)}")
-            if message := wrong_with_id(columns[0]) or wrong_with_id(columns[1]):
+            if message := id_fault(columns[0]) or id_fault(columns[1]):
                 raise fields.FieldError(message)
             yield Qrel(columns[0], columns[1], grade(columns[2]), str(path), line)
         except fields.FieldError as error:
@@ -153,7 +153,7 @@ def _item(text: str, files: list[Path], line: int, dataset: str, known: _Gold, o
     split: Any = known.splits.get(id, "unlabelled") if files[1:] else options.split
     gold = tuple(places) if options.gold == "all" else tuple(places)[:1]
     question = Question(id, fields.required_text(record, "text"), dataset=dataset, split=split, gold=gold)
-    if message := wrong_with_question(question):
+    if message := question_fault(question):
         raise fields.FieldError(message)
     return ImportedQuestion(question, str(files[0]), line, gold_places=places)
 

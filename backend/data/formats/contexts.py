@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.data.formats import fields
-from backend.data.formats.base import Context, RunEntry, wrong_with_id, wrong_with_text
+from backend.data.formats.base import Context, RunEntry, id_fault, text_fault
 from db.errors import BadInput
 
 LINES_PER_BLOCK = 300_000  # lines of a run without texts, about 60 MB
@@ -19,7 +19,7 @@ _LARGEST = 3.4e38  # the largest float32; scores are stored as float32
 def entry(record: dict[str, Any], passages: str, question_id: str | None, path: Path, line: int) -> RunEntry:
     """Read an entry whose passages are in the field `passages`. Raises `fields.FieldError` if the question is wrong."""
     question = fields.required_text(record, "question")
-    message = wrong_with_text("question", question) or (question_id is not None and wrong_with_id(question_id))
+    message = text_fault("question", question) or (question_id is not None and id_fault(question_id))
     if message:
         raise fields.FieldError(message)
     answers = fields.texts(record, "answers")
@@ -75,7 +75,7 @@ def _context(value: Any, line: int) -> Context:
     if not isinstance(value, dict):
         raise fields.FieldError(f"this is {fields.kind_of(value)}, not a passage")
     id = fields.identifier(value, *IDS)
-    if message := wrong_with_id(id):
+    if message := id_fault(id):
         raise fields.FieldError(message)
     holds = value.get("has_answer")
     if holds is not None and not isinstance(holds, bool):

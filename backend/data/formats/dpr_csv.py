@@ -23,7 +23,7 @@ from backend.data.formats.base import (
     Options,
     WriteResult,
     as_split,
-    wrong_with_question,
+    question_fault,
 )
 from backend.data.formats.files import one_line, written_whole
 from backend.data.formats.question_jsonl import stem
@@ -58,7 +58,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
                 dataset=dataset,
                 split=as_split(split),
             )
-            if message := wrong_with_question(record):
+            if message := question_fault(record):
                 raise fields.FieldError(message)
             yield ImportedQuestion(record, str(path), line)
         except fields.FieldError as error:

@@ -21,9 +21,9 @@ from backend.data.formats.base import (
     Options,
     Paragraph,
     as_split,
-    wrong_with_id,
-    wrong_with_question,
-    wrong_with_text,
+    id_fault,
+    question_fault,
+    text_fault,
 )
 from backend.data.formats.json_stream import open_json, records
 from backend.data.formats.question_jsonl import stem
@@ -56,7 +56,7 @@ def _item(record: dict[str, Any], id: str, path: Path, line: int, options: Optio
         dataset=options.dataset or fields.text(record, "dataset") or stem(path),
         split=as_split(options.split or "train"),
     )
-    if message := wrong_with_question(question):
+    if message := question_fault(question):
         raise fields.FieldError(message)
     contexts = record.get("positive_ctxs", [])
     if not isinstance(contexts, list):
@@ -73,9 +73,9 @@ def _paragraph(value: Any) -> Paragraph:
     )
     title, text = fields.text(value, "title", ""), fields.text(value, "text", "")
     if (
-        message := (id is not None and wrong_with_id(id))
-        or wrong_with_text("title", title, empty=True)
-        or wrong_with_text("text", text, empty=id is not None)
+        message := (id is not None and id_fault(id))
+        or text_fault("title", title, empty=True)
+        or text_fault("text", text, empty=id is not None)
     ):
         raise fields.FieldError(f"a positive: {message}")
     return Paragraph(title, text, id)

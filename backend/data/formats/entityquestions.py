@@ -24,7 +24,7 @@ from pathlib import Path
 
 from backend.data.formats import fields
 from backend.data.formats.archive import member_place, read_members
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split, wrong_with_question
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split, question_fault
 from backend.data.formats.json_stream import JsonStream
 from db.errors import BadInput
 from db.records import Question
@@ -150,7 +150,7 @@ def _questions(
                 dataset=file.dataset,
                 split=as_split(file.split),
             )
-            if message := wrong_with_question(question):
+            if message := question_fault(question):
                 raise fields.FieldError(message)
             yield ImportedQuestion(question, place, line)
         except fields.FieldError as error:

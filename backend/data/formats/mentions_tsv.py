@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.data.formats.base import MAX_INTEGER, NO_OPTIONS, Format, Head, Options, wrong_with_text
+from backend.data.formats.base import MAX_INTEGER, NO_OPTIONS, Format, Head, Options, text_fault
 from backend.data.formats.streams import ByteSource, numbered_lines
 from db.errors import BadInput
 
@@ -33,7 +33,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[tuple[str, int, 
     for line, text in lines:
         empty = False
         values = text.split("\t")
-        message = _wrong(values, entity_at)
+        message = _problem(values, entity_at)
         yield BadInput(message, path, line) if message else (values[entity_at], int(values[1 - entity_at]), line)
     if empty:
         raise BadInput("the file has a header but no rows", path)
@@ -43,13 +43,13 @@ def _names(line: str) -> list[str]:
     return [name.strip().lower() for name in line.split("\t")]
 
 
-def _wrong(values: list[str], entity_at: int) -> str | None:
+def _problem(values: list[str], entity_at: int) -> str | None:
     if len(values) != 2:
         return f"{len(values)} fields; there must be two, entity and count"
     count = values[1 - entity_at]
     if not (count.isascii() and count.isdigit() and len(count) < 20 and int(count) <= MAX_INTEGER):
         return f"the count is {count[:40]!r}; it must be a whole number"
-    return wrong_with_text("entity", values[entity_at])
+    return text_fault("entity", values[entity_at])
 
 
 FORMATS = [Format("mentions-tsv", "frequencies", "tab-separated entity and count, with a header", recognise, read)]

@@ -22,8 +22,8 @@ from backend.data.formats.base import (
     RunEntry,
     WriteResult,
     as_split,
-    wrong_with_id,
-    wrong_with_question,
+    id_fault,
+    question_fault,
 )
 from backend.data.formats.contexts import by_question
 from backend.data.formats.dpr_results import Retrieved
@@ -91,7 +91,7 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
             yield BadInput(f"{len(columns)} fields; there must be two, id and text", path, line)
             continue
         question = Question(columns[0], columns[1], dataset=dataset, split=as_split(split))
-        message = wrong_with_question(question)
+        message = question_fault(question)
         yield ImportedQuestion(question, str(path), line) if message is None else BadInput(message, path, line)
     if empty:
         raise BadInput("the file is empty", path)
@@ -117,7 +117,7 @@ def _run_columns(text: str) -> list[str]:
         raise fields.FieldError(f"{len(columns)} fields; there must be three: question, passage, rank")
     if not_utf8(text):
         raise fields.FieldError("this line contains bytes that are not UTF-8")
-    if message := wrong_with_id(columns[0]) or wrong_with_id(columns[1]):
+    if message := id_fault(columns[0]) or id_fault(columns[1]):
         raise fields.FieldError(message)
     if not (_number(columns[2]) and len(columns[2]) < 10 and int(columns[2])):
         raise fields.FieldError(f"the rank is {columns[2][:40]!r}; it must be a whole number from 1")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split, wrong_with_question
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split, question_fault
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
@@ -48,7 +48,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
                 dataset=dataset,
                 split=as_split(split),
             )
-            if message := wrong_with_question(question):
+            if message := question_fault(question):
                 raise fields.FieldError(message)
             yield ImportedQuestion(question, str(path), line)
         except fields.FieldError as error:

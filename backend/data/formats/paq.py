@@ -23,8 +23,8 @@ from backend.data.formats.base import (
     Head,
     ImportedQuestion,
     Options,
-    wrong_with_id,
-    wrong_with_question,
+    id_fault,
+    question_fault,
 )
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
@@ -105,9 +105,7 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
                 raise fields.FieldError("this line contains bytes that are not UTF-8")
             record = fields.parse_object(text)
             question = Question("x", fields.required_text(record, "question"), _answers(record))
-            if message := wrong_with_question(question) or next(
-                filter(None, map(wrong_with_id, _passages(record))), None
-            ):
+            if message := question_fault(question) or next(filter(None, map(id_fault, _passages(record))), None):
                 raise fields.FieldError(message)
             yield line, record
         except fields.FieldError as error:

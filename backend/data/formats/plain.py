@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, wrong_with_question
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, question_fault
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import ByteSource, numbered_lines
 from db.errors import BadInput
@@ -27,7 +27,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
         empty = False
         dataset = options.dataset or stem(path)
         question = Question(f"{'-'.join(dataset.split())}.{line}", text.strip(), dataset=dataset, split="unlabelled")
-        message = wrong_with_question(question)
+        message = question_fault(question)
         yield ImportedQuestion(question, str(path), line) if message is None else BadInput(message, path, line)
     if empty:
         raise BadInput("the file is empty", path)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split, wrong_with_question
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split, question_fault
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
 from db.records import Question
@@ -38,7 +38,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
         empty = False
         try:
             question = _question(dict(zip(names, _columns(text, len(names)), strict=True)), dataset, line, options)
-            if message := wrong_with_question(question):
+            if message := question_fault(question):
                 raise fields.FieldError(message)
             yield ImportedQuestion(question, str(path), line)
         except fields.FieldError as error:

@@ -23,7 +23,7 @@ from backend.data.formats.base import (
     ImportedQuestion,
     Options,
     WriteResult,
-    wrong_with_question,
+    question_fault,
 )
 from backend.data.formats.files import written_whole
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
@@ -55,7 +55,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
             if not_utf8(text):
                 raise fields.FieldError("this line contains bytes that are not UTF-8")
             question = _question(fields.parse_object(text), path, line, options)
-            if message := wrong_with_question(question):
+            if message := question_fault(question):
                 raise fields.FieldError(message)
         except fields.FieldError as error:
             yield BadInput(str(error), path, line)

@@ -21,8 +21,8 @@ from backend.data.formats.base import (
     Options,
     Paragraph,
     as_split,
-    wrong_with_question,
-    wrong_with_text,
+    question_fault,
+    text_fault,
 )
 from backend.data.formats.json_stream import open_json
 from backend.data.formats.question_jsonl import stem
@@ -61,7 +61,7 @@ def _article(article: Any, path: Path, line: int, dataset: str, split: str) -> I
         title = fields.text(_object(article, "an article"), "title", "") or ""
         for paragraph in _list(article, "paragraphs"):
             context = fields.required_text(_object(paragraph, "a paragraph"), "context")
-            if message := wrong_with_text("context", context) or wrong_with_text("title", title, empty=True):
+            if message := text_fault("context", context) or text_fault("title", title, empty=True):
                 raise fields.FieldError(message)
             place = Paragraph(title.replace("_", " "), context)
             for value in _list(paragraph, "qas"):
@@ -89,7 +89,7 @@ def _item(value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str,
         dataset=dataset,
         split=as_split(split),
     )
-    if message := wrong_with_question(question):
+    if message := question_fault(question):
         raise fields.FieldError(message)
     return ImportedQuestion(question, str(path), line, () if impossible else (paragraph,))
 

@@ -20,7 +20,7 @@ from backend.data.formats.base import (
     Qrel,
     RunEntry,
     WriteResult,
-    wrong_with_id,
+    id_fault,
 )
 from backend.data.formats.contexts import by_question
 from backend.data.formats.contexts import score as score_of
@@ -80,7 +80,7 @@ def _parts(text: str, count: int, form: str) -> list[str]:
     parts = text.split()
     if len(parts) != count:
         raise fields.FieldError(f"{len(parts)} fields; there must be {count}: {form}")
-    if message := wrong_with_id(parts[0]) or wrong_with_id(parts[2]):
+    if message := id_fault(parts[0]) or id_fault(parts[2]):
         raise fields.FieldError(message)
     return parts
 

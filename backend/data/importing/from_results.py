@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from backend.core.runs import run_name_of, write_run
 from backend.core.study import SETTINGS_FILE, Study
 from backend.data.formats import find_format
-from backend.data.formats.base import Context, RunEntry, as_split, wrong_with_passage, wrong_with_question
+from backend.data.formats.base import Context, RunEntry, as_split, passage_fault, question_fault
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import file_sha256
 from backend.data.importing.gold import other_form
+from backend.data.importing.question_facts import with_facts
 from backend.data.importing.rejected_rows import RejectedRows
 from backend.data.importing.run_rows import FlagComparison, RunRows, compare_flags
 from backend.data.importing.runs import text_key
@@ -52,10 +53,13 @@ class FileResult:
 
 @dataclass(frozen=True, slots=True)
 class ResultsImport:
+    """joined: the number of questions that got facts from a questions file; None if none was given."""
+
     study: Study
     passages: int
     files: list[FileResult]
     seconds: float
+    joined: int | None
 
 
 def study_from_results(
@@ -65,6 +69,7 @@ def study_from_results(
     split: str = "test",
     skip_bad: bool = False,
     progress: Progress | None = None,
+    questions: str | Path | None = None,
 ) -> ResultsImport:
     """Make a study from results files, completely or not at all. Every file becomes a run, named after the file.
 
@@ -73,6 +78,8 @@ def study_from_results(
     Args:
         split: The split of all questions. Results are usually on a test set, and questions of the split test never
         train.
+        questions: A questions file, such as EntityQuestions' own. The same questions get its relations, subjects, frequencies
+        and buckets.
 
     Raises:
         BadInput: the first thing that is wrong, with file and line; also one id with two different texts, with both
@@ -90,9 +97,8 @@ def study_from_results(
         building.mkdir(parents=True)
         try:
             study = Study.create(building, title if title is not None else folder.absolute().name)
-            passages, results = _fill(
-                study, [Path(file) for file in files], split, skip_bad, ThrottledProgress(progress), progress
-            )
+            facts = None if questions is None else Path(questions)
+            passages, results, joined = _fill(study, [Path(file) for file in files], split, skip_bad, facts, progress)
             for store in (study.questions, study.corpus):
                 store.close()
             # The settings come last, because a folder is a study only with its settings.
@@ -105,7 +111,7 @@ def study_from_results(
                 folder.rmdir()
             raise
     results = [_moved(result, folder.absolute()) for result in results]
-    return ResultsImport(Study.open(folder), passages, results, time.monotonic() - began)
+    return ResultsImport(Study.open(folder), passages, results, time.monotonic() - began, joined)
 
 
 def _refuse_used(folder: Path) -> None:
@@ -123,9 +129,9 @@ def _moved(result: FileResult, folder: Path) -> FileResult:
 
 
 def _fill(
-    study: Study, files: list[Path], split: str, skip_bad: bool, report: ThrottledProgress, progress: Progress | None
-) -> tuple[int, list[FileResult]]:
-    gathered, readings = _ResultsCollector(split), []
+    study: Study, files: list[Path], split: str, skip_bad: bool, facts: Path | None, progress: Progress | None
+) -> tuple[int, list[FileResult], int | None]:
+    gathered, readings, report = _ResultsCollector(split), [], ThrottledProgress(progress)
     with CorpusWriter(study.folder / "corpus.db") as writer:
         for number, path in enumerate(files):
             with RejectedRows(study.folder, path, skip_bad) as rejected:
@@ -136,16 +142,19 @@ def _fill(
             raise BadInput("holds no passages", files[0])
         hashes = [file_sha256(path) for path in files]
         writer.finish(", ".join(path.name for path in files), hashes[0] if len(files) == 1 else _joint(hashes))
-    study.questions.add(gathered.questions)
+    questions, joined = (
+        (gathered.questions, None) if facts is None else with_facts(gathered.questions, facts, split, report)
+    )
+    study.questions.add(questions)
     results: list[FileResult] = []
     for path, sha256, (reading, rejected) in zip(files, hashes, readings, strict=True):
         results.append(
-            _keep(study, path, sha256, reading, rejected, [result.run for result in results], split, progress)
+            _store(study, path, sha256, reading, rejected, [result.run for result in results], split, progress)
         )
-    return count, results
+    return count, results, joined
 
 
-def _keep(
+def _store(
     study: Study,
     path: Path,
     sha256: str,
@@ -278,7 +287,7 @@ class _ResultsCollector:
         while id in self._ids:
             id += "-2"
         question = Question(id, text, tuple(dict.fromkeys(entry.answers)), dataset=dataset, split=as_split(self._split))
-        if message := wrong_with_question(question):
+        if message := question_fault(question):
             raise BadInput(message, entry.path, entry.line)
         same.append(question)
         self._ids.add(id)
@@ -307,7 +316,7 @@ class _ResultsCollector:
                     context.line,
                 )
             return known[0]
-        if message := wrong_with_passage(row):
+        if message := passage_fault(row):
             raise BadInput(f"the passage {context.id[:80]!r}: {message}", entry.path, context.line)
         self._passages[context.id] = (len(self._passages), digest, file, context.line or 0)
         self._waiting.append(row)

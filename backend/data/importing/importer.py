@@ -262,7 +262,7 @@ def _sound(
                 if number in firsts:
                     lines[number] = line
                 if number in drop:
-                    rejected.add(_twice(values[0], path, lines[drop[number]], line))
+                    rejected.add(_duplicate_error(values[0], path, lines[drop[number]], line))
                 else:
                     rows.append(values)
             row += len(batch.rows)
@@ -283,10 +283,10 @@ def _with_lines(error: DuplicateId, chosen: Format, path: Path, options: Options
             row += len(batch.rows)
             if len(lines) == 2:
                 break
-    return _twice(error.id, path, lines.get(error.first), lines.get(error.second))
+    return _duplicate_error(error.id, path, lines.get(error.first), lines.get(error.second))
 
 
-def _twice(id: str, path: Path | str, first: int | None, second: int | None) -> BadInput:
+def _duplicate_error(id: str, path: Path | str, first: int | None, second: int | None) -> BadInput:
     return BadInput(f"the id {id!r} occurs twice, first in line {first}", path, second)
 
 

@@ -41,13 +41,13 @@ class MentionCounter:
     def mentioned(self, row: Row) -> set[str]:
         """Return the keys of the entities that a passage mentions."""
         _, title, text = row
-        return self._found([*_tokens(title), _BETWEEN, *_tokens(text)])
+        return self._subjects_in([*_tokens(title), _BETWEEN, *_tokens(text)])
 
     def counts(self) -> dict[str, int]:
         """Return the number of passages by entity."""
         return {entity: self._counts[key] for entity, key in self._keys.items()}
 
-    def _found(self, tokens: list[str]) -> set[str]:
+    def _subjects_in(self, tokens: list[str]) -> set[str]:
         starts, whole, subjects = self._starts, self._whole, set()
         for at in [at for at, token in enumerate(tokens) if token in starts]:
             seconds = starts[tokens[at]]

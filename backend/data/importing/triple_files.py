@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backend.data.formats import fields
-from backend.data.formats.base import MAX_INTEGER, wrong_with_text
+from backend.data.formats.base import MAX_INTEGER, text_fault
 from backend.data.formats.streams import MAX_LINE, ByteSource, check_plain_file, not_utf8, numbered_lines
 from db.errors import BadInput
 
@@ -101,7 +101,7 @@ def _from_json(text: str) -> Triple:
 def _checked(triple: Triple) -> Triple:
     named = [("subject", triple.subject), ("relation", triple.relation), *(("object", each) for each in triple.objects)]
     for name, text in named:
-        if message := wrong_with_text(name, text):
+        if message := text_fault(name, text):
             raise fields.FieldError(message)
     return triple._replace(
         subject=triple.subject.strip(),

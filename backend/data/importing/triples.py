@@ -22,7 +22,7 @@ from analysis.relations import relation_order
 from backend.core.jobs import job
 from backend.core.sampling import nested_sample
 from backend.core.settings import check_name
-from backend.data.formats.base import as_split, wrong_with_question
+from backend.data.formats.base import as_split, question_fault
 from backend.data.formats.entityquestions import TEMPLATES
 from backend.data.formats.streams import ByteSource
 from backend.data.importing.importer import ImportResult
@@ -138,7 +138,7 @@ def import_triples(
         _align(facts.values(), corpus.blocks(), len(corpus), report)
         questions, notes = questions_from_facts(list(facts.values()), wordings, dataset, sampling)
         for question in questions:
-            if message := wrong_with_question(question):
+            if message := question_fault(question):
                 raise BadInput(f"the question {question.text[:80]!r}: {message}", path)
         if unknown:
             notes.append(f"without a question in the templates: {_counts(unknown)}")

@@ -13,7 +13,7 @@ from backend.data.formats.entityquestions import MAIN
 from backend.data.leaks import eligible_questions
 from backend.experiments.by_relation import (
     LEAST,
-    SMALL_LEAST,
+    SMALL_MINIMUM,
     K,
     Together,
     chosen,
@@ -155,7 +155,7 @@ def _apart(
     for question in bench.questions.some(eligible_questions(bench, setting.train, relations=setting.relations).ids):
         of.setdefault(question.relation or "", []).append(question)
     asked = questions_by_relation(bench, setting.asked())
-    minimum, enough = (SMALL_LEAST, SMALL_LEAST) if setting.small else (LEAST, ENOUGH)
+    minimum, enough = (SMALL_MINIMUM, SMALL_MINIMUM) if setting.small else (LEAST, ENOUGH)
     apart: dict[str, tuple[Apart, ...]] = {}
     counts: Counter[str] = Counter()
     notes: dict[str, str] = {}

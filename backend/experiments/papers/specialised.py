@@ -8,7 +8,7 @@ from backend.data.leaks import eligible_questions
 from backend.experiments.by_relation import (
     AVERAGE,
     LEAST,
-    SMALL_LEAST,
+    SMALL_MINIMUM,
     chosen,
     claimed,
     column,
@@ -58,17 +58,18 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     data = setting.data(
         relations=setting.relations, mined=setting.mined(), policy="answer_match", positives=("gold", "distant")
     )
+    minimum = SMALL_MINIMUM if setting.small else LEAST
     runs: dict[str, list[RunPart]] = {}
     for encoder in encoders:
         index = Index(StudyEncoder(encoder))
         settings = [setting.settings(seed, only="question", layers=None) for seed in setting.seeds]
         runs[encoder] = [DenseHits(questions, k, index)]
         runs[f"{encoder}, FT by relation"] = [
-            SpecialisedHits(questions, k, QuestionEncoders(data, each, index, SMALL_LEAST if setting.small else LEAST))
-            for each in settings
+            SpecialisedHits(questions, k, QuestionEncoders(data, training, index, minimum)) for training in settings
         ]
         runs[f"{encoder}, FT for all"] = [
-            DenseHits(questions, k, index, DualEncoder((data,), setting, StudyEncoder(encoder))) for setting in settings
+            DenseHits(questions, k, index, DualEncoder((data,), training, StudyEncoder(encoder)))
+            for training in settings
         ]
     runs["BM25"] = [Bm25Hits(questions, k)]
     places = {**dict(zip([name for name in runs if name != "BM25"], range(6), strict=False)), "BM25": 6}

@@ -10,7 +10,7 @@ from db.records import Hits
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
+class CandidateHits:
     """The best k of each question's candidates by exact score, ties by row. at_most (q,) float64 is an upper bound on
     the score of every row outside the candidates.
     """

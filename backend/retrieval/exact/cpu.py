@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.retrieval.exact.candidates import Proposed
+from backend.retrieval.exact.candidates import CandidateHits
 from backend.retrieval.exact.exhaustive import PassageBlock
-from backend.retrieval.exact.products import Extent, Precision, Rounded, extent_of, joined, keep_products_plain
+from backend.retrieval.exact.products import Extent, Precision, RoundedQueries, extent_of, joined, keep_products_plain
 from backend.retrieval.exact.scores import exact_scores
 from backend.retrieval.exact.workers import share_out, threads
 from backend.retrieval.retriever import top_k
@@ -48,7 +48,7 @@ class Sieve:
             )  # the memory map is read-only, and this code never writes to it
             self._rows = torch.from_numpy(vectors)
 
-    def propose(self, questions: np.ndarray, k: int, progress=None) -> Proposed:
+    def propose(self, questions: np.ndarray, k: int, progress=None) -> CandidateHits:
         """Return the k best of the candidate rows by exact score.
 
         Args:
@@ -57,8 +57,8 @@ class Sieve:
         """
         keep_products_plain()
         precision = self._precision(len(questions))
-        rounded = Rounded(questions, self.similarity, precision, self._extent)
-        caught, rows = _Caught(rounded, k), self._rows_together(precision)
+        rounded = RoundedQueries(questions, self.similarity, precision, self._extent)
+        caught, rows = _SharedCandidates(rounded, k), self._rows_together(precision)
         n_first = min(rows, ROWS_TO_BEGIN, len(self.vectors))
         first = _Product(self._rows, self._extent.squares, rounded, n_first)(0, n_first)
         caught.begin(first)
@@ -73,11 +73,11 @@ class Sieve:
         share_out(range(n_first, len(self.vectors), rows), sift, 1 if precision.operands == "float32" else threads())
         ordinals, threshold = caught.result()
         scores = exact_scores(self.vectors, questions, ordinals, self.similarity)
-        return Proposed(top_k(ordinals, scores, k), rounded.at_most(threshold))
+        return CandidateHits(top_k(ordinals, scores, k), rounded.at_most(threshold))
 
-    def rounded(self, questions: np.ndarray) -> Rounded:
+    def rounded(self, questions: np.ndarray) -> RoundedQueries:
         """Return the questions rounded for a product in float32."""
-        return Rounded(questions, self.similarity, Precision("float32", "float32"), self._extent)
+        return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._extent)
 
     def blocks(self) -> Iterable[PassageBlock]:
         import torch
@@ -129,7 +129,7 @@ def multiplies_bfloat16() -> bool:
 class _Product:
     """Products of a batch of questions with blocks of rows, in buffers that one thread reuses."""
 
-    def __init__(self, stored: torch.Tensor, squares: np.ndarray | None, rounded: Rounded, rows: int):
+    def __init__(self, stored: torch.Tensor, squares: np.ndarray | None, rounded: RoundedQueries, rows: int):
         import torch
 
         self._stored, self._squares, self._rounded, self._rows = stored, squares, rounded, rows
@@ -165,12 +165,12 @@ class _Product:
             return scores
 
 
-class _Caught:
+class _SharedCandidates:
     """The candidates of all threads so far. For each question, no row outside the candidates has a product above the
     question's floor.
     """
 
-    def __init__(self, rounded: Rounded, k: int):
+    def __init__(self, rounded: RoundedQueries, k: int):
         import torch
 
         self._rounded, self._k, self._most = rounded, k, CANDIDATES * k + MORE_CANDIDATES

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.retrieval.exact.products import Rounded
+from backend.retrieval.exact.products import RoundedQueries
 from backend.retrieval.exact.scores import exact_pairs
 
 if TYPE_CHECKING:
     import torch
 
-PAIRS_HELD = 1 << 22  # pairs of question and row held for all questions together, beyond k for each question
+MAX_PAIRS = 1 << 22  # pairs of question and row held for all questions together, beyond k for each question
 PAIRS_PER_BLOCK = 1 << 24  # products compared at once
 
 
@@ -35,7 +35,7 @@ def settle(
     blocks: Iterable[PassageBlock],
     vectors: np.ndarray,
     questions: np.ndarray,
-    rounded: Rounded,
+    rounded: RoundedQueries,
     k: int,
     least: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -50,13 +50,13 @@ def settle(
     import torch
 
     with torch.inference_mode():
-        return _settle(blocks, vectors, questions, rounded, k, least)
+        return _exact_best(blocks, vectors, questions, rounded, k, least)
 
 
-def _settle(blocks, vectors, questions, rounded, k, least):
+def _exact_best(blocks, vectors, questions, rounded, k, least):
     import torch
 
-    held, waiting, floors, wanted = _none(), [], rounded.least(least), rounded.operand
+    held, waiting, floors, wanted = _no_candidates(), [], rounded.least(least), rounded.operand
     for block in blocks:
         per_piece = max(1, PAIRS_PER_BLOCK // len(questions))
         for first in range(0, len(block.rows), per_piece):
@@ -72,7 +72,7 @@ def _settle(blocks, vectors, questions, rounded, k, least):
             waiting.append(
                 (which.astype(np.int32), ordinals, exact_pairs(vectors, questions, which, ordinals, rounded.similarity))
             )
-            if sum(len(part[0]) for part in waiting) > PAIRS_HELD:
+            if sum(len(part[0]) for part in waiting) > MAX_PAIRS:
                 held, waiting = _best([held, *waiting], k, len(questions)), []
                 floors = np.maximum(floors, rounded.least(_kth(held, k, least)))
     _, ordinals, scores = _best([held, *waiting], k, len(questions))
@@ -98,7 +98,7 @@ def _kth(held: tuple[np.ndarray, ...], k: int, least: np.ndarray) -> np.ndarray:
     return found
 
 
-def _none() -> tuple[np.ndarray, ...]:
+def _no_candidates() -> tuple[np.ndarray, ...]:
     return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32)
 
 

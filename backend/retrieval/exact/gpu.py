@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.progress import Progress
-from backend.retrieval.exact.candidates import Proposed
+from backend.retrieval.exact.candidates import CandidateHits
 from backend.retrieval.exact.exhaustive import PassageBlock
-from backend.retrieval.exact.products import Extent, Precision, Rounded, extent_of, joined, keep_products_plain
+from backend.retrieval.exact.products import Extent, Precision, RoundedQueries, extent_of, joined, keep_products_plain
 from backend.retrieval.exact.scores import exact_scores
 from backend.retrieval.exact.staging import Staging
 from backend.retrieval.retriever import top_k
@@ -38,8 +38,8 @@ SCORES_PER_BLOCK = 1 << 30  # numbers in a product: 2 GiB in float16
 ROWS_PER_BLOCK = 1 << 22  # rows in a product with few questions
 ROWS_PER_TRANSFER = 1 << 16  # rows copied from the host to the device at once
 FACTORS_PER_BLOCK = 1 << 25  # float64 factors at once in exact scoring: 256 MiB
-ROOM = 0.8  # share of the free memory for rows
-FEWEST_SCORES = 1 << 20  # minimum scores in a block; if even these do not fit, the rows move to the host
+MEMORY_SHARE = 0.8  # share of the free memory for rows
+MIN_SCORES = 1 << 20  # minimum scores in a block; if even these do not fit, the rows move to the host
 
 
 def devices(name: str) -> list[str]:
@@ -72,7 +72,7 @@ class Shards:
         self._extent: Extent | None = None
         self._loading = threading.Lock()
 
-    def propose(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> Proposed:
+    def propose(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> CandidateHits:
         """Return the k best of the candidate rows by exact score.
 
         Args:
@@ -82,18 +82,18 @@ class Shards:
         keep_products_plain()
         extent = self._loaded(progress)
         precision = Precision("float16", "float16" if self.similarity == "dot" else "float32")
-        rounded = Rounded(questions, self.similarity, precision, extent, self._shards[0].device)
+        rounded = RoundedQueries(questions, self.similarity, precision, extent, self._shards[0].device)
         parts = self._of_each(lambda shard: shard.propose(questions, rounded, k, progress))
         if len(parts) == 1:
             return parts[0]
         ordinals, scores = (
             np.concatenate([getattr(part.hits, name) for part in parts], 1) for name in ("ordinals", "scores")
         )
-        return Proposed(top_k(ordinals, scores, k), np.max([part.at_most for part in parts], 0))
+        return CandidateHits(top_k(ordinals, scores, k), np.max([part.at_most for part in parts], 0))
 
-    def rounded(self, questions: np.ndarray) -> Rounded:
+    def rounded(self, questions: np.ndarray) -> RoundedQueries:
         """Return the questions rounded for a product in float32."""
-        return Rounded(questions, self.similarity, Precision("float32", "float32"), self._loaded(None))
+        return RoundedQueries(questions, self.similarity, Precision("float32", "float32"), self._loaded(None))
 
     def blocks(self) -> Iterable[PassageBlock]:
         for shard in self._shards:
@@ -161,7 +161,9 @@ class GPUShard:
             self._squares = torch.cat(squares) if self._similarity == "l2" else None
         return parts
 
-    def propose(self, questions: np.ndarray, rounded: Rounded, k: int, progress: Progress | None) -> Proposed:
+    def propose(
+        self, questions: np.ndarray, rounded: RoundedQueries, k: int, progress: Progress | None
+    ) -> CandidateHits:
         """Return the candidates of this device's rows. If memory runs out, try smaller blocks, then stream the rows
         from the host.
         """
@@ -174,7 +176,7 @@ class GPUShard:
                     threshold = scores.min(1).values.float().cpu().numpy()
                     if ordinals.shape[1] == self._stop - self._start:
                         threshold[:] = -np.inf
-                    return Proposed(self._ordered(questions, ordinals, k), rounded.at_most(threshold))
+                    return CandidateHits(self._ordered(questions, ordinals, k), rounded.at_most(threshold))
                 except torch.OutOfMemoryError as error:
                     self._make_room(error, progress)
 
@@ -195,7 +197,10 @@ class GPUShard:
         import torch
 
         shape = (self._stop - self._start, self._vectors.shape[1])
-        if self.device.startswith("cuda") and 2 * shape[0] * shape[1] > ROOM * torch.cuda.mem_get_info(self.device)[0]:
+        if (
+            self.device.startswith("cuda")
+            and 2 * shape[0] * shape[1] > MEMORY_SHARE * torch.cuda.mem_get_info(self.device)[0]
+        ):
             return None
         try:
             return torch.empty(shape, dtype=torch.float16, device=self.device)
@@ -205,7 +210,7 @@ class GPUShard:
     def _make_room(self, error: Exception, progress: Progress | None) -> None:
         import torch
 
-        if self._scores_per_block > FEWEST_SCORES:
+        if self._scores_per_block > MIN_SCORES:
             self._scores_per_block //= 4
         elif self.resident:
             self._rows, self.resident, self._scores_per_block = None, False, SCORES_PER_BLOCK
@@ -229,7 +234,7 @@ class GPUShard:
         for first in range(0, len(self._rows), rows):
             yield self._start + first, self._rows[first : first + rows]
 
-    def _best(self, rounded: Rounded, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _best(self, rounded: RoundedQueries, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return scores and rows (q, count) of the `count` best products, unordered."""
         import torch
 

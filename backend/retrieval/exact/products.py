@@ -111,7 +111,7 @@ def joined(parts: list[tuple[float, float, np.ndarray]], keep_squares: bool, wid
     )
 
 
-class Rounded:
+class RoundedQueries:
     """A batch of questions rounded for a product, with the relation between the product's scores and the true scores.
 
     `operand` is q' (q, d); a product's score a stands for c times the true score ("dot") or, after `finish`, for the

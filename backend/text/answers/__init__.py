@@ -12,11 +12,11 @@ from backend.text.answers.rules import (
     matrix_file,
     mentions_subject,
     nfd,
+    pattern_fault,
     query_spans,
     rule_for,
     rule_named,
     tokens,
-    wrong_with_pattern,
 )
 from backend.text.answers.run import match_run
 
@@ -37,5 +37,5 @@ __all__ = [
     "rule_for",
     "rule_named",
     "tokens",
-    "wrong_with_pattern",
+    "pattern_fault",
 ]

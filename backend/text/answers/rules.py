@@ -29,7 +29,7 @@ from db.records import Passage, Question
 Span = tuple[int, int]
 
 DEFAULT_RULE = "dpr"
-MANY = 24  # with at least this many answers to look for in one passage, a set of its tokens is faster
+MANY_ANSWERS = 24  # with at least this many answers to look for in one passage, a set of its tokens is faster
 PATTERN_SECONDS = 1.0  # time limit; an ordinary pattern takes about a millisecond on a passage
 PATTERN_LENGTH = 20_000  # characters
 PATTERN_ERRORS = (regex.error, RecursionError, OverflowError, ValueError, MemoryError)
@@ -148,7 +148,7 @@ class TokenRule(Rule):
         The search is on case-folded text. It misses nothing: folding works character by character, and tokens that are equal in
         lower case are equal when folded.
         """
-        if len(positions) < MANY:
+        if len(positions) < MANY_ANSWERS:
             folded = passage.casefold()
             positions = [i for i in positions if needles[i].folded in folded]
             if not positions:
@@ -232,7 +232,7 @@ def compiled_pattern(source: str) -> regex.Pattern | None:
         return None
 
 
-def wrong_with_pattern(source: str) -> str | None:
+def pattern_fault(source: str) -> str | None:
     """Return why a pattern cannot be searched, or None if it can. Takes milliseconds for any pattern."""
     if reason := _too_costly(source):
         return reason

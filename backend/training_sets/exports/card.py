@@ -48,7 +48,7 @@ def card(
             *sources,
             f"- {dropped:,} seen and dropped, not in these files",
         ],
-        "How it was made": list(_made(manifest)),
+        "How it was made": list(_model_lines(manifest)),
         "How far the labels can be trusted": list(_trust(study, training_set)),
         "Left out": _left_out(manifest),
         "Licence": [LICENCE],
@@ -64,7 +64,7 @@ def card(
     return "\n".join(parts)
 
 
-def _made(manifest: Mapping[str, Any]) -> Iterator[str]:
+def _model_lines(manifest: Mapping[str, Any]) -> Iterator[str]:
     request, inputs = manifest["request"], manifest["inputs"]
     yield (
         f"- policy `{manifest['policy']}`; ranks {request['first']} to {request['last']} of "
@@ -96,7 +96,7 @@ def _trust(study: Study, training_set: TrainingSet) -> Iterator[str]:
         yield "- agreement of people: nobody has judged anything blind"
     else:
         yield f"- agreement of people on positive or not: {_agreement(together.positive)}"
-    yield f"- estimated false negatives left: {_left(residual_false_negatives(study, training_set))}"
+    yield f"- estimated false negatives left: {_residual_line(residual_false_negatives(study, training_set))}"
 
 
 def _agreement(found: Agreement) -> str:
@@ -109,7 +109,7 @@ def _agreement(found: Agreement) -> str:
     )
 
 
-def _left(left: ResidualFalseNegatives | None) -> str:
+def _residual_line(left: ResidualFalseNegatives | None) -> str:
     if left is None:
         return "unknown; no question of a random audit is in this set"
     if left.rate.value is None:
