@@ -14,7 +14,7 @@ from backend.judges.cascade import DecisionStore, _measured, cascade_stages, jud
 from backend.judges.judge import judge_kind_of
 from backend.judges.llm.judge import add_llm_judge, judge_with_llm
 from backend.judges.scores import ScoreStore
-from backend.judging.batches import Mix, make_batch
+from backend.judging.batches import ArmShares, make_batch
 from backend.retrieval import bm25
 from backend.retrieval.retrieve import retrieve
 from db.errors import Missing, Refused
@@ -47,7 +47,7 @@ def original(tmp_path_factory):
     bm25.build_index(study, threads=1)
     run = retrieve(study, "bm25", split="train", k=K, name="run")
     People(study.labels_path).add("ann", "lead")
-    make_batch(study, "audit", ["run"], size=120, mix=Mix(1.0, 0.0, 0.0), candidates=K, by="ann")
+    make_batch(study, "audit", ["run"], size=120, mix=ArmShares(1.0, 0.0, 0.0), candidates=K, by="ann")
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     for item in Queue(study.labels_path).items("audit"):
         (question,) = study.questions.some([item.question])
