@@ -28,7 +28,7 @@ from backend.maps import make
 from backend.reader.reading import read
 from backend.reader.training import train_reader
 from backend.recipes.rocketqa import train_rocketqa
-from backend.retrieval import approximate, bm25, dense, milvus
+from backend.retrieval import approximate, bm25, dense, milvus, titles
 from backend.retrieval.retrieve import retrieve
 from backend.training.adapter import train_adapter
 from backend.training.cross_encoder import train_cross_encoder
@@ -149,6 +149,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
     submit(qrels.import_qrels, file["qrels.txt"])
     submit(runs.import_run, file["run.trec"], "other")
     assert submit(bm25.build_index, threads=1)["passages"] == 60
+    assert submit(titles.build_index)["passages"] == 60
     assert submit(dense.build_index, "tiny", device="cpu")["passages"] == 60
     submit(approximate.build, "tiny", "hnsw", {}, device="cpu")
     submit(milvus.build, "tiny", str(tmp_path / "milvus.db"))
