@@ -1,14 +1,17 @@
 """The demo: whole, computed there, and led through by five steps."""
 
+import csv
+import io
 import json
 import shutil
+import sys
 from collections import Counter
 
 import numpy as np
 import pytest
 
 from analysis.accuracy import found_by
-from app import who
+from app import cli, who
 from backend.core import jobs
 from backend.core.runs import write_run
 from backend.core.study import Study
@@ -166,3 +169,32 @@ def test_the_first_visitor_is_the_lead_and_simulated_people_cannot_be_chosen(own
     assert "(simulated)" not in " ".join(button.label for button in page.app.button)
     assert "becomes the study" in page.text
     assert who.first_role(own.labels_path) == "lead"
+
+
+def test_the_experiment_command_prints_what_is_stored(own, capsys, monkeypatch):
+    """The parts exist, so the command only reads them: the same cells as in results.json, as JSON, CSV and a table."""
+    (stored,) = results(own)
+
+    def run(*words):
+        arguments = ["experiment", "buckets", "--encoder", "tiny", "--on", stored["setting"]["on"], *words]
+        monkeypatch.setattr(sys, "argv", ["blindspot", *arguments, "--study", str(own.folder)])
+        try:
+            cli.main()
+        except SystemExit as end:
+            assert not end.code, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    assert json.loads(run("--json"))["cells"] == stored["cells"]
+    rows = list(csv.DictReader(io.StringIO(run("--csv"))))
+    assert {(row["row"], row["column"]) for row in rows} == {(cell["row"], cell["column"]) for cell in stored["cells"]}
+    printed = " ".join(run().split())
+    assert stored["sentence"] in printed and all(claim["word"] in printed for claim in stored["claims"])
+    assert "To do: nothing" in run("--plan")
+
+
+def test_the_demo_command_finds_a_whole_demo_and_makes_nothing(own, capsys, monkeypatch):
+    monkeypatch.setattr(making, "missing", lambda study: [])
+    monkeypatch.setattr(sys, "argv", ["blindspot", "demo", str(own.folder), "--no-app"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert not end.value.code and list(making.shows(own)) == capsys.readouterr().out.splitlines()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
+from app import progress
 from app.console import Terminal
 from app.terminal import CleanStream, clean
 from backend.core.spreadsheets import write_csv
@@ -112,3 +113,29 @@ def test_numbers_stay_numbers_and_formulas_become_text():
         ["'=1+1", "'-1+cmd"],
         ["'\t=1", ""],
     ]
+
+
+def test_progress_in_a_log_is_a_line_a_step_and_a_rate_every_ten_seconds(capsys, monkeypatch):
+    clock = iter([0.0, 4.0, 12.0, 13.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with progress.terminal_progress() as watch:
+        for done, doing in ((0, "encoding"), (40, "encoding"), (120, "encoding"), (0, "searching")):
+            watch(done, 600, doing)
+    # After 12 s 120 of 600 are done: 10/s, 48 s left. The report after 4 s comes too early for a line.
+    assert capsys.readouterr().err.splitlines() == [
+        "encoding ...",
+        "encoding: 120 of 600 (10/s, 48 s left)",
+        "searching ...",
+    ]
+
+
+def test_progress_in_a_terminal_is_a_bar_that_names_the_step(monkeypatch):
+    shown = io.StringIO()
+    shown.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress.terminal_progress() as watch:
+        watch(1, 4, "encoding\x1b]0;owned\x07")
+        watch(2, None, "searching")
+    assert "encoding" in shown.getvalue() and "searching" in shown.getvalue() and "\x1b]0;" not in shown.getvalue()

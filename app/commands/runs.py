@@ -98,7 +98,8 @@ def _print_run(run: Run) -> None:
         f"({count / max(seconds, 0.01):,.0f} questions/s)."
     )
     if tuned := run.manifest.get("tuned"):
-        print(f"Weight {run.manifest['weight']} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")
+        weight = run.manifest.get("weight") or ", ".join(f"{w:g} x {n}" for n, w in run.manifest["weights"].items())
+        print(f"Weight {weight} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")
 
 
 def report(

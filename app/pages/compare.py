@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from analysis.buckets import FEW, UNKNOWN
-from app import selection, study, url
+from app import blind, selection, study, url
 from app.components.downloads import table_downloads
 from app.components.judged_table import judged_table
 from app.components.marks import notice, relation_label, term
@@ -108,8 +108,10 @@ def page() -> None:
 def _downloads(opened: Study, chosen: Selection, compared: Comparison, by: Grouping | None) -> None:
     """Buttons that save the page's tables. The figures are those of `blindspot compare`."""
 
+    hidden = blind.hidden(opened)  # now: Streamlit makes the file outside of the page's session
+
     def made() -> ComparisonReport:
-        options = ComparisonOptions(chosen.k, by, compared.a.kind, chosen.rule, _slice(chosen), chosen.measure)
+        options = ComparisonOptions(chosen.k, by, compared.a.kind, chosen.rule, _slice(chosen), chosen.measure, hidden)
         return compare_with(opened, chosen.a, chosen.b, options)
 
     table_downloads(f"{chosen.a}-{chosen.b}", lambda: made().as_latex(), lambda: made().as_csv())
