@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Role = Literal["annotator", "adjudicator", "lead"]
-ROLES: tuple[str, ...] = get_args(Role)
+ROLES: tuple[Role, ...] = get_args(Role)
 
 EVERYBODY = ROLES
 SETTLERS = ("adjudicator", "lead")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from csv import DictReader
+from io import StringIO
 
 import pytest
 
@@ -208,6 +210,17 @@ def test_compare_leaves_hidden_questions_out_of_lists_and_figures(study):
     finish(study, "ann")
     page = Page(study.folder, "compare", "ann", **PAIR)
     assert "Where is thing 3?" in page.text and "left out: you have still" not in page.text
+
+
+@pytest.mark.parametrize("person, questions", [("ann", 5), ("lea", 7)])
+def test_a_saved_table_has_the_questions_of_the_page(study, monkeypatch, person, questions):
+    saved = []
+    monkeypatch.setattr("app.components.downloads.table_downloads", lambda name, latex, csv: saved.append((latex, csv)))
+    Page(study.folder, "compare", person, **PAIR, by="relation")
+    ((latex, csv),) = saved
+    rows = list(DictReader(StringIO(csv())))
+    assert {row["n"] for row in rows if row["group"] == "all"} == {str(questions)}
+    assert latex().startswith("%")
 
 
 @pytest.mark.parametrize("more", [{}, {"adjudicate": 1}, {"show": 15}, {"reader": "x"}])

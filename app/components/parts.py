@@ -42,10 +42,11 @@ def parts_panel(study: Study, kind: str, names: Sequence[str], can_download: boo
     words = parts.words(kind, 2)
     title = f"Download, describe, rename or delete {words}" if can_download else f"Describe, rename or delete {words}"
     with st.expander(title, expanded=said is not None):
-        if said:
-            show(notice(said))
-        if refused := st.session_state.pop(f"{_REFUSED}-{kind}", None):
-            show(notice(refused, kind="error"))
+        with st.container():  # always there, so that a line in it moves no field below
+            if said:
+                show(notice(said))
+            if refused := st.session_state.pop(f"{_REFUSED}-{kind}", None):
+                show(notice(refused, kind="error"))
         left, right = st.columns([3, 4], vertical_alignment="bottom")
         name = left.selectbox(parts.words(kind).capitalize(), list(reversed(names)), key=f"part-{kind}")
         if can_download and may_export:

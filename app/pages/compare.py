@@ -8,10 +8,10 @@ import numpy as np
 import streamlit as st
 
 from analysis.buckets import FEW, UNKNOWN
-from app import selection, study, url
+from app import blind, selection, study, url
 from app.components.downloads import table_downloads
 from app.components.judged_table import judged_table
-from app.components.marks import notice, relation_label, term
+from app.components.marks import grouping, notice, relation_label, term
 from app.components.next_step import empty_page
 from app.components.question_list import question_table
 from app.components.readings import readings_panel
@@ -108,8 +108,10 @@ def page() -> None:
 def _downloads(opened: Study, chosen: Selection, compared: Comparison, by: Grouping | None) -> None:
     """Buttons that save the page's tables. The figures are those of `blindspot compare`."""
 
+    hidden = blind.hidden(opened)  # now: Streamlit makes the file outside of the page's session
+
     def made() -> ComparisonReport:
-        options = ComparisonOptions(chosen.k, by, compared.a.kind, chosen.rule, _slice(chosen), chosen.measure)
+        options = ComparisonOptions(chosen.k, by, compared.a.kind, chosen.rule, _slice(chosen), chosen.measure, hidden)
         return compare_with(opened, chosen.a, chosen.b, options)
 
     table_downloads(f"{chosen.a}-{chosen.b}", lambda: made().as_latex(), lambda: made().as_csv())
@@ -171,7 +173,7 @@ def _grouping(compared: Comparison) -> Grouping | None:
 def _groups_head(compared: Comparison, chosen: Selection, by: str):
     links = [
         link(
-            f"By {each}",
+            f"By {grouping(each)}",
             url.href(url.COMPARE, chosen.parameters(page=1) | {"groups": "" if each == "relation" else each}),
             cls="here" if each == by else None,
             data_focus=f"groups-{each}",
@@ -190,8 +192,8 @@ def _small(by: str):
     if by == "bucket":
         source = study.current().questions.frequency_source or "none"
         words += (
-            " Buckets: the question set's own (0 most frequent, 7 rarest) if a question has one, "
-            f"else by mentions of its subject (source: {source})."
+            " Frequency: the question set's own bucket (0 most frequent, 7 rarest) if a question has one, "
+            f"else the mentions of its subject (source: {source})."
         )
     return tag("p", words, cls="convention")
 

@@ -213,6 +213,7 @@ class ComparisonOptions:
         slice: an expression; only its questions count.
         measure: name of a registered measure. If it needs all relevant passages of a question, relevance by answers
             becomes gold, and a note says so.
+        hidden: questions to leave out, because the reader still has to judge them.
     """
 
     k: int | None = None
@@ -221,6 +222,7 @@ class ComparisonOptions:
     rule: str = DEFAULT_RULE
     slice: str = ""
     measure: str = SUCCESS.name
+    hidden: frozenset[str] = frozenset()
 
 
 def compare_runs(
@@ -249,6 +251,9 @@ def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> Co
     by_measure = MEASURES.get(options.measure)
     needs_gold = by_measure.needs_all and relevance == "answers"
     measured = measure_all(study, (a, b), "gold" if needs_gold else relevance, rule)
+    if options.hidden:
+        reason = "the reader has still to judge them"
+        measured = {name: each.without(options.hidden, reason) for name, each in measured.items()}
     compared = Comparison.of(measured[a], measured[b])
     if not len(compared):
         raise BadInput(

@@ -122,7 +122,7 @@ def manage_the_run(tab, team) -> None:
     panel.get_by_role("textbox", name="New name").fill("bm25-before")
     panel.get_by_role("button", name="Rename").click()
     expect(panel.locator(".notice.error")).to_contain_text("confirm if it should be renamed")
-    panel.get_by_role("textbox", name="New name").fill("bm25-before")
+    expect(panel.get_by_role("textbox", name="New name")).to_have_value("bm25-before")
     panel.get_by_text("I am sure").click()
     panel.get_by_role("button", name="Rename").click()
     expect(tab.locator("table.runs")).to_contain_text("bm25-before")

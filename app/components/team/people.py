@@ -25,9 +25,10 @@ def people_panel(opened: Study, person: Person) -> None:
     """Show everybody with role, link and state, and the form that adds a person."""
     with st.container(key="team-people"):
         show(tag("h2", "People"))
-        if refused := st.session_state.pop(_REFUSED, None):
-            show(notice(refused, kind="error"))
-        _show_link()
+        with st.container():  # always there, so that a line in it moves no button below
+            if refused := st.session_state.pop(_REFUSED, None):
+                show(notice(refused, kind="error"))
+            _show_link()
         for each in who.people(opened.labels_path).all():
             _person(opened, each, each.name == person.name)
         _add(opened)
@@ -98,11 +99,11 @@ def _state(person: Person, is_oneself: bool) -> str:
 def _add(opened: Study) -> None:
     by_address = who.mode() == "oidc"
     with st.form("add-person", border=False, enter_to_submit=False, clear_on_submit=True):
-        columns = st.columns([3, 2.4, 3, 2], vertical_alignment="bottom")
+        columns = st.columns([3, 2.4, *([3] if by_address else []), 7.6], vertical_alignment="bottom")
         name = columns[0].text_input("Name of a new person", max_chars=64)
         role = columns[1].selectbox("Role", ROLES)
         address = columns[2].text_input("E-mail address to sign in with") if by_address else None
-        with columns[3]:
+        with columns[-1]:
             pressed = st.form_submit_button("Add person" if by_address else "Add and create link")
     if pressed:
         _do(lambda: _take_in(opened, name.strip(), role, (address or "").strip() or None, by_address))
