@@ -1,7 +1,8 @@
-"""How good a judge is, on pairs that people settled: confusion, precision and recall, kappa, AUC, calibration, and where to trust it.
+"""How good a judge is, on pairs that people settled: confusion, precision and recall, kappa, AUC, calibration, and
+where to trust it.
 
-Every figure is weighted by the inverse of the pair's inclusion probability. With pairs of a random audit it then estimates the
-judge's figure on everything that the audit was drawn from. The sampling unit is the question.
+Every figure is weighted by the inverse of the pair's inclusion probability. With pairs of a random audit it then
+estimates the judge's figure on everything that the audit was drawn from. The sampling unit is the question.
 """
 
 from __future__ import annotations
@@ -227,7 +228,9 @@ def _trust(judged: Judged, groups: Sequence[str | None]) -> list[GroupTrust]:
 
 
 def _grades(scores: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Return the names of the judge's grades and the grade of each pair: its distinct scores, or fifths if there are many."""
+    """Return the names of the judge's grades and the grade of each pair: its distinct scores, or fifths if there are
+    many.
+    """
     values = np.unique(scores)
     if len(values) <= 8:
         return [f"{value:.2f}" for value in values], np.searchsorted(values, scores)

@@ -44,7 +44,8 @@ def print_judges(found: JudgeTable) -> None:
         "95% intervals over questions."
     )
     print(
-        f"Precision, recall and missed (positives among what scores lower) at a score of {CUT:g}. Cost: price of a label."
+        f"Precision, recall and missed (positives among what scores lower) at a score of {CUT:g}. Cost: price of a "
+        "label."
     )
 
 
@@ -74,8 +75,8 @@ def print_judge(figures: JudgeFigures) -> None:
             )
     console.print(table)
     print(
-        f"Trust its positives: at least {RIGHT_POSITIVES:.0%} are right. Trust its negatives: at most {MISSED_POSITIVES:.0%} answer. "
-        "yes and no are what the whole interval says."
+        f"Trust its positives: at least {RIGHT_POSITIVES:.0%} are right. Trust its negatives: at most "
+        f"{MISSED_POSITIVES:.0%} answer. yes and no are what the whole interval says."
     )
 
 

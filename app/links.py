@@ -73,7 +73,9 @@ async def _answer(scope: Scope) -> Response | None:
 
 
 def _sign_in(labels_path: Path, secret: str) -> tuple[str | None, str]:
-    """Return the token of a new session, and the page that a link without a page opens: an annotator's work, or Home."""
+    """Return the token of a new session, and the page that a link without a page opens: an annotator's work, or
+    Home.
+    """
     people = People(labels_path)
     try:
         person = people.invited(secret)

@@ -17,13 +17,17 @@ from backend.text.counting import counted, noun
 
 
 def offered_runs(opened: Study) -> dict[str, dict]:
-    """Return the runs that a person can pick: all but those of the learning curve, which count only where the address names them."""
+    """Return the runs that a person can pick: all but those of the learning curve, which count only where the address
+    names them.
+    """
     named = {url.value("a"), url.value("b"), url.value("run"), *url.value("runs").split(",")}
     return {name: each for name, each in study.runs(opened).items() if "learning_curve" not in each or name in named}
 
 
 def pair_of_address(runs: Mapping[str, dict]) -> tuple[str, str]:
-    """Return the two runs of the address. A run that is absent there or in the study is replaced, by another than the one given."""
+    """Return the two runs of the address. A run that is absent there or in the study is replaced, by another than the
+    one given.
+    """
     first, second = default_pair(runs)
     a, b = (url.one_of(key, list(runs), "") for key in ("a", "b"))
     a = a or (first if b != first else second)
@@ -38,7 +42,8 @@ def missing_runs(runs: Mapping[str, dict]) -> Html | str:
         return ""
     words = " and ".join(repr(name) for name in missing)
     return notice(
-        f"This study has no {noun(len(missing), 'run')} {words}, which the address names. Other runs are shown instead.",
+        f"This study has no {noun(len(missing), 'run')} {words}, which the address names. Other runs are shown "
+        "instead.",
         kind="warning",
     )
 

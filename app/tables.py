@@ -85,7 +85,8 @@ def print_results_import(made: ResultsImport, folder: str) -> None:
         print(f"{made.joined:,} of {counted(total, 'question')} {noun(total, 'is', 'are')} in the questions file.")
         if made.study.questions.subjects(without_frequency=True):
             print(
-                f"Their subjects have no frequency yet: blindspot import frequencies FILE --study {folder} imports mention counts."
+                f"Their subjects have no frequency yet: blindspot import frequencies FILE --study {folder} imports "
+                "mention counts."
             )
     print(
         f"Next: blindspot report --study {folder}, blindspot open --study {folder}; 'blindspot status' says what "

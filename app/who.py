@@ -113,7 +113,9 @@ def first_role(labels_path: Path) -> Role:
 
 
 def real_people(labels_path: Path) -> list[Person]:
-    """Return the people of the study without machines and the demo's simulated annotators, in whose name nobody signs in."""
+    """Return the people of the study without machines and the demo's simulated annotators, in whose name nobody signs
+    in.
+    """
     return [person for person in people(labels_path).all() if person.name not in ANNOTATORS and person.kind == "person"]
 
 

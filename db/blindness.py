@@ -1,7 +1,7 @@
 """The questions whose results a person must not see yet, because they still have to judge them.
 
-A label is blind if its annotator saw neither ranks nor scores nor other people's labels before giving it. So every page that shows
-such results asks here first, and leaves out the questions that are hidden from the person who looks.
+A label is blind if its annotator saw neither ranks nor scores nor other people's labels before giving it. So every page
+that shows such results asks here first, and leaves out the questions that are hidden from the person who looks.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import sqlite3
 from db.leases import SKIPS_FOR_GOOD
 from db.people import Person, person
 
-# A question is hidden from a person while they hold it in an open batch. From an annotator it is hidden earlier: as long as the
-# queue may still hand it to them. People who settle disputes must see the rest, so for them only the questions they hold count.
+# A question is hidden from a person while they hold it in an open batch. From an annotator it is hidden earlier: as
+# long as the queue may still hand it to them. People who settle disputes must see the rest, so for them only the
+# questions they hold count.
 _HIDDEN = f"""
     SELECT i.question FROM batch_question i JOIN batch b ON b.number = i.batch
     LEFT JOIN lease l ON l.batch = i.batch AND l.question = i.question AND l.annotator = :me

@@ -197,8 +197,8 @@ class Labels(PerThread):
     def machines(self) -> dict[str, int]:
         """Return the machine annotators with the number of their labels."""
         rows = self.connection.execute(
-            "SELECT a.name, count(e.number) FROM annotator a LEFT JOIN live_event e ON e.annotator = a.name AND e.kind = 'label' "
-            "WHERE a.kind = 'machine' GROUP BY a.name ORDER BY a.name"
+            "SELECT a.name, count(e.number) FROM annotator a LEFT JOIN live_event e ON e.annotator = a.name AND "
+            "e.kind = 'label' WHERE a.kind = 'machine' GROUP BY a.name ORDER BY a.name"
         )
         return dict(rows.fetchall())
 
@@ -225,7 +225,8 @@ class Labels(PerThread):
     def bad_marks(self, annotator: str) -> dict[tuple[str | None, str], str]:
         """Return the event by which a person marked each (batch, question) as bad, without undone ones."""
         rows = self.connection.execute(
-            "SELECT batch, question, gesture FROM live_event WHERE annotator = ? AND kind = 'bad_question' ORDER BY number",
+            "SELECT batch, question, gesture FROM live_event WHERE annotator = ? AND kind = 'bad_question' ORDER BY "
+            "number",
             (annotator,),
         )
         return {(batch, question): gesture for batch, question, gesture in rows}
@@ -250,8 +251,9 @@ class Labels(PerThread):
         """
         rows = self.connection.execute(
             "SELECT e.annotator, count(*) FROM live_event e JOIN question q ON q.id = e.question "
-            "JOIN annotator a ON a.name = e.annotator AND a.kind = 'person' WHERE e.number > ? AND e.kind IN ('label', 'adjudicate') AND e.practice = 0 "
-            "AND q.split IN (SELECT value FROM json_each(?)) GROUP BY e.annotator ORDER BY e.annotator",
+            "JOIN annotator a ON a.name = e.annotator AND a.kind = 'person' WHERE e.number > ? AND e.kind IN "
+            "('label', 'adjudicate') AND e.practice = 0 AND q.split IN (SELECT value FROM json_each(?)) GROUP BY "
+            "e.annotator ORDER BY e.annotator",
             (number, json.dumps(list(splits))),
         )
         return dict(rows.fetchall())

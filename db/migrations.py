@@ -363,8 +363,8 @@ def m014_descriptions(db: Database) -> None:
 def m015_machine_annotators(db: Database) -> None:
     """Annotators are people or machines. Only people's labels are judgements, and so count for consensus and agreement.
 
-    Before, the labels of an imported qrels file counted as a person's. An annotator with no other labels, whom nobody invited, is
-    a machine from now on; 'blindspot people kind NAME person' says that a person gave them.
+    Before, the labels of an imported qrels file counted as a person's. An annotator with no other labels, whom nobody
+    invited, is a machine from now on; 'blindspot people kind NAME person' says that a person gave them.
     """
     db.conn.execute(
         "ALTER TABLE annotator ADD COLUMN kind TEXT NOT NULL DEFAULT 'person' CHECK (kind IN ('person', 'machine'))"

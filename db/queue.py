@@ -175,7 +175,8 @@ class Queue(PerThread):
                 ),
             )
             connection.executemany(
-                f"INSERT INTO candidate (batch, question, position, {', '.join(_CANDIDATE)}) VALUES ({', '.join('?' * 11)})",
+                f"INSERT INTO candidate (batch, question, position, {', '.join(_CANDIDATE)}) VALUES "
+                f"({', '.join('?' * 11)})",
                 (
                     (number, item.question, position, *(getattr(one, column) for column in _CANDIDATE))
                     for item in items
@@ -219,7 +220,9 @@ class Queue(PerThread):
         return {name: count for name, count in counts.items() if count}
 
     def answered(self, annotator: str, limit: int = 200) -> list[tuple[str, str]]:
-        """Return (batch, question) of what a person finished in open batches, the latest first. Practice is left out."""
+        """Return (batch, question) of what a person finished in open batches, the latest first. Practice is left
+        out.
+        """
         rows = self.connection.execute(
             "SELECT b.name, l.question FROM lease l JOIN batch b ON b.number = l.batch "
             "LEFT JOIN (SELECT batch, question, max(number) AS number FROM queue_act "
@@ -278,8 +281,8 @@ class Queue(PerThread):
     def outcomes(self) -> list[Outcome]:
         """Return the settled candidates with their labels, to calibrate probabilities."""
         rows = self.connection.execute(
-            "SELECT c.question, c.passage, c.answer, c.rank, k.label FROM candidate c JOIN consensus k ON k.question = c.question AND k.passage = c.passage "
-            "WHERE k.label IS NOT NULL"
+            "SELECT c.question, c.passage, c.answer, c.rank, k.label FROM candidate c JOIN consensus k ON k.question "
+            "= c.question AND k.passage = c.passage WHERE k.label IS NOT NULL"
         )
         return [
             Outcome(question, passage, None if answer is None else bool(answer), rank, label)
@@ -443,7 +446,8 @@ def _held(connection: sqlite3.Connection, annotator: str, now: float) -> list[Le
     rows = connection.execute(
         "SELECT b.name, l.question, l.expires, b.practice, l.skips > 0 FROM lease l JOIN batch b ON b.number = l.batch "
         "JOIN batch_question i ON i.batch = l.batch AND i.question = l.question "
-        "WHERE l.annotator = ? AND l.state = 'held' AND l.expires > ? AND b.state = 'open' ORDER BY b.practice DESC, l.batch, l.skips > 0, i.position",
+        "WHERE l.annotator = ? AND l.state = 'held' AND l.expires > ? AND b.state = 'open' ORDER BY b.practice DESC, "
+        "l.batch, l.skips > 0, i.position",
         (annotator, now),
     )
     return [

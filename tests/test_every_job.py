@@ -12,11 +12,13 @@ import time
 import pytest
 
 from backend.core import jobs
+from backend.core.manifest import write_manifest
 from backend.core.settings import add_encoder
 from backend.core.study import Study
 from backend.data.importing import importer, qrels, runs, triples
 from backend.experiments.label_budget import label_budget
 from backend.experiments.running import run_experiment
+from backend.judges.cascade import CascadeStage, judge_with_cascade
 from backend.judges.feature_judge import judge_run, learn_judge
 from backend.judges.imported import import_judgements
 from backend.judges.llm.injections import measure_injections
@@ -26,7 +28,7 @@ from backend.maps import make
 from backend.reader.reading import read
 from backend.reader.training import train_reader
 from backend.recipes.rocketqa import train_rocketqa
-from backend.retrieval import approximate, bm25, dense, milvus
+from backend.retrieval import approximate, bm25, dense, milvus, titles
 from backend.retrieval.retrieve import retrieve
 from backend.training.adapter import train_adapter
 from backend.training.cross_encoder import train_cross_encoder
@@ -147,6 +149,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
     submit(qrels.import_qrels, file["qrels.txt"])
     submit(runs.import_run, file["run.trec"], "other")
     assert submit(bm25.build_index, threads=1)["passages"] == 60
+    assert submit(titles.build_index)["passages"] == 60
     assert submit(dense.build_index, "tiny", device="cpu")["passages"] == 60
     submit(approximate.build, "tiny", "hnsw", {}, device="cpu")
     submit(milvus.build, "tiny", str(tmp_path / "milvus.db"))
@@ -167,6 +170,12 @@ def test_every_kind_of_job(tmp_path, registered, where):
     with ChatServer(lambda question, passage: 0) as server:
         add_llm_judge(study, "llm", server.url, ["m"])
         assert submit(judge_with_llm, "llm", "mined", 2, 4)["pairs"] == 4
+        stage = CascadeStage("features", 0.5, 0.5, 0, None, None, None, None)
+        study.path("judges", "mixed").mkdir()
+        write_manifest(
+            study.path("judges", "mixed"), {"kind": "cascade", "name": "mixed", "stages": [dataclasses.asdict(stage)]}
+        )
+        assert submit(judge_with_cascade, "mixed", "mined", 2)["decided"] > 0
         assert submit(measure_injections, "llm", 1)["tried"] == 10
     assert submit(make_batch_by_judge, "judged", ["mined"], "features", "clean", size=3, by="ann")["name"] == "judged"
     assert submit(add_point)["number"] == 1 and submit(add_history) == []

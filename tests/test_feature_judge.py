@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import sys
 
 import numpy as np
 import pytest
 
+from app import cli
 from backend.core.runs import write_run
 from backend.core.settings import check_name
 from backend.judges import feature_model, features, scorers
@@ -457,3 +459,14 @@ def test_the_summary_speaks_of_known_positives_where_gold_and_labels_are_all_it_
     )
     assert "0.3% of the kept are known positives [0.1%, 0.9%], n=952" in lines[1]
     assert not any("are false negatives" in line for line in lines)
+
+
+def test_the_command_prints_what_the_judge_learned(study, judge, capsys, monkeypatch):
+    words = ["judge", "learn", "printed", "--run", "bm25-train", "--depth", "10", "--study", str(study.folder)]
+    monkeypatch.setattr(sys, "argv", ["blindspot", *words])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    printed = capsys.readouterr().out
+    features = len(judge.about["features"])
+    assert not end.value.code and printed.startswith("Learned printed from 60 labelled questions (600 pairs) in ")
+    assert f"logistic, {features} features." in printed and "Next: blindspot retrieve --with rerank" in printed

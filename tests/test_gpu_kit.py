@@ -131,6 +131,38 @@ def test_the_relations_trained_on_and_measured_on_are_apart():
         setting.settings(0), setting.cross_settings(0)
 
 
+def test_a_claim_is_a_row_that_names_what_it_compares():
+    cells = [
+        {"row": row, "column": column, "value": value}
+        for row, column, value in (
+            ("BM25", "@5", 0.8),
+            ("trained", "@5", 0.7),
+            ("all", "A @5", 0.6),
+            ("all", "B @5", 0.5),
+        )
+    ]
+    claim = {"says": "it helps", "word": "supported", "difference": 0.1, "low": 0.05, "high": 0.15, "n": 1348}
+    result = {
+        "asks": "Does it help?", "paper": "DPR", "source": "Table 1", "verdict": "supported", "unit": "%", "cells": cells,
+        "claims": [
+            claim | {"ahead": ["BM25", "@5"], "behind": ["trained", "@5"]},
+            claim | {"ahead": ["all", "A @5"], "behind": ["all", "B @5"]},
+            claim | {"ahead": ["BM25", "@5"], "behind": None, "low": None, "difference": None},
+        ],
+    }  # fmt: skip
+    asked, first, second, third = experiments.rows_of(result)
+    assert (asked.what, asked.ours) == ("Does it help? (DPR, Table 1)", "supported")
+    assert (first.ours, first.peer) == ("supported: 80.0 (BM25)", "70.0 (trained)")
+    assert first.ratio == "+10.0 (+5.0 to +15.0), n = 1,348"
+    assert (second.ours, second.peer) == ("supported: 60.0 (A @5)", "50.0 (B @5)")
+    assert (third.ours, third.peer, third.ratio) == ("supported: 80.0 (BM25)", "", "")
+
+
+def test_values_of_a_seed_survive_a_line_of_results():
+    values = np.array([0.0, 1.0, 0.3333333333333333, 1.25])
+    assert experiments._unpacked(json.loads(json.dumps(experiments._packed(values)))).tolist() == values.tolist()
+
+
 @pytest.mark.slow
 def test_every_item_runs_from_a_packed_folder_without_network(tmp_path, real_data):
     """In a process that finds neither a network nor Java, FAISS, Streamlit or MiniLM's package."""

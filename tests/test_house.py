@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MAY_IMPORT = {
+    "blindspot": {"blindspot", "backend", "analysis", "db"},
     "app": {"app", "backend", "analysis", "db"},
     "backend": {"backend", "analysis", "db"},
     "analysis": {"analysis"},
@@ -123,7 +124,7 @@ def test_a_planted_fault_fails_the_layer_test():
 def test_only_the_app_knows_streamlit():
     wrong = [
         str(path.relative_to(ROOT))
-        for room in ("backend", "analysis", "db")
+        for room in ("blindspot", "backend", "analysis", "db")
         for path in modules(room)
         if any(name == "streamlit" for name, _ in imported(path))
     ]
@@ -134,6 +135,7 @@ def test_only_the_app_knows_streamlit():
     "module",
     [
         "app.cli",
+        "blindspot",
         "backend.core.study",
         "backend.core.jobs",
         "backend.evaluation.report",

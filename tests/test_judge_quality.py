@@ -10,6 +10,7 @@ from analysis.judge_quality import Judged, judge_figures, verdict, weighted_auc
 from app.cli import main
 from backend.core.copying import copy_study
 from backend.core.study import Study
+from backend.judges.feature_judge import learn_judge
 from backend.judges.imported import import_judgements
 from backend.judges.judge import judge_kind_of, judges_of
 from backend.judges.measuring import measurable_judges, measure_judges
@@ -19,6 +20,7 @@ from backend.judging.batches import ArmShares, make_batch
 from backend.judging.labels_io import import_labels
 from backend.retrieval import bm25
 from backend.retrieval.retrieve import retrieve
+from backend.training.checkpoints import new_model_folder
 from db.errors import BadInput, Missing, Refused
 from db.events import Choice, LabelEvent
 from db.labels import Labels
@@ -236,6 +238,25 @@ def test_a_wrong_file_is_refused_with_its_line_and_leaves_nothing(study, tmp_pat
     with pytest.raises(BadInput, match=message):
         import_judgements(study, "tool", str(tmp_path / "file"), format)
     assert "tool" not in study.parts("scores") and "tool" not in study.parts("judges")
+
+
+def test_no_model_takes_the_name_of_a_judge_and_no_judge_that_of_a_model(study, tmp_path):
+    (tmp_path / "file").write_text("P19.train.0 0 p0 1\n")
+    import_judgements(study, "tool", str(tmp_path / "file"))
+    with pytest.raises(Refused, match="there is already a judge named 'tool'"):
+        learn_judge(study, "tool", "run")
+    with pytest.raises(Refused, match="there is already a judge named 'tool'"):
+        new_model_folder(study, "tool", False)
+    assert not study.path("models", "tool").exists()
+    with pytest.raises(Refused, match="there is already a model or judge named 'good'; choose another name"):
+        import_judgements(study, "good", str(tmp_path / "file"))
+
+
+def test_a_stale_judge_leaves_one_line_on_quality(study):
+    manifest = study.path("scores", "lazy", "manifest.json")
+    manifest.write_text(manifest.read_text().replace(study.corpus.digest, "0" * 64))
+    shown = Page(study.folder, "quality", "ann")
+    assert "The scores of 'lazy' are of other passages than this study holds; score again" in shown.text
 
 
 def test_wrong_lines_can_be_left_out(study, tmp_path):

@@ -316,3 +316,18 @@ def test_by_relation_without_relations_says_so(tmp_path):
     assert "no question has a relation" in shown and "--questions FILE" in shown
     assert "no question has a relation" not in rendered(report(study, ["one"]))
     assert any("No question has a relation" in note for note in compare_runs(study, "one", "two", by="relation").notes)
+
+
+def test_by_frequency_is_the_word_on_the_command_line(with_run):
+    """`--by bucket` stays for scripts; both print the same table, headed Frequency."""
+    from typer.testing import CliRunner
+
+    from app.cli import app
+
+    def shown(by):
+        done = CliRunner().invoke(app, ["report", "--by", by, "--k", "3", "--study", str(with_run.folder)])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert shown("frequency") == shown("bucket")
+    assert "Success@k by frequency, %" in shown("frequency") and "Frequency" in shown("frequency")

@@ -21,8 +21,8 @@ def compare(
         ),
     ] = None,
     by: Annotated[
-        Literal["relation", "bucket", "slice"] | None,
-        typer.Option(metavar="relation|bucket|slice", help="Add a table by this grouping."),
+        Literal["relation", "frequency", "bucket", "slice"] | None,
+        typer.Option(metavar="relation|frequency|slice", help="Add a table by this grouping."),
     ] = None,
     slice: Annotated[
         str,
@@ -54,7 +54,9 @@ def compare(
     report = (
         find_in_runs(opened, a, b, k, relevance, rule, slice)
         if find
-        else compare_with(opened, a, b, ComparisonOptions(k, by, relevance, rule, slice, measure))
+        else compare_with(
+            opened, a, b, ComparisonOptions(k, "bucket" if by == "frequency" else by, relevance, rule, slice, measure)
+        )
     )
     if json or csv or latex:
         from app.terminal import clean_json

@@ -55,7 +55,9 @@ def new(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Questions file of --from-run, such as EntityQuestions' own: adds relations, subjects and frequencies.",
+            help=(
+                "Questions file of --from-run, such as EntityQuestions' own: adds relations, subjects and frequencies."
+            ),
         ),
     ] = None,
     split: Annotated[str, typer.Option(help="Split of the questions of --from-run.")] = "test",

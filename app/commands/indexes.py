@@ -30,6 +30,15 @@ def index_bm25(
     print(f"Indexed {counted(manifest['passages'], 'passage')} for BM25 in {manifest['seconds']} s.")
 
 
+@index_app.command("titles")
+def index_titles(study: StudyOption = None) -> None:
+    """Index the passages' titles for entity lookup (retrieve --with titles)."""
+    from backend.retrieval.titles import build_index
+
+    manifest = do(build_index, open_study(study))
+    print(f"Indexed {counted(manifest['titles'], 'title')} in {manifest['seconds']} s.")
+
+
 @index_app.command("dense")
 def index_dense(
     study: StudyOption = None,

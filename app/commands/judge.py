@@ -217,6 +217,9 @@ def run_judge(
         if run is None:
             raise Refused("name the run whose passages are judged with --run")
         result = do(kind.run_job, opened, name, run)
+        if kind.name == "cascade":
+            _print_stages(result)
+            return
         pairs = counted(result["pairs"] if "pairs" in result else result["scored"], "pair")
         print(
             f"Judged {pairs} of {counted(result['questions'], 'question')}."
@@ -242,6 +245,15 @@ def run_judge(
     if found["failed"]:
         print(f"{counted(found['failed'], 'pair')} got no answer; the same command asks again.")
     print(f"Next: blindspot judge measure {name}")
+
+
+def _print_stages(result: dict[str, Any]) -> None:
+    print(f"Judged {counted(result['pairs'], 'pair')}.")
+    for stage, decided, pairs, cost in result["stages"]:
+        print(
+            f"  {stage}: {counted(pairs, 'pair')} {decided or 'left to judge'}"
+            + (f", cost {cost:,.4f}" if cost else "")
+        )
 
 
 def _plan_lines(found: LLMPlan) -> list[str]:
@@ -280,6 +292,36 @@ def import_judge(
     if done["left_out"]:
         print(f"Left out {counted(done['left_out'], 'line')}; they are listed in {done['file']}")
     print(f"Next: blindspot judge measure {name}")
+
+
+@judge_app.command("cascade")
+def cascade(
+    name: Name,
+    stages: Annotated[
+        list[str], typer.Option("--stage", metavar="JUDGE", help="answers, or a judge with scores; the cheapest first.")
+    ],
+    right: Annotated[float, typer.Option(help="Least precision of a stage's positives, by the interval.")] = 0.9,
+    missed: Annotated[
+        float, typer.Option(help="Largest share of positives among a stage's negatives, likewise.")
+    ] = 0.05,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a cascade of that name.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Join judges: each decides where it is sure by its error on settled pairs, the next is asked about the rest."""
+    from backend.judges.cascade import make_cascade
+
+    made = make_cascade(open_study(study), name, stages, right, missed, replace)
+    print(f"Made {name}:")
+    for stage in made:
+        says = []
+        if stage.below is not None and stage.missed is not None:
+            says.append(f"negative below {stage.below:g} ({stage.missed:.1%} missed, at most {stage.missed_high:.1%})")
+        if stage.above is not None and stage.right is not None:
+            says.append(f"positive from {stage.above:g} ({stage.right:.1%} right, at least {stage.right_low:.1%})")
+        print(
+            f"  {stage.judge}: {', '.join(says) or 'never sure, decides nothing'}; measured on {counted(stage.pairs, 'pair')}"
+        )
+    print(f"Next: blindspot judge run {name} --run RUN")
 
 
 @judge_app.command("measure")
@@ -397,10 +439,31 @@ def explain(
 ) -> None:
     """Show the judge's probability for a question's top passages, with the features that count for and against each."""
     from backend.judges.feature_judge import explain_question
+    from backend.judges.judge import judge_kind_of
 
-    for judged in explain_question(open_study(study), name, run, question, passages):
+    opened = open_study(study)
+    if judge_kind_of(opened, name).name == "cascade":
+        _explain_cascade(opened, name, run, question, passages)
+        return
+    for judged in explain_question(opened, name, run, question, passages):
         print(f"{judged.rank}. {judged.probability:.3f}  {judged.title} ({judged.passage})")
         print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.spoke))
+
+
+def _explain_cascade(opened: Study, name: str, run: str, question: str, passages: int) -> None:
+    from backend.judges.cascade import DecisionStore
+    from db.errors import Missing
+
+    found, decisions = opened.run(run), DecisionStore(opened, name).of(question)
+    row = found.row(question)
+    if row is None:
+        raise Missing(f"run {run!r} holds no question {question!r}")
+    rows = [ordinal for ordinal in found.hits.ordinals[row, :passages].tolist() if ordinal >= 0]
+    for rank, passage in enumerate(opened.corpus.passages(rows), 1):
+        decision = decisions.get(passage.id)
+        said = "not judged" if decision is None else f"{decision.stage}: {decision.decided or 'to judge'}"
+        cost = f", cost {decision.cost:.5f}" if decision is not None and decision.cost else ""
+        print(f"{rank}. {said}{cost}  {passage.title} ({passage.id})")
 
 
 @judge_app.command("curve")

@@ -125,7 +125,10 @@ def labels_import(
         bool,
         typer.Option(
             "--by-person",
-            help="A person gave the labels of the qrels file; without it they are a machine's and count for no consensus.",
+            help=(
+                "A person gave the labels of the qrels file; without it they are a machine's and count for no "
+                "consensus."
+            ),
         ),
     ] = False,
     skip_bad: Annotated[
@@ -148,7 +151,8 @@ def labels_import(
         print(f"Left out {counted(done.left_out, 'line')}; they are listed in {done.file}")
     if annotator and not by_person and annotator in Labels(opened.labels_path).machines():
         print(
-            f"{annotator} is a machine: these labels count for no consensus and no agreement. If a person gave them, give --by-person."
+            f"{annotator} is a machine: these labels count for no consensus and no agreement. If a person gave them, "
+            "give --by-person."
         )
 
 

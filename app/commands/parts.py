@@ -37,7 +37,9 @@ def describe(
     untag: Annotated[list[str] | None, typer.Option("--untag", help="Tag to remove (repeatable).")] = None,
     study: StudyOption = None,
 ) -> None:
-    """Describe and tag a run, batch, training set, model or map; without options, show its description and dependents."""
+    """Describe and tag a run, batch, training set, model or map; without options, show its description and
+    dependents.
+    """
     from backend.upkeep import parts
     from backend.upkeep.dependents import dependents
 

@@ -88,7 +88,7 @@ def read(
         str | None, typer.Option(metavar="RUN", help="Run whose dev questions choose k; it is read first.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="relation|bucket", help="Add a table by relation or bucket.")
+        str | None, typer.Option(metavar="relation|frequency", help="Add a table by relation or frequency.")
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the reader in the study (default: its folder's name).")
@@ -112,8 +112,9 @@ def read(
 
     if k is not None and not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
         raise typer.BadParameter("--k needs whole numbers separated by commas, as in 1,10,50")
+    by = "bucket" if by == "frequency" else by
     if by not in (None, "relation", "bucket"):
-        raise typer.BadParameter("--by must be relation or bucket")
+        raise typer.BadParameter("--by must be relation or frequency")
     ks, opened = None if k is None else [int(part) for part in k.split(",")], open_study(study)
     if tune_on is not None:
         _check_dev(opened, tune_on)

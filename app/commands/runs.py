@@ -98,14 +98,15 @@ def _print_run(run: Run) -> None:
         f"({count / max(seconds, 0.01):,.0f} questions/s)."
     )
     if tuned := run.manifest.get("tuned"):
-        print(f"Weight {run.manifest['weight']} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")
+        weight = run.manifest.get("weight") or ", ".join(f"{w:g} x {n}" for n, w in run.manifest["weights"].items())
+        print(f"Weight {weight} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")
 
 
 def report(
     run: Annotated[list[str] | None, typer.Option("--run", help="Run to report (repeatable; default: all).")] = None,
     by: Annotated[
-        Literal["relation", "bucket", "split", "slice"] | None,
-        typer.Option(metavar="relation|bucket|split|slice", help="Add a table by this grouping."),
+        Literal["relation", "frequency", "bucket", "split", "slice"] | None,
+        typer.Option(metavar="relation|frequency|split|slice", help="Add a table by this grouping."),
     ] = None,
     measure: Annotated[
         list[str] | None,
@@ -139,7 +140,8 @@ def report(
     if not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
         raise typer.BadParameter("--k needs whole numbers separated by commas, as in 10,50,1000")
     cut_offs = [int(part) for part in k.split(",")]
-    result = make(open_study(study), run or None, by, relevance, rule, cut_offs, measures=measure or ())
+    grouping = "bucket" if by == "frequency" else by
+    result = make(open_study(study), run or None, grouping, relevance, rule, cut_offs, measures=measure or ())
     if json or csv or latex:
         from app.terminal import clean_json
 

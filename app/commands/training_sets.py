@@ -165,9 +165,9 @@ def diff(
     summary = change_summary(old, new)
     print(f"{counted(summary.changed, 'pair')} changed, {summary.same:,} have the same role in both sets.")
     for kind, reasons in summary.by_kind().items():
-        was, now = (role or "absent" for role in kind)
+        roles = " -> ".join(role or "absent" for role in kind)
         for why, count in reasons.items():
-            print(f"{count:>8,}  {was} -> {now}: {why}")
+            print(f"{count:>8,}  {roles}: {why}")
     for change in islice(changes(old, new), limit or None):
         before_words, after_words = (" by ".join(end) if end else "absent" for end in (change.before, change.after))
         print(f"{change.question} {change.passage}: {before_words} -> {after_words} ({change.why})")

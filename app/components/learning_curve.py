@@ -1,4 +1,6 @@
-"""The learning curve, small, for Judge, Training and Home: what labels are worth on dev, and what the last ones changed."""
+"""The learning curve, small, for Judge, Training and Home: what labels are worth on dev, and what the last ones
+changed.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,10 @@ def _button(opened: Study, lacking: str, place: str) -> None:
 def _curve(opened: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
     head = [tag("h2", term("Learning curve", _about(scope)))]
     if not points:
-        words = "No point yet. A point says how well a judge and an adapter do on dev when they learn from the labels so far."
+        words = (
+            "No point yet. A point says how well a judge and an adapter do on dev when they learn from the "
+            "labels so far."
+        )
         return [*head, tag("p", words)]
     last = points[-1]
     shown = _series(points, last)
@@ -122,8 +127,8 @@ def _curve(opened: Study, points: Sequence[CurvePoint], scope: Scope, place: str
 
 def _about(scope: Scope) -> str:
     return (
-        f"Learned from {SCOPES[scope]}, measured on dev. Reranker: a feature judge reorders the first ranks of BM25. Adapter: a "
-        "linear map of the encoder's question vectors."
+        f"Learned from {SCOPES[scope]}, measured on dev. Reranker: a feature judge reorders the first ranks of BM25. "
+        "Adapter: a linear map of the encoder's question vectors."
     )
 
 
@@ -210,7 +215,10 @@ def _effect_lines(opened: Study, point: CurvePoint, scope: Scope) -> list[Html]:
             )
         )
     if point.held_out_labels:
-        words = f"{counted(point.held_out_labels, 'label')} of dev and test questions: these labels correct the evaluation and never train."
+        words = (
+            f"{counted(point.held_out_labels, 'label')} of dev and test questions: these labels correct the "
+            "evaluation and never train."
+        )
         lines.append(tag("p", words, cls="soft"))
     return lines
 

@@ -29,6 +29,11 @@ def relation_label(id: str | None) -> str:
     return f"{RELATIONS[id].label} ({id})" if id in RELATIONS else id
 
 
+def grouping(by: str) -> str:
+    """Return the word for a grouping: groups "by bucket" are groups by frequency, and only some of them official buckets."""
+    return "frequency" if by == "bucket" else by
+
+
 def percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
 

@@ -170,7 +170,11 @@ def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str],
     """The points of the curves, one row for each bucket and series. `opened` returns the address of a slice's
     questions."""
     grouped = curves.cut == "mentions"
-    words = ("subjects", "mentions", "n") if grouped else ("subjects", "bucket", "mentions", "n")
+    words = (
+        ("subjects", "mentions", "n")
+        if grouped
+        else ("subjects", "bucket" if curves.cut == "official" else "group", "mentions", "n")
+    )
     heads = [tag("th", word, scope="col", cls="left" if word == "subjects" else None) for word in words]
     heads += [tag("th", run, scope="col") for run in runs]
     lines = []

@@ -1,4 +1,4 @@
-"""Reader accuracy on the Compare page: exact match of both runs at each k, and by relation or bucket."""
+"""Reader accuracy on the Compare page: exact match of both runs at each k, and by relation or frequency."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from analysis.accuracy import Estimate, mean, proportion
 from analysis.buckets import FEW
 from app import study as held
 from app import url
-from app.components.marks import figure, interval, letter, percent, relation_label
+from app.components.marks import figure, grouping, interval, letter, percent, relation_label
 from app.components.stylesheets import style_sheet
 from app.components.tables import Grouping, gain, scrolling
 from app.markup import Html, div, join, link, span, tag, term
@@ -96,7 +96,7 @@ def readings_panel(
                 cls="by-group",
                 tabindex="0",
                 role="region",
-                aria_label=f"Exact match by {by}",
+                aria_label=f"Exact match by {grouping(by)}",
             )
         )
     absent = [side for side in ("a", "b") if side not in made]
@@ -199,7 +199,7 @@ def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: Group
                 lines.append(
                     _line(name, by, len(rows), [f"{len(rows):,}", figure(proportion(one.exact[k][rows]), inline=True)])
                 )
-    heads = [tag("th", by, scope="col", cls="left"), *(tag("th", words, scope="col") for words in names)]
+    heads = [tag("th", grouping(by), scope="col", cls="left"), *(tag("th", words, scope="col") for words in names)]
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups")
 
 

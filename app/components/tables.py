@@ -13,7 +13,7 @@ from analysis.buckets import FEW, bucket_order
 from analysis.relations import relation_order
 from analysis.significance import Difference
 from app import url
-from app.components.marks import WILSON, figure, letter, percent, relation_label, success_head
+from app.components.marks import WILSON, figure, grouping, letter, percent, relation_label, success_head
 from app.markup import Html, div, join, link, span, tag, term
 from app.selection import Selection
 from app.study import Comparison
@@ -185,8 +185,8 @@ def group_table(comparison: Comparison, selection: Selection, kept: np.ndarray, 
         )
 
     heads = (
-        head("group", by, cls="left"),
-        head("n", "n", title=f"Questions of this {by}"),
+        head("group", grouping(by), cls="left"),
+        head("n", "n", title=f"Questions of this {grouping(by)}"),
         head("a", join(letter("a"), f" @{selection.k}"), title=measure.at(selection.k)),
         head("b", join(letter("b"), f" @{selection.k}"), title=measure.at(selection.k)),
         head("difference", "ahead", title=GAIN),

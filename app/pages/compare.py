@@ -11,7 +11,7 @@ from analysis.buckets import FEW, UNKNOWN
 from app import blind, selection, study, url
 from app.components.downloads import table_downloads
 from app.components.judged_table import judged_table
-from app.components.marks import notice, relation_label, term
+from app.components.marks import grouping, notice, relation_label, term
 from app.components.next_step import empty_page
 from app.components.question_list import question_table
 from app.components.readings import readings_panel
@@ -173,7 +173,7 @@ def _grouping(compared: Comparison) -> Grouping | None:
 def _groups_head(compared: Comparison, chosen: Selection, by: str):
     links = [
         link(
-            f"By {each}",
+            f"By {grouping(each)}",
             url.href(url.COMPARE, chosen.parameters(page=1) | {"groups": "" if each == "relation" else each}),
             cls="here" if each == by else None,
             data_focus=f"groups-{each}",
@@ -192,8 +192,8 @@ def _small(by: str):
     if by == "bucket":
         source = study.current().questions.frequency_source or "none"
         words += (
-            " Buckets: the question set's own (0 most frequent, 7 rarest) if a question has one, "
-            f"else by mentions of its subject (source: {source})."
+            " Frequency: the question set's own bucket (0 most frequent, 7 rarest) if a question has one, "
+            f"else the mentions of its subject (source: {source})."
         )
     return tag("p", words, cls="convention")
 

@@ -60,7 +60,10 @@ def _listed(opened: Study) -> None:
     runs = offered_runs(opened)
     if not runs:
         _ask_box(opened)
-        about = "This page compares the hits of two runs for one question. With an index, you can ask your own question above."
+        about = (
+            "This page compares the hits of two runs for one question. With an index, you can ask your own "
+            "question above."
+        )
         show(empty_page(opened, "No runs yet", about))
         return
     show(missing_runs(runs))
@@ -127,7 +130,9 @@ def _as_own(question: Question) -> dict[str, str]:
 
 
 def _telling(opened: Study, compared: Comparison, rows: np.ndarray) -> str:
-    """Return the first question of the list whose first relevant passage mentions its subject, so that its match is not chance."""
+    """Return the first question of the list whose first relevant passage mentions its subject, so that its match is not
+    chance.
+    """
     for row in rows[:QUESTIONS_CONSIDERED].tolist():
         question, a, b = compared.questions[row], int(compared.first_a[row]), int(compared.first_b[row])
         if not a and not b:

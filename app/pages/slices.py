@@ -209,7 +209,10 @@ def _finder(chosen: Selection, facts: Facts) -> None:
     asked = url.one_of("find", list(CORRECTIONS), "")
     head = [tag("h2", "Slices that explain the difference")]
     if not asked:
-        words = "The finder tests every condition that does not depend on the results, and every pair of conditions. It lists the slices where "
+        words = (
+            "The finder tests every condition that does not depend on the results, and every pair of conditions. "
+            "It lists the slices where "
+        )
         introduction = tag("p", words, letter("a"), " − ", letter("b"), " differs from the rest.")
         start = url.href(PAGE, {**chosen.parameters(page=1), "find": "westfall-young"})
         show(div(*head, introduction, link("Find slices", start, cls="button", data_focus="find"), cls="panel"))

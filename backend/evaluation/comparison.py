@@ -458,8 +458,8 @@ def conclusion(found: PairedFigures, a: str, b: str, tests: int = 1) -> str:
     if found.measure is not SUCCESS:
         better = f"has a higher {found.title} than {behind}"
     return (
-        f"Over these {questions} {ahead} {better}, by {100 * abs(estimate.value):.1f} points (95% interval {low:.1f} to {high:.1f}, {words}). On this "
-        "collection the difference is significant."
+        f"Over these {questions} {ahead} {better}, by {100 * abs(estimate.value):.1f} points (95% interval {low:.1f} "
+        f"to {high:.1f}, {words}). On this collection the difference is significant."
     )
 
 

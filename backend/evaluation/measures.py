@@ -1,8 +1,8 @@
 """The registry of measures: figures of one question's list, whose mean over questions is a figure of a run.
 
 Success@k is the default everywhere. The definitions are those of ir-measures (trec_eval), and the tests compare every
-measure with it. To add a measure, register a `RankingMeasure` in `MEASURES`, here or in an installed package (entry point
-group `blindspot.measures`). `report`, `compare` and the Compare page take it from there.
+measure with it. To add a measure, register a `RankingMeasure` in `MEASURES`, here or in an installed package (entry
+point group `blindspot.measures`). `report`, `compare` and the Compare page take it from there.
 """
 
 from __future__ import annotations

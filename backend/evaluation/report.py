@@ -210,9 +210,9 @@ def convention(kinds: Collection[str], rule: str, by: By | None, frequency_sourc
         sentences.append(f"A passage is relevant if it is gold for the question{where}.")
     if "labels" in kinds:
         sentences.append(
-            "A passage is relevant if people labelled it positive, or if it is gold and no settled label says otherwise. "
-            "Judged@k: mean share of gold or labelled passages in the top k. The bounds are Success@k if every other "
-            "passage were not relevant, or relevant."
+            "A passage is relevant if people labelled it positive, or if it is gold and no settled label says "
+            "otherwise. Judged@k: mean share of gold or labelled passages in the top k. The bounds are Success@k if "
+            "every other passage were not relevant, or relevant."
         )
     sentences += [
         "Success@k: share of questions with a relevant passage in the top k, with 95% Wilson interval.",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from analysis.accuracy import Estimate
 
 COLUMNS = ("run", "relevance", "group", "measure", "k", "value", "n", "n_groups", "low", "high", "method")
-HEADINGS = {"relation": "Relation", "bucket": "Bucket", "split": "Split", "slice": "Slice"}
+HEADINGS = {"relation": "Relation", "bucket": "Frequency", "split": "Split", "slice": "Slice"}
 
 
 def as_dict(report: Report) -> dict:
@@ -212,7 +212,7 @@ def _macro_table(report: Report, runs: list[RunReport]) -> Table:
 
 def _group_table(report: Report, by: By, run: RunReport) -> Table:
     rows = [[group.name, f"{group.n:,}", *(_interval(group.success.get(k)) for k in report.ks)] for group in run.groups]
-    return f"{run.name}: Success@k by {by}, %", [HEADINGS[by], "n", *_at(report)], rows
+    return f"{run.name}: Success@k by {HEADINGS[by].lower()}, %", [HEADINGS[by], "n", *_at(report)], rows
 
 
 def _measure_tables(report: Report, name: str) -> Iterator[Table]:
@@ -243,7 +243,7 @@ def _measure_tables(report: Report, name: str) -> Iterator[Table]:
         for run, each in figures.items():
             if each.groups:
                 lines = [[group.name, f"{group.n:,}", *cells(group.at)] for group in each.groups]
-                yield f"{run}: {title} by {report.by}, %", [HEADINGS[report.by], "n", *heads], lines
+                yield f"{run}: {title} by {HEADINGS[report.by].lower()}, %", [HEADINGS[report.by], "n", *heads], lines
 
 
 def _n(estimates: dict[int, Estimate]) -> str:

@@ -90,7 +90,9 @@ def run_experiment(
 
 
 def make_parts(parts: Sequence[Part], bench: Workbench, progress: Progress | None) -> set[Part]:
-    """Make the parts, each after those that it needs, and return the ones that were left out, with all that needs them."""
+    """Make the parts, each after those that it needs, and return the ones that were left out, with all that needs
+    them.
+    """
     waiting = {part: number for number, part in enumerate((p for p in parts if not p.finished(bench)), 1)}
     left_out: set[Part] = set()
     for part in parts:

@@ -36,7 +36,7 @@ from backend.judges.feature_model import (
     spoke_for,
 )
 from backend.judges.features import FEATURES, WordWeights, feature_matrix
-from backend.judges.judge import JUDGES, JudgeCard, JudgeKind
+from backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_judge
 from backend.judges.scorers import from_arrays, to_arrays
 from backend.judges.scores import ScoreStore
 from backend.retrieval.dense import Dense
@@ -103,6 +103,7 @@ def learn_judge(
     folder = study.path("models", check_name(name, "model"))
     if not replace and folder.exists():
         raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
+    refuse_judge(study, name)
     opened = study.run(run)
     lists, truth, answers = labelled_lists(study, opened, chosen, progress)
     weights = WordWeights.of(study)

@@ -83,6 +83,7 @@ JUDGES: Registry[JudgeKind] = Registry(
         "backend.training.cross_encoder_judge",
         "backend.judges.llm.judge",
         "backend.judges.imported",
+        "backend.judges.cascade",
     ),
     group="blindspot.judges",
     check=must_be(JudgeKind),
@@ -110,6 +111,12 @@ def judge_kind_of(study: Study, name: str) -> JudgeKind:
         f"there is no judge {name!r}; "
         + (f"judges here: {known}" if known else f"learn one with 'blindspot judge learn {name} --run RUN'")
     )
+
+
+def refuse_judge(study: Study, name: str) -> None:
+    """Raise Refused if a judge that is no trained model has this name: its scores would be in the way of a model's."""
+    if study.path("judges", name).exists():
+        raise Refused(f"there is already a judge named {name!r}; choose another name")
 
 
 def refuse_taken(study: Study, name: str, kind: str, replace: bool) -> None:

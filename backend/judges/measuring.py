@@ -69,7 +69,9 @@ class JudgeTable:
 
 
 @dataclass(frozen=True, slots=True)
-class _SamplePairs:
+class SamplePairs:
+    """The settled pairs that judges are measured on: (question id, passage id), label, inclusion probability."""
+
     pairs: list[tuple[str, str]]
     labels: list[str]
     probabilities: list[float]
@@ -96,12 +98,13 @@ def measure_judges(study: Study, names: Sequence[str] | None = None, sample: Sam
     if unknown := [name for name in names or () if name not in known]:
         offered = ", ".join(known) or "none yet"
         raise Missing(f"no judge {unknown[0]!r} has scores here; judges with scores: {offered}")
-    chosen, drawn = _sample(study, sample)
+    chosen, drawn = drawn_sample(study, sample)
     judges = [_measured(study, name, known[name], drawn) for name in (names or known)]
     return JudgeTable(chosen, len(drawn.pairs), len({question for question, _ in drawn.pairs}), judges)
 
 
-def _sample(study: Study, wanted: Sample | None) -> tuple[Sample, _SamplePairs]:
+def drawn_sample(study: Study, wanted: Sample | None) -> tuple[Sample, SamplePairs]:
+    """Return the pairs to measure on, and which sample they are. Raises as `measure_judges`."""
     if wanted is not None and wanted not in SAMPLES:
         raise Refused(f"--sample must be {' or '.join(SAMPLES)}, not {wanted!r}")
     labels = Labels(study.labels_path)
@@ -112,17 +115,17 @@ def _sample(study: Study, wanted: Sample | None) -> tuple[Sample, _SamplePairs]:
         audited = [(pair, probability) for pair, probability in audited_pairs(study) if pair in settled]
         if audited:
             pairs = [pair for pair, _ in audited]
-            return "audit", _SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [p for _, p in audited])
+            return "audit", SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [p for _, p in audited])
         if wanted == "audit":
             raise Refused(
                 "no question of a random audit is judged completely yet; judge them, or give --sample settled"
             )
     pairs = list(settled)
-    return "settled", _SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [1.0] * len(pairs))
+    return "settled", SamplePairs(pairs, [settled[pair] or "" for pair in pairs], [1.0] * len(pairs))
 
 
-def _measured(study: Study, name: str, kind: str, drawn: _SamplePairs) -> MeasuredJudge:
-    scores = _scores(study, name, kind, drawn.pairs)
+def _measured(study: Study, name: str, kind: str, drawn: SamplePairs) -> MeasuredJudge:
+    scores = stored_scores(study, name, kind, drawn.pairs)
     places = [place for place, pair in enumerate(drawn.pairs) if pair in scores]
     cost, tokens = _cost(study, name)
     if not places:
@@ -143,7 +146,10 @@ def _measured(study: Study, name: str, kind: str, drawn: _SamplePairs) -> Measur
     return MeasuredJudge(name, kind, judge_figures(judged), len(drawn.pairs) - len(places), cost, tokens)
 
 
-def _scores(study: Study, name: str, kind: str, pairs: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], float]:
+def stored_scores(
+    study: Study, name: str, kind: str, pairs: Sequence[tuple[str, str]]
+) -> Mapping[tuple[str, str], float]:
+    """Return the known scores of a judge of `measurable_judges`."""
     if kind != MACHINE:
         return ScoreStore.open(study, name)(pairs)
     given = Labels(study.labels_path).machine_labels(name)
@@ -152,13 +158,15 @@ def _scores(study: Study, name: str, kind: str, pairs: Sequence[tuple[str, str]]
 
 def _cost(study: Study, name: str) -> tuple[float | None, float | None]:
     """Return the price and the tokens of a label: of a language model by its stored answers, 0 for other judges."""
-    from backend.judges.llm.answers import AnswerStore
+    from backend.judges.llm.answers import FILE, AnswerStore
     from backend.judges.llm.judge import LLMJudge, llm_judges
 
     if name not in llm_judges(study):
         return 0.0, None
     judge = LLMJudge.load(study, name)
-    mean = AnswerStore(study).mean_cost(judge.models, judge.recipe)
+    if not study.path("judges", FILE).is_file():
+        return None, None
+    mean = AnswerStore(study, read_only=True).mean_cost(judge.models, judge.recipe)
     if mean is None:
         return None, None
     return judge.cost(mean[0] * judge.votes, mean[1] * judge.votes), (mean[0] + mean[1]) * judge.votes

@@ -1,15 +1,16 @@
 """Make batches to judge. Candidates are pooled from runs, and the questions belong to four arms.
 
 - priority: questions by P(false negative) x harm, spread over frequency buckets and relations.
-- audit: questions drawn uniformly from the whole frame, each with passages drawn uniformly from its pool, in random order.
-  False-negative rates are estimated from this arm alone. A passage's inclusion probability is the question's probability times
-  the drawn share of its pool.
+- audit: questions drawn uniformly from the whole frame, each with passages drawn uniformly from its pool, in random
+  order.
+  False-negative rates are estimated from this arm alone. A passage's inclusion probability is the question's
+  probability times the drawn share of its pool.
 - second: questions that one annotator has judged, for another annotator.
 - repeat: settled questions, for an annotator who judged them before, to measure drift.
 
 An audit may draw questions that have been judged before; excluding them would bias the estimate, because annotators and
-priority arms do not choose questions at random. Questions that an earlier audit drew are excluded, so all audits together are one
-larger sample without replacement.
+priority arms do not choose questions at random. Questions that an earlier audit drew are excluded, so all audits
+together are one larger sample without replacement.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ _BLOCK = 500
 
 @dataclass(frozen=True, slots=True)
 class ArmShares:
-    """The shares of the arms, 0 to 1. The priority arm gets the rest, and the questions that the other arms cannot fill."""
+    """The shares of the arms, 0 to 1. The priority arm gets the rest, and the questions that the other arms cannot
+    fill.
+    """
 
     audit: float = 0.10
     second: float = 0.10
@@ -106,10 +109,13 @@ def make_batch(
         slice: Only the questions with these ids (default all that the runs searched).
         candidates: Maximum number of passages shown for each question.
         people_needed: Number of annotators who judge each question.
-        scores: A judge's probabilities. Without them, an estimate from the answer match, the subject and the rank is used.
-        trained: The current training set's hard negatives by question id: passage ids, with the probability that a step of
+        scores: A judge's probabilities. Without them, an estimate from the answer match, the subject and the rank is
+        used.
+        trained: The current training set's hard negatives by question id: passage ids, with the probability that a step
+        of
             training draws each, or without one (1).
-        scored_by: The name of the judge that `scores` are of. It sees no answers, so the answer match and the subject are taken into
+        scored_by: The name of the judge that `scores` are of. It sees no answers, so the answer match and the subject
+        are taken into
             account besides.
         by: The person who makes the batch; see `backend.core.rights.require`.
 
@@ -168,7 +174,8 @@ def batch_of_pairs(
 
     Args:
         origin: Where the pairs come from.
-        strata: The stratum of each pair. The Quality page shows the accuracy of each stratum; annotators do not see strata.
+        strata: The stratum of each pair. The Quality page shows the accuracy of each stratum; annotators do not see
+        strata.
 
     Raises:
         Missing: a question or passage that is not in the study.
@@ -255,7 +262,8 @@ class _BatchBuilder:
         self.frame = {q.id: q for q in questions if self.pools[q.id]}
         if not self.frame:
             raise Missing(
-                "none of these questions has an unlabelled passage in these runs; choose other runs, splits or a greater depth"
+                "none of these questions has an unlabelled passage in these runs; choose other runs, splits or a "
+                "greater depth"
             )
         self.calibration = Calibration(self._outcomes())
         self.waiting = self.queue.waiting() | self.queue.practised()
@@ -282,7 +290,9 @@ class _BatchBuilder:
         return items
 
     def second(self, count: int) -> list[Item]:
-        """Draw questions that exactly one annotator judged, with the passages that they judged, for another annotator."""
+        """Draw questions that exactly one annotator judged, with the passages that they judged, for another
+        annotator.
+        """
         free = [id for id in self._free() if len({given.annotator for given in self.judged.get(id, ())}) == 1]
         return [self._again(id, "second", None) for id in self._draw(free, count)]
 
@@ -341,7 +351,9 @@ class _BatchBuilder:
         return self.calibration.with_judge(judged, pooled.evidence, pooled.rank)
 
     def mixed(self, priority: list[Item], others: list[Item]) -> list[Item]:
-        """Mix the other arms into the priority items at random, so positions do not reveal arms. Priority items keep their order."""
+        """Mix the other arms into the priority items at random, so positions do not reveal arms. Priority items keep
+        their order.
+        """
         others = [others[index] for index in self.random.permutation(len(others))]
         places = set(self.random.permutation(len(priority) + len(others))[: len(others)].tolist())
         queues = {True: iter(others), False: iter(priority)}
@@ -356,7 +368,9 @@ class _BatchBuilder:
         return drawn
 
     def _again(self, id: str, arm: Arm, assigned_to: str | None) -> Item:
-        """Return the judged passages of a question in random order. If it is assigned, only those that this annotator judged."""
+        """Return the judged passages of a question in random order. If it is assigned, only those that this annotator
+        judged.
+        """
         passages = dict.fromkeys(given.passage for given in self.judged[id] if assigned_to in (None, given.annotator))
         ordinals = self._ordinals(passages)
         pooled = {candidate.ordinal: candidate for candidate in self.pools[id]}

@@ -116,7 +116,8 @@ def import_labels(
 
     Args:
         format: Default the file's ending.
-        annotator: The annotator who gave the labels; required for qrels, which do not name one. A new annotator of qrels is a
+        annotator: The annotator who gave the labels; required for qrels, which do not name one. A new annotator of
+        qrels is a
             machine, whose labels count for no consensus and no agreement.
         by_person: A person gave the labels of a qrels file.
         skip_bad: Leave out wrong lines and list them in a file, instead of raising.

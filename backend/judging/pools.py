@@ -23,7 +23,8 @@ class Pools:
 
     Args:
         depth: Number of top ranks to take from each run.
-        rule: Matching rule of the runs' answer matrices. If a run has no matrix for it, answer matches are unknown (None).
+        rule: Matching rule of the runs' answer matrices. If a run has no matrix for it, answer matches are unknown
+        (None).
 
     Raises:
         BadInput: no run, or a depth below 1. Missing: an unknown run.

@@ -1,7 +1,7 @@
 """Rank candidates by P(false negative) x harm, and spread questions over frequency buckets and relations.
 
-A passage that contains an answer and mentions the question's subject is likely to answer the question. One that contains an
-answer only may match by chance.
+A passage that contains an answer and mentions the question's subject is likely to answer the question. One that
+contains an answer only may match by chance.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from db.records import Question
 
 RANK_STEPS = (1, 5, 20)  # the last rank of each group; deeper ranks form one more group
 Evidence = tuple[bool | None, bool | None]
-"""(contains an answer, mentions the subject); None if that is not known. Passages without an answer are not read for the subject."""
+"""(contains an answer, mentions the subject); None if that is not known. Passages without an answer are not read for
+the subject.
+"""
 
 _PRIOR: dict[Evidence, tuple[float, ...]] = {
     (True, True): (0.6, 0.5, 0.4, 0.3),
@@ -45,7 +47,8 @@ class PooledPassage:
         run: The run that ranks the passage best; `rank` and `score` are from it.
         answer: Whether the passage contains an answer; None if that is not known.
         above_gold: Whether a run ranks the passage above all of the question's gold.
-        subject: Whether a passage that contains an answer also mentions the question's subject; None if that is not known.
+        subject: Whether a passage that contains an answer also mentions the question's subject; None if that is not
+        known.
     """
 
     ordinal: int
@@ -62,7 +65,8 @@ class PooledPassage:
 
 
 class Calibration:
-    """Estimates P(false negative) by evidence and rank group: the share of positives among settled candidates, with a prior.
+    """Estimates P(false negative) by evidence and rank group: the share of positives among settled candidates, with a
+    prior.
 
     Args:
         outcomes: (evidence, rank, label) of settled candidates.
@@ -118,8 +122,9 @@ def harm(pooled: PooledPassage, drawn: float) -> float:
 def select_spread(questions: Iterable[Question], priority: Mapping[str, float], count: int) -> list[str]:
     """Select the ids of `count` questions, spread over frequency buckets and relations.
 
-    The buckets take turns, rarest first. A bucket gives the question with the highest priority, divided by one plus the number
-    of questions of the same relation selected so far, so relations share the places in proportion to their priorities (D'Hondt).
+    The buckets take turns, rarest first. A bucket gives the question with the highest priority, divided by one plus the
+    number of questions of the same relation selected so far, so relations share the places in proportion to their
+    priorities (D'Hondt).
     """
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for question in questions:

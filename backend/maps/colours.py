@@ -175,7 +175,7 @@ def _hit_note(run: str, k: int) -> str:
 for colour in (
     MapColour("kind", "question or passage", _kind, (OTHER_PASSAGE,)),
     MapColour("relation", "relation", _relation, (NO_QUESTION, SEVERAL), relations=True),
-    MapColour("bucket", "frequency bucket", _bucket, (NO_QUESTION, SEVERAL_GROUPS)),
+    MapColour("bucket", "frequency", _bucket, (NO_QUESTION, SEVERAL_GROUPS)),
     MapColour("hit", "hit or miss", _hit, (NO_QUESTION, NOT_IN_RUN), needs_run=True, note=_hit_note),
     MapColour("label", "label", _label, (UNLABELLED,)),
     MapColour("cluster", "cluster", _cluster, (NO_CLUSTER,)),

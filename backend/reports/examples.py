@@ -72,7 +72,9 @@ def _example(study: Study, compared: Comparison, row: int, number: int, winner: 
 
 
 def reasons(explained: MissExplanation, missed: str) -> list[str]:
-    """Return what is known of a miss, in sentences: the most informative fact, the gold's rank, and the shared words."""
+    """Return what is known of a miss, in sentences: the most informative fact, the gold's rank, and the shared
+    words.
+    """
     standing = next((each for each in explained.standings if each.run == missed), None)
     if standing is None:
         return []

@@ -53,8 +53,8 @@ def write_html_report(
 def html_report(
     study: Study, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
 ) -> str:
-    """Return the whole file. It begins with the conclusions. Runs over the same questions share tables, and the first of
-    them is compared with the others.
+    """Return the whole file. It begins with the conclusions. Runs over the same questions share tables, and the first
+    of them is compared with the others.
     """
     result = report(study, runs, "relation", relevance, rule)
     names = [run.name for run in result.runs if "learning_curve" not in study.run(run.name).manifest or runs]

@@ -92,7 +92,8 @@ def build(
         _fill(client, name, dense, n_present, progress)
         if (n_present := count(client, name)) != len(dense.vectors):
             raise BlindspotError(
-                f"the collection {name} has {n_present:,} of {len(dense.vectors):,} vectors; fill it again with --replace"
+                f"the collection {name} has {n_present:,} of {len(dense.vectors):,} vectors; fill it again with "
+                "--replace"
             )
         record = {
             "uri": uri,
@@ -192,8 +193,8 @@ class Milvus:
         client.load_collection(name, replica_number=self.record["replicas"])
         if (n_present := count(client, name)) != self.record["passages"]:
             raise Refused(
-                f"the Milvus collection {name} has {n_present:,} vectors, not {self.record['passages']:,}; fill it again "
-                "with 'blindspot index milvus --replace'"
+                f"the Milvus collection {name} has {n_present:,} vectors, not {self.record['passages']:,}; fill it "
+                "again with 'blindspot index milvus --replace'"
             )
         return client
 

@@ -92,9 +92,9 @@ class Backend:
     def search(self, study: Study, retriever: str, questions: Sequence[str], k: int) -> Hits:
         """Hits over the passages of `study`.
 
-        Raises ServiceDown if the service does not answer, Refused if it serves other passages or another index than the study
-        has, Missing for a retriever that it does not offer, and BlindspotError with the service's message for other
-        errors.
+        Raises ServiceDown if the service does not answer, Refused if it serves other passages or another index than the
+        study has, Missing for a retriever that it does not offer, and BlindspotError with the service's message for
+        other errors.
         """
         corpus, known = study.corpus, hashes(study, retriever)
         ordinals = np.full((len(questions), k), -1, np.int32)

@@ -229,8 +229,8 @@ def options_for(kind: RetrieverKind, given: Mapping[str, Any]) -> Any:
             "ignored_elsewhere"
         ):  # jobs of older versions contain every default
             raise Refused(
-                f"{declaration.option} works with --with {' and '.join(taker.name for taker in takers)}, not with --with "
-                f"{kind.name}"
+                f"{declaration.option} works with --with {' and '.join(taker.name for taker in takers)}, not with "
+                f"--with {kind.name}"
             )
     return kind.options(**chosen)
 

@@ -25,7 +25,8 @@ def start_name(study: Study, about: Mapping[str, Any]) -> str | None:
 def run_before(
     study: Study, about: Mapping[str, Any], after: str, split: str, runs: Mapping[str, Mapping[str, Any]]
 ) -> str | None:
-    """Return the run to compare a trained model's run with: its initial encoder's over the same split, else the last other.
+    """Return the run to compare a trained model's run with: its initial encoder's over the same split, else the last
+    other.
 
     Args:
         about: the model's training.json. after: the model's run. runs: the study's runs, name to manifest.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from backend.core.manifest import read_object, versions, write_json
 from backend.core.processor import cpu_multiplies_bfloat16
 from backend.core.settings import check_name
+from backend.judges.judge import refuse_judge
 from backend.training.distributed import is_distributed, is_main_process, wait_for_all
 from backend.training.lora import UPDATES
 from backend.training.training_log import LOG, cut_log, read_lines
@@ -37,6 +38,7 @@ STATE_NAMES = {"trainer_state.json", "whole.json", UPDATES}
 def new_model_folder(study: Study, name: str, replace: bool) -> Path:
     """The folder for a new model. Raises Refused if a model of this name exists and `replace` is false."""
     target = study.path("models", check_name(name, "model"))
+    refuse_judge(study, name)
     if target.exists() and not replace:
         raise Refused(
             f"there is already a model named {name!r}; take another name, or give --replace to train it again"

@@ -153,8 +153,8 @@ def worked(point: CurvePoint) -> list[str]:
     sentence = f"The last {counted(point.new_labels, 'label')} changed {counted(point.changed, 'training pair')}"
     for scope, learned in point.scopes.items():
         lines.append(
-            f"{sentence}; learned from {scope}: {counted(learned.answered, 'dev question')} answered at rank 1 now that "
-            f"{'was' if learned.answered == 1 else 'were'} not, {learned.lost:,} no longer."
+            f"{sentence}; learned from {scope}: {counted(learned.answered, 'dev question')} answered at rank 1 now "
+            f"that {'was' if learned.answered == 1 else 'were'} not, {learned.lost:,} no longer."
         )
     if point.held_out_labels:
         lines.append(

@@ -194,10 +194,12 @@ def train(
         restart: discard an unfinished training in `working`.
         about: further entries of training.json; a training with other entries is another training.
         teacher: the cross-encoder named by `settings.distil`; it scores unscored pairs before the first step.
-        stored: the index of the start model. If only questions are trained and the model encodes passages to its vectors, the
+        stored: the index of the start model. If only questions are trained and the model encodes passages to its
+        vectors, the
             passages are not encoded again.
         guide: the judge named by `settings.guide`, whose stored scores mask passages of a batch.
-        dropped: returns passages by question that `settings.refresh` must not take as negatives, besides known positives.
+        dropped: returns passages by question that `settings.refresh` must not take as negatives, besides known
+        positives.
 
     Raises:
         Refused: settings that cannot learn, no positives, another unfinished training in `working`, a full disk.

@@ -1,7 +1,8 @@
-"""Train low-rank updates of a transformer's matrices instead of its weights (LoRA, Hu et al. 2022), with the package peft.
+"""Train low-rank updates of a transformer's matrices instead of its weights (LoRA, Hu et al. 2022), with the package
+peft.
 
-A checkpoint holds the whole model with the updates added to its weights, which loads without peft, and beside it the updates
-alone, from which an interrupted training resumes.
+A checkpoint holds the whole model with the updates added to its weights, which loads without peft, and beside it the
+updates alone, from which an interrupted training resumes.
 """
 
 from __future__ import annotations

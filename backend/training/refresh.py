@@ -1,8 +1,9 @@
-"""A second round of training, with hard negatives that the model of the first round ranks high (as ANCE, Xiong et al. 2021).
+"""A second round of training, with hard negatives that the model of the first round ranks high (as ANCE, Xiong et al.
+2021).
 
-Only passages of the training set are searched: all positives, and the first mined negatives up to `POOL` passages in all.
-Encoding the whole collection again would take longer than the training. A question's known positives, and the passages that its
-training set dropped, are never its negatives. Negatives that people judged stay.
+Only passages of the training set are searched: all positives, and the first mined negatives up to `POOL` passages in
+all. Encoding the whole collection again would take longer than the training. A question's known positives, and the
+passages that its training set dropped, are never its negatives. Negatives that people judged stay.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class FirstRound:
     def refreshed(
         self, examples: TrainingExamples, dropped: Dropped | None, device: str, progress: Progress | None
     ) -> RefreshedExamples:
-        """Return the examples with the negatives of the first round's model. They are mined once, also if interrupted."""
+        """Return the examples with the negatives of the first round's model. They are mined once, also if
+        interrupted.
+        """
         path = self.working / "negatives.json"
         if is_main_process() and not path.is_file():
             from backend.retrieval.encoder import load_encoder
@@ -101,7 +104,9 @@ class RefreshedExamples:
 
 
 def _pool(examples: TrainingExamples) -> list[Passage]:
-    """The passages that are searched: all positives, and of each question's hard negatives the first ones, up to POOL."""
+    """The passages that are searched: all positives, and of each question's hard negatives the first ones, up to
+    POOL.
+    """
     every = range(len(examples))
     found = {passage.id: passage for number in every for passage in examples[number].positives}
     each = max(1, (POOL - len(found)) // len(examples))

@@ -1,4 +1,6 @@
-"""Batches in the order of a judge: the probability of a false negative times what training would gain from its label."""
+"""Batches in the order of a judge: the probability of a false negative times what training would gain from its
+label.
+"""
 
 from __future__ import annotations
 

@@ -105,7 +105,8 @@ class TrainingSetSpec:
         for positive in self.positives:
             if positive in proposing and policy.proposes != positive:
                 raise BadInput(
-                    f"only the policy {proposing[positive]} proposes the positives {positive!r}; choose it, or leave them out"
+                    f"only the policy {proposing[positive]} proposes the positives {positive!r}; choose it, or leave "
+                    "them out"
                 )
         if policy.uses_ceiling:
             calibrated = None if scores is None else bool(scores.manifest["calibrated"])

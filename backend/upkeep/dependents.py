@@ -126,7 +126,9 @@ def _records(study: Study, kind: str, name: str) -> Iterator[Dependent]:
 
 
 def _is_over(record: dict[str, Any], name: str) -> bool:
-    """Whether a model or an index works on top of the model: an adapter, a judge with its similarity, shared vectors."""
+    """Whether a model or an index works on top of the model: an adapter, a judge with its similarity, shared
+    vectors.
+    """
     return name in (record.get("vectors_of"), record.get("encoder"))
 
 

@@ -7,8 +7,9 @@
     python -m benchmarks.gpu table                              # the table of all results so far
 
 Each result is written as soon as it is there, to results.jsonl in --results. Finished items are skipped, so the same
-command resumes; bring results.jsonl along to another machine. The table goes into benchmarks/RESULTS.md by itself if the
-items ran on a GPU. `--small` goes through every item on a CPU in minutes; it shows that they run, and measures nothing.
+command resumes; bring results.jsonl along to another machine. The table goes into benchmarks/RESULTS.md by itself if
+the items ran on a GPU. `--small` goes through every item on a CPU in minutes; it shows that they run, and measures
+nothing.
 
 The machine needs PyTorch, transformers, sentence-transformers, accelerate, scikit-learn, pandas and pyarrow, besides
 the wheels of WHEELS.

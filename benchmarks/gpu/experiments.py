@@ -157,9 +157,10 @@ def rows_of(result: Mapping[str, Any]) -> list[Row]:
     """Return a row for the verdict, and one for each claim."""
     scale = 100 if result["unit"] == "%" else 1
 
-    def figure(row: str, column: str) -> str:
+    def figure(place: Sequence[str], other: Sequence[str] | None) -> str:
+        row, column = place
         cell = next(each for each in result["cells"] if (each["row"], each["column"]) == (row, column))
-        return f"{scale * cell['value']:.1f} ({row})"
+        return f"{scale * cell['value']:.1f} ({column if other and other[0] == row else row})"
 
     rows = [Row(f"{result['asks']} ({result['paper']}, {result['source']})", result["verdict"])]
     for claim in result["claims"]:
@@ -169,8 +170,8 @@ def rows_of(result: Mapping[str, Any]) -> list[Row]:
         rows.append(
             Row(
                 f"{claim['says']}, {claim['ahead'][1]}",
-                f"{claim['word']}: {figure(*claim['ahead'])}",
-                peer=figure(*claim["behind"]) if claim["behind"] else "",
+                f"{claim['word']}: {figure(claim['ahead'], claim['behind'])}",
+                peer=figure(claim["behind"], claim["ahead"]) if claim["behind"] else "",
                 ratio=difference,
             )
         )

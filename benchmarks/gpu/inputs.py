@@ -1,4 +1,5 @@
-"""The inputs of the kit: real passages and questions, BM25's hits, a simulated annotator's labels, and MiniLM's weights.
+"""The inputs of the kit: real passages and questions, BM25's hits, a simulated annotator's labels, and MiniLM's
+weights.
 
 `pack` writes them into one folder of at most 60 MB, or into two folders that are sent one after the other. `unpack`
 collects what has arrived, `study_of` makes a study of it, and `use_model` makes `minilm` a known model.

@@ -69,7 +69,9 @@ def _known(_map: Map, *key: object) -> Known:
 
 
 def first_hits(study: Study, run: str) -> dict[str, int]:
-    """Return the rank of the first relevant passage by question id, 0 for none, for the measurable questions of the run."""
+    """Return the rank of the first relevant passage by question id, 0 for none, for the measurable questions of the
+    run.
+    """
     found = opened_study.measured(study, run, "answers", opened_study.rule(study, run, run))
     return dict(zip((question.id for question in found.questions), found.first.tolist()))
 

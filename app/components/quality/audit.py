@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app import url
-from app.components.marks import percent, relation_label
+from app.components.marks import grouping, percent, relation_label
 from app.components.quality.marks import bounds, gauge, heads, rate_figure, row, stopping
 from app.components.tables import scrolling
 from app.components.training.judges import VIEW
@@ -130,7 +130,7 @@ def _group_rates(found: Audit, by: str, here: Callable[..., str]) -> Html:
     choices = span(
         *(
             link(
-                f"by {name}",
+                f"by {grouping(name)}",
                 here(by=name if name != BYS[0] else None),
                 cls="here" if name == by else None,
                 aria_current="true" if name == by else None,
@@ -142,7 +142,7 @@ def _group_rates(found: Audit, by: str, here: Callable[..., str]) -> Html:
     )
     groups = found.by.get(by, {})
     if not groups:
-        return div(choices, span(f"No audited question has a {by}.", cls="soft"), cls="choice-line")
+        return div(choices, span(f"No audited question has a {grouping(by)}.", cls="soft"), cls="choice-line")
     scale = tag(
         "th",
         span("0", cls="zero"),

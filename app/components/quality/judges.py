@@ -7,7 +7,7 @@ from collections.abc import Callable
 from analysis.agreement import Agreement
 from analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES, Bin, GroupTrust, JudgeFigures, Trust
 from analysis.relations import relation_order
-from app.components.marks import command, relation_label
+from app.components.marks import command, grouping, relation_label
 from app.components.quality.marks import INTERVAL_NOTE, coefficient, gauge, heads, rate_figure, row
 from app.components.tables import scrolling
 from app.markup import Html, div, join, link, span, tag, term
@@ -205,7 +205,7 @@ def _where(figures: JudgeFigures, by: str, here: Here) -> Html:
     choices = span(
         *(
             link(
-                f"by {name}",
+                f"by {grouping(name)}",
                 here(trust=name if name != BYS[0] else None),
                 cls="here" if name == by else None,
                 data_focus=f"trust-{name}",

@@ -18,7 +18,7 @@ from backend.core.study import Study
 from backend.judges.llm.injections import injection_report
 from backend.judges.llm.judge import llm_judges
 from backend.judges.measuring import BYS as BYS_OF_TRUST
-from backend.judges.measuring import JudgeTable, Sample, measure_judges
+from backend.judges.measuring import SAMPLES, JudgeTable, Sample, measure_judges
 from backend.judges.scores import ScoreStore
 from backend.judging.audits import Audit, BatchProgress, audit, batch_progress
 from backend.judging.quality import Quality, quality
@@ -77,11 +77,9 @@ def render(opened: Study, person: Person | None) -> None:
 
 def _judges(opened: Study, mark: tuple, sample: str) -> JudgeTable | str:
     """The measured judges, or one sentence about why there are none."""
-    scored = tuple((name, ScoreStore.open(opened, name).digest) for name in opened.parts("scores"))
     try:
-        return _measured(
-            opened, mark, scored, "settled" if sample == "settled" else "audit" if sample == "audit" else None
-        )
+        scored = tuple((name, ScoreStore.open(opened, name).digest) for name in opened.parts("scores"))
+        return _measured(opened, mark, scored, next((each for each in SAMPLES if each == sample), None))
     except BlindspotError as error:
         return f"{str(error)[:1].upper()}{str(error)[1:]}."
 

@@ -166,8 +166,8 @@ def _make(opened: Study, taken: set[str]) -> None:
     if not training:
         show(
             notice(
-                "No run has searched the training questions. A batch of dev or test questions corrects the evaluation and never "
-                "trains. For labels that train, run: ",
+                "No run has searched the training questions. A batch of dev or test questions corrects the "
+                "evaluation and never trains. For labels that train, run: ",
                 tag("code", "blindspot retrieve --with bm25 --split train"),
                 kind="warning",
             )
@@ -190,8 +190,9 @@ def _make(opened: Study, taken: set[str]) -> None:
         show(
             tag(
                 "p",
-                "Of the questions, 75% are chosen by priority, 10% at random (the audit, the only source of false-negative "
-                "rates), 10% for second labels and 5% as repeats. Questions that a part cannot fill are chosen by priority.",
+                "Of the questions, 75% are chosen by priority, 10% at random (the audit, the only source of "
+                "false-negative rates), 10% for second labels and 5% as repeats. Questions that a part cannot fill "
+                "are chosen by priority.",
                 cls="soft",
             )
         )
@@ -223,7 +224,10 @@ def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:
     chosen = place.selectbox(
         "Priority by",
         [*reversed(scored), ANSWERS_AND_RANK],
-        help=f"A judge: its probability of a false negative, with the answer match and the subject{gain}. The audit stays random.",
+        help=(
+            f"A judge: its probability of a false negative, with the answer match and the subject{gain}. The audit "
+            "stays random."
+        ),
     )
     return (None, None) if chosen == ANSWERS_AND_RANK else (chosen, sets[-1] if sets else None)
 

@@ -18,8 +18,8 @@ from backend.text.counting import counted
 
 DAYS_SHOWN = 14
 FAST = (
-    f"Labels given in less time than the sentence with the answer takes to read (up to {EXCERPT_WORDS} words a passage, at "
-    f"{WORDS_PER_SECOND} words a second)"
+    f"Labels given in less time than the sentence with the answer takes to read (up to {EXCERPT_WORDS} words a "
+    f"passage, at {WORDS_PER_SECOND} words a second)"
 )
 
 

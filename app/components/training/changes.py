@@ -1,4 +1,6 @@
-"""The differences of two training sets on the Training page: counts by kind and reason, and the pairs of one of them."""
+"""The differences of two training sets on the Training page: counts by kind and reason, and the pairs of one of
+them.
+"""
 
 from __future__ import annotations
 

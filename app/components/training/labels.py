@@ -34,8 +34,8 @@ def label_counts(opened: Study) -> None:
         return
     show(
         notice(
-            f"{counted(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the evaluation and "
-            "never train, so these labels change no training set.",
+            f"{counted(total, 'label')}: 0 on training questions. Labels of dev and test questions correct the "
+            "evaluation and never train, so these labels change no training set.",
             kind="warning",
         )
     )

@@ -1,6 +1,7 @@
 """Asking a language model on the Training page: what it takes, where the texts go, and the job.
 
-Judges of this kind are added on the command line alone: whoever adds one decides where texts and the key of the server go.
+Judges of this kind are added on the command line alone: whoever adds one decides where texts and the key of the server
+go.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def ask_form(opened: Study) -> None:
     if not judges:
         show(
             notice(
-                "A language model behind an OpenAI-compatible endpoint can judge passages. Add one on the command line: ",
+                "A language model behind an OpenAI-compatible endpoint can judge passages. Add one on the command "
+                "line: ",
                 command("blindspot judge add NAME --endpoint URL --model MODEL"),
             )
         )
@@ -66,8 +68,8 @@ def _plan(found: LLMPlan) -> Html:
         "p",
         join(
             tag("b", counted(found.requests, "request")),
-            f", {found.tokens_in:,} input and {found.tokens_out:,} output tokens, {cost}, {duration(found.seconds)} ({how}).{stored} "
-            f"Texts go to {found.destination}.",
+            f", {found.tokens_in:,} input and {found.tokens_out:,} output tokens, {cost}, {duration(found.seconds)} "
+            f"({how}).{stored} Texts go to {found.destination}.",
         ),
         cls="convention",
     )

@@ -29,8 +29,11 @@ from backend.training.scoring import score_run
 from backend.training.training_log import read_log
 
 COMPARED_BY = {
-    "average_rank": "Average rank of the held-out questions' positives within a fixed pool of passages; lower is better, 1 is best.",
-    "mean_average_precision": "Mean average precision: how well the model orders the passages of each held-out question; "
+    "average_rank": (
+        "Average rank of the held-out questions' positives within a fixed pool of passages; lower is better, 1 is best."
+    ),
+    "mean_average_precision": "Mean average precision: how well the model orders the passages of each held-out "
+    "question; "
     "higher is better, 1 is best.",
     "held_out_loss": "Held-out loss: mean log loss over pairs of held-out questions; lower is better.",
 }
@@ -137,7 +140,8 @@ def _watch(opened: Study, name: str, was_running: bool) -> None:
     if losses or ranks:
         last = losses[-1] if losses else {}
         progress = (
-            f"step {last.get('step', 0):,}, loss {last.get('loss', float('nan')):.3f}, {last.get('examples_per_second', 0):.1f} questions/s"
+            f"step {last.get('step', 0):,}, loss {last.get('loss', float('nan')):.3f}, "
+            f"{last.get('examples_per_second', 0):.1f} questions/s"
             if last
             else ""
         )
@@ -189,8 +193,8 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
 def after_training(opened: Study, name: str) -> None:
     """Show the next steps after training.
 
-    A dual encoder can be indexed, tried and compared with its initial model; a cross-encoder can score a run; a reader can
-    read a run.
+    A dual encoder can be indexed, tried and compared with its initial model; a cross-encoder can score a run; a reader
+    can read a run.
     """
     runs, kind = study.shown_runs(opened), models_of(opened)[name].get("kind")
     if kind == "reader":

@@ -119,7 +119,10 @@ def build_form(opened: Study, made: dict[str, Manifest]) -> None:
             pressed = st.form_submit_button("Build")
         proposes = st.checkbox(
             "Add the model's positives",
-            help="Passages that the model is sure answer become positives besides gold (policies cross_encoder and judge).",
+            help=(
+                "Passages that the model is sure answer become positives besides gold (policies cross_encoder and "
+                "judge)."
+            ),
         )
     if pressed:
         more = _model_settings(policy, None if model == NO_MODEL else model, proposes)
@@ -141,7 +144,9 @@ def _scored_models(opened: Study) -> list[str]:
 
 
 def _model_settings(policy: str, model: str | None, proposes: bool) -> dict[str, Any] | None:
-    """Return the settings of a set that follow from the chosen model; None if the policy needs one and there is none."""
+    """Return the settings of a set that follow from the chosen model; None if the policy needs one and there is
+    none.
+    """
     definition = policy_named(policy).definition
     if not (definition.uses_model or definition.uses_ceiling):
         return {}  # a model that the policy does not use is no part of the set
@@ -229,7 +234,9 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> 
 
 
 def _sees_labels(opened: Study) -> bool:
-    """Whether the viewer may see labels: by their role, or because all labels of a demo nobody has joined are simulated."""
+    """Whether the viewer may see labels: by their role, or because all labels of a demo nobody has joined are
+    simulated.
+    """
     if who.may(opened.labels_path, "see others' labels"):
         return True
     return is_demo(opened) and who.mode() == "local" and not who.real_people(opened.labels_path)

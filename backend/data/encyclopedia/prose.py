@@ -183,7 +183,9 @@ class _Writer:
         return sentence
 
     def _telling(self, number: int, relations: tuple[str, ...], dwell: bool) -> str:
-        """Facts of another entity, in one to three sentences, or in more where the passage covers the entity at length."""
+        """Facts of another entity, in one to three sentences, or in more where the passage covers the entity at
+        length.
+        """
         other = self.world.entity(number)
         hushed = relations[0] in other.quiet and number % 4 == 0  # by the way, in one sentence
         speaker = _Speaker(other, self.random)

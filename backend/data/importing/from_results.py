@@ -78,8 +78,8 @@ def study_from_results(
     Args:
         split: The split of all questions. Results are usually on a test set, and questions of the split test never
         train.
-        questions: A questions file, such as EntityQuestions' own. The same questions get its relations, subjects, frequencies
-        and buckets.
+        questions: A questions file, such as EntityQuestions' own. The same questions get its relations, subjects,
+        frequencies and buckets.
 
     Raises:
         BadInput: the first thing that is wrong, with file and line; also one id with two different texts, with both

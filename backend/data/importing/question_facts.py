@@ -21,7 +21,8 @@ def with_facts(
 ) -> tuple[list[Question], int]:
     """Return the questions with the facts of a questions file, and how many of them the file holds.
 
-    Questions are matched by their texts. If the file holds a text more than once, the question with a common answer counts.
+    Questions are matched by their texts. If the file holds a text more than once, the question with a common answer
+    counts.
 
     Args:
         split: where to look first; the rest of the file is read only if some questions are not there.

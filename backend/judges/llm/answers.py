@@ -62,11 +62,13 @@ def pair_hash(question: str, passage: Passage) -> str:
 class AnswerStore(PerThread):
     """The stored answers of a study."""
 
-    def __init__(self, study: Study):
+    def __init__(self, study: Study, read_only: bool = False):
         folder = study.path("judges")
-        folder.mkdir(exist_ok=True)
-        super().__init__(folder / FILE)
-        self.connection.executescript(_SCHEMA)
+        if not read_only:
+            folder.mkdir(exist_ok=True)
+        super().__init__(folder / FILE, read_only)
+        if not read_only:
+            self.connection.executescript(_SCHEMA)
 
     def add(self, answers: Iterable[StoredAnswer]) -> None:
         """Store answers, all or none."""

@@ -84,7 +84,8 @@ def check_url(url: str) -> str:
         raise Refused(f"--endpoint must be a URL as in http://localhost:8000/v1, not {_without_secrets(url)!r}")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise Refused(
-            "--endpoint must have no user name, password or query, since the study stores it; give a key in the environment"
+            "--endpoint must have no user name, password or query, since the study stores it; give a key in the "
+            "environment"
         )
     return url.strip().rstrip("/")
 

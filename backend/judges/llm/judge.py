@@ -284,7 +284,7 @@ def plan(study: Study, name: str, run: str | None, depth: int = DEPTH, limit: in
     store = AnswerStore(study)
     stored, absent, characters = 0, 0, 0
     for block in _blocks(ids):
-        pairs = _read(study, block)
+        pairs = read_pairs(study, block)
         hashes = {pair: pair_hash(pair.question.text, pair.passage) for pair in pairs}
         have = store.of(judge.models, judge.recipe, hashes.values())
         for pair, hashed in hashes.items():
@@ -343,7 +343,7 @@ def judge_with_llm(
     asking = _Asking(judge, len(ids), progress)
     with study.building(f"scores/{name}"), asking:
         for block in _blocks(ids):
-            for pair, answers in asking.about(_read(study, block)):
+            for pair, answers in asking.about(read_pairs(study, block)):
                 score = _score(judge, answers)
                 if score is None:
                     total.unknown += 1
@@ -533,7 +533,8 @@ def _blocks(ids: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]
         yield ids[begin : begin + PAIRS_PER_BLOCK]
 
 
-def _read(study: Study, ids: Sequence[tuple[str, str]]) -> list[PairTexts]:
+def read_pairs(study: Study, ids: Sequence[tuple[str, str]]) -> list[PairTexts]:
+    """Return the texts of some pairs, without those that the study does not hold."""
     questions = {question.id: question for question in study.questions.some({question for question, _ in ids})}
     rows = study.corpus.ordinals({passage for _, passage in ids})
     passages = {passage.id: passage for passage in study.corpus.passages(sorted(set(rows.values())))}

@@ -1,11 +1,14 @@
 """Four named rules that decide whether a passage contains an answer, and the character spans to highlight.
 
-- `dpr` (default): the passage's text and the answer are NFD-normalised, tokenised and lower-cased. The answer's tokens must
+- `dpr` (default): the passage's text and the answer are NFD-normalised, tokenised and lower-cased. The answer's tokens
+  must
   occur consecutively in the text. Titles are not searched.
 - `entityquestions`: as `dpr`, but only the answer is normalised, as in EntityQuestions' own script.
-- `rocketqa_mining`: full stops at both ends of the answer are dropped. Then both sides are lower-cased, spaces are removed,
+- `rocketqa_mining`: full stops at both ends of the answer are dropped. Then both sides are lower-cased, spaces are
+  removed,
   and the answer must be a substring of the title or the text. RocketQA's `data_process` selects passages in this way.
-- `regex`: the answers are patterns (CuratedTREC) that are searched in the NFD-normalised text. A broken pattern matches nothing.
+- `regex`: the answers are patterns (CuratedTREC) that are searched in the NFD-normalised text. A broken pattern matches
+  nothing.
 
 Questions whose `answer_rule` is "regex" always use the `regex` rule. An answer without tokens (only spaces and control
 characters) matches no passage here; in the original scripts it matches every passage.
@@ -61,7 +64,9 @@ def nfd(text: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """Split a text as DPR does: runs of letters, numbers and marks; any other character except separators and controls."""
+    """Split a text as DPR does: runs of letters, numbers and marks; any other character except separators and
+    controls.
+    """
     return (ASCII_TOKEN if text.isascii() else TOKEN).findall(text)
 
 
@@ -73,7 +78,8 @@ def has_tokens(answer: str) -> bool:
 def joined(text: str) -> str:
     """Return the lower-cased tokens with a space around each, so consecutive tokens can be found by substring search.
 
-    The two searches are equivalent because no token contains a space. Lower-casing the joined text equals lower-casing each
+    The two searches are equivalent because no token contains a space. Lower-casing the joined text equals lower-casing
+    each
     token: sigma is the only letter whose lower case depends on its neighbours, and its context ends at a space.
     """
     return f" {' '.join(tokens(text))} ".lower()
@@ -144,9 +150,9 @@ class TokenRule(Rule):
     def matching(self, passage: str, positions: Sequence[int], needles: Sequence[Needle]) -> list[int]:
         """Return the positions of the answers that the passage contains.
 
-        Tokenising is the slowest step, so with few answers it waits until a substring search finds an answer's longest token.
-        The search is on case-folded text. It misses nothing: folding works character by character, and tokens that are equal in
-        lower case are equal when folded.
+        Tokenising is the slowest step, so with few answers it waits until a substring search finds an answer's longest
+        token. The search is on case-folded text. It misses nothing: folding works character by character, and tokens
+        that are equal in lower case are equal when folded.
         """
         if len(positions) < MANY_ANSWERS:
             folded = passage.casefold()
@@ -170,10 +176,11 @@ class TokenRule(Rule):
 
 
 class SpacelessRule(Rule):
-    """RocketQA's `load_answers` and `has_answer`: a substring of the title or the text, in lower case and without spaces.
+    """RocketQA's `load_answers` and `has_answer`: a substring of the title or the text, in lower case and without
+    spaces.
 
-    Of white space, only U+0020 is removed, and tab, LF and CR, which RocketQA's tab-separated files cannot contain. Nothing is
-    normalised, so accents count.
+    Of white space, only U+0020 is removed, and tab, LF and CR, which RocketQA's tab-separated files cannot contain.
+    Nothing is normalised, so accents count.
     """
 
     def passage(self, text: str, title: str = "") -> tuple[str, str]:
@@ -287,7 +294,9 @@ RULES: dict[str, Rule] = {
 }
 SEARCHES_TITLE = frozenset({"rocketqa_mining"})
 REVISIONS = {"rocketqa_mining": 2}
-"""Rules whose behaviour has changed. The revision is part of a matrix's file name, so a run's older matrix is not read."""
+"""Rules whose behaviour has changed. The revision is part of a matrix's file name, so a run's older matrix is not
+read.
+"""
 
 
 def matrix_file(rule: str) -> str:
@@ -324,7 +333,9 @@ def mentions_subject(passage: Passage, question: Question) -> bool:
 
 
 def query_spans(text: str, question: str) -> list[Span]:
-    """Return the occurrences of the question's words, as `answer_spans` does. Stop words and punctuation are skipped."""
+    """Return the occurrences of the question's words, as `answer_spans` does. Stop words and punctuation are
+    skipped.
+    """
     words = {token for token in joined(nfd(question)).split() if token not in STOP_WORDS and token[0].isalnum()}
     normalised = Normalised.nfd(text)
     spans = [m.span() for m in TOKEN.finditer(normalised.text) if m.group().lower() in words]

@@ -1,0 +1,16 @@
+"""Blindspot in Python: studies as pandas DataFrames, for notebooks and scripts.
+
+    import blindspot
+
+    study = blindspot.Study.open("demo")
+    study.report(measures=["ndcg"], ks=[10])
+    compared = study.compare("bm25-dev", "minilm-dev", k=5)
+    compared.attrs["conclusion"]
+
+Every figure comes from the functions behind the `blindspot` command. `docs/python.md` describes each method.
+"""
+
+from blindspot.study_frames import StudyFrames as Study
+from db.errors import BadInput, BlindspotError, Missing, Refused
+
+__all__ = ["BadInput", "BlindspotError", "Missing", "Refused", "Study"]
