@@ -124,6 +124,7 @@ def test_a_pause_and_a_demotion_count_at_once_in_an_open_tab(tab, desk, people):
         assert not [event for event in labels.events() if event.annotator == "Ada"]
         tab.goto(f"http://{server.ADDRESS}:{port}/judge")
         tab.wait_for_selector(".judge .candidate.here")
+        tab.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
         people.pause("Ada", by="Lea")
         press(tab, "3", gap=100)
         tab.wait_for_selector("text=A lead has paused Ada")

@@ -15,6 +15,8 @@ from tests.browser.test_judging import SAVED
 from tests.browser.test_rights import open_to_others
 from tests.studies import make_study
 
+expect.set_options(timeout=60_000)
+
 TITLES = ("Oslo", "Bergen")
 
 

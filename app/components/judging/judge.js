@@ -201,6 +201,7 @@ class Judging {
   // Show the person's finished questions. Changing a label there undoes nothing else.
   answers() {
     this.listing = true;
+    this.paintedAnswers = null;
     this.parts.answers.replaceChildren(node("p", { class: "soft" }, "Loading …"));
     if (!this.parts.answers.open) this.parts.answers.showModal();
     this.outbox.send(true);
@@ -444,6 +445,9 @@ class Judging {
   }
 
   paintAnswers(answers) {
+    const painted = JSON.stringify(answers);
+    if (painted === this.paintedAnswers) return;             // painting again would take the focus from a row
+    this.paintedAnswers = painted;
     const rows = answers.map((one) => node("li", {}, node("button", { type: "button", onclick: () => this.goBack(one.key) },
       node("span", {}, one.text), node("span", { class: "soft" }, one.bad ? "bad question" : one.labels || "no label"))));
     this.parts.answers.replaceChildren(
