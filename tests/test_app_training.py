@@ -314,3 +314,24 @@ def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch):
         patch.setenv("BLINDSPOT_SIGN_IN", "none")
         page.app.run()
     assert sent == [("try model", {"name": "mine", "split": "dev", "k": 40})]
+
+
+def test_names_are_cut_at_64_characters_as_they_are_typed(study):
+    """A longer name is refused by the store: no field takes one."""
+    build(study, name="raw")
+    page = Page(study.folder, "training", "lea")
+    fields = [each for each in page.app.text_input if each.label == "Name"]
+    assert len(fields) >= 2 and {each.proto.max_chars for each in fields} == {64}
+
+
+def test_a_finished_job_refreshes_the_page_while_another_runs(study, monkeypatch):
+    from app.components import jobs
+
+    unfinished = iter([{"one", "two"}, {"two"}, {"two"}, {"two"}])
+    reruns = []
+    monkeypatch.setattr(jobs, "_unfinished", lambda study: next(unfinished))
+    monkeypatch.setattr(jobs.st, "rerun", lambda: reruns.append(1))
+    for expected in (1, 1):
+        with jobs.followed(study):
+            pass
+        assert len(reruns) == expected, "it reruns when job one ends, and not while job two goes on"

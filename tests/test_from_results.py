@@ -280,3 +280,16 @@ def test_every_page_of_the_app_opens_it(tmp_path, results):
     assert "dpr_output" in Page(study.folder, "compare", a="dpr_output", b="pyserini.out").text
     shown = Page(study.folder, "question", question=study.questions.all()[0].id, a="dpr_output", b="pyserini.out")
     assert "Arve Furset" in shown.text and "Ada Lovelace" in shown.text
+
+
+def test_import_run_takes_the_name_from_the_file(tmp_path, results, monkeypatch, capsys):
+    """No --name is asked for: the file's name becomes the run's, with a dash for what a name cannot hold."""
+    made = study_from_results(tmp_path / "s", [results[0]])
+    question, passage = made.study.questions.all()[0].id, made.study.corpus.passage(0).id
+    run = tmp_path / "my system.trec"
+    run.write_text(f"{question} Q0 {passage} 1 3.5 theirs\n")
+    monkeypatch.setattr(sys, "argv", ["blindspot", "import", "run", str(run), "--study", str(tmp_path / "s")])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert not end.value.code, capsys.readouterr().out
+    assert set(made.study.runs()) == {"dpr_output", "my-system.trec"}
