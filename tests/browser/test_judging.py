@@ -478,6 +478,23 @@ def test_nothing_of_a_study_is_run_as_markup(browser, tmp_path):
         context.close()
 
 
+def test_a_key_right_after_a_dialog_closes_counts(tab, desk):
+    """Until the browser draws the page again, the focus is still in the dialog that has just closed."""
+    with serving(desk) as port:
+        sit_down(tab, port)
+        tab.evaluate(
+            """() => {
+                const dialog = document.querySelector("dialog.judge-guidelines");
+                dialog.showModal();
+                dialog.close();
+                const key = new KeyboardEvent("keydown", { key: "1", bubbles: true, composed: true, cancelable: true });
+                document.activeElement.dispatchEvent(key);
+            }"""
+        )
+        tab.wait_for_selector(SAVED)
+        assert list(labels(desk).values()) == ["positive"]
+
+
 def test_the_first_visit_explains_the_labels_and_the_progress_is_ones_own(tab, desk):
     """The task stands on the page; the labels are explained, open, until the person has judged; then her own count is shown."""
     with serving(desk) as port:
@@ -491,8 +508,7 @@ def test_the_first_visit_explains_the_labels_and_the_progress_is_ones_own(tab, d
         assert tab.locator("dialog.judge-guidelines h1, dialog.judge-guidelines h2").first.is_visible()
         tab.keyboard.press("Escape")
         tab.wait_for_selector("dialog.judge-guidelines", state="hidden")
-        tab.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
-        press(tab, "x", "Enter", gap=100)
+        press(tab, "x", "Enter")
         tab.wait_for_selector(".progress-words:has-text('You: 1 of 60 questions of batch first')")
         tab.reload()
         tab.wait_for_selector(".how-to")

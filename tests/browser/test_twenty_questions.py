@@ -20,7 +20,6 @@ from tests.studies import make_study
 
 expect.set_options(timeout=60_000)
 
-IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 QUESTIONS, PASSAGES = 20, 4
 SKIPPED, MISTAKEN, BREAK, REGRETTED = 2, 5, 9, 4
 
@@ -108,7 +107,6 @@ def judge_twenty(tab, person: Keys | Mouse, saw: Callable[[int], None]) -> None:
             expect(tab.locator(SAVED)).to_be_visible()
             tab.reload()
             at(tab, n)
-            tab.wait_for_selector(IDLE)
             expect(tab.locator(".judge .chip.positive")).to_have_count(1)
             person.do("rest", "next")
             change_of_mind(tab, person)
@@ -124,7 +122,6 @@ def change_of_mind(tab, person: Keys | Mouse) -> None:
     person.open_answer(f"Where is thing {REGRETTED}?")
     at(tab, REGRETTED)
     expect(tab.locator(".judge .practice")).to_contain_text("You finished this question")
-    tab.wait_for_selector(IDLE)
     person.do("related")
     expect(tab.locator(".judge .chip.related")).to_have_count(1)
     person.do("next")

@@ -166,6 +166,8 @@ function isNotAnEvent(event) {
   if (event.defaultPrevented || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return true;
   const target = event.composedPath()[0];
   if (!(target instanceof Element)) return false;
+  // A dialog that has just closed keeps the focus until the browser draws the page again.
+  if (target.closest("dialog:not([open])")) return false;
   if (target.isContentEditable || target.closest("input, textarea, select, dialog, [role=combobox], [role=listbox]")) return true;
   return (event.key === "Enter" || event.key === " ") && Boolean(target.closest("a, button, summary"));
 }
