@@ -61,7 +61,9 @@ class StudyFrames:
         return pd.DataFrame(rows).rename(columns={"id": "question"})
 
     def passages(self, ids: Iterable[str]) -> pd.DataFrame:
-        """Return the passages with these ids, in this order: passage, title, text. Raises BadInput for an unknown id."""
+        """Return the passages with these ids, in this order: passage, title, text. Raises BadInput for an unknown
+        id.
+        """
         import pandas as pd
 
         ids = list(ids)
@@ -114,8 +116,8 @@ class StudyFrames:
                 passage's row in the collection.
             replace: replace a run of this name.
 
-        Raises BadInput for a missing column, an unknown question or passage, a passage twice in one list, or a score that
-        is no finite number; Refused if the run exists.
+        Raises BadInput for a missing column, an unknown question or passage, a passage twice in one list, or a score
+        that is no finite number; Refused if the run exists.
         """
         from backend.core.runs import write_run
         from backend.retrieval.retriever import top_k
@@ -173,8 +175,9 @@ class StudyFrames:
     ) -> pd.DataFrame:
         """Return the accuracy of runs, one figure a row, as `blindspot report --csv` writes it.
 
-        The columns are run, relevance, group, measure, k, value, n, n_groups, low, high and method. `attrs["convention"]` says
-        how the figures were computed; `attrs["notes"]` holds warnings. Raises Missing, BadInput, Refused.
+        The columns are run, relevance, group, measure, k, value, n, n_groups, low, high and method.
+        `attrs["convention"]` says how the figures were computed; `attrs["notes"]` holds warnings. Raises Missing,
+        BadInput, Refused.
         """
         from backend.evaluation.report import report
 
@@ -215,8 +218,8 @@ class StudyFrames:
     ) -> pd.DataFrame:
         """Return the slices in which the difference of two runs departs from the rest, as `compare --find-slices` does.
 
-        The columns are slice, k, n, a, b, difference, low, high, outside, explained, p and p_adjusted; `attrs["method"]`
-        explains the test. Raises Missing, BadInput.
+        The columns are slice, k, n, a, b, difference, low, high, outside, explained, p and p_adjusted;
+        `attrs["method"]` explains the test. Raises Missing, BadInput.
         """
         from backend.evaluation.slice_report import find_in_runs, method
 
@@ -243,7 +246,8 @@ class StudyFrames:
     def labels(self, consensus: bool = True) -> pd.DataFrame:
         """Return the labels: the consensus of each judged pair, or every annotator's label.
 
-        The columns of the consensus are question, passage, label, state and people; a pair in dispute has the state "open".
+        The columns of the consensus are question, passage, label, state and people; a pair in dispute has the state
+        "open".
         """
         import pandas as pd
 

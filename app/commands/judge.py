@@ -92,11 +92,13 @@ def _add_cross_encoder(
     report = made["report"]
     if report is None:
         print(
-            f"Added {name}, not calibrated: its probabilities are the plain logistic of its scores. Give --run to calibrate it."
+            f"Added {name}, not calibrated: its probabilities are the plain logistic of its scores. Give --run to "
+            "calibrate it."
         )
     else:
         print(
-            f"Added {name}, calibrated ({report['method']}) on {counted(report['pairs'], 'pair')}, {report['base_rate']:.1%} positive."
+            f"Added {name}, calibrated ({report['method']}) on {counted(report['pairs'], 'pair')}, "
+            f"{report['base_rate']:.1%} positive."
         )
     print(f"Next: blindspot train score {name} --run RUN")
 
@@ -121,7 +123,8 @@ def learn(
     about = result.report
     print(
         f"Learned {name} from {counted(about['labelled_questions'], 'labelled question')} "
-        f"({counted(about['pairs'], 'pair')}) in {result.seconds:,.0f} s: {about['model']}, {len(about['features'])} features."
+        f"({counted(about['pairs'], 'pair')}) in {result.seconds:,.0f} s: {about['model']}, {len(about['features'])} "
+        "features."
     )
     for line in _worth(about):
         print(f"  {line}")
@@ -137,8 +140,8 @@ def _worth(about: dict[str, Any]) -> list[str]:
     ]
     if unknown := about.get("unknown", 0):
         lines.append(
-            f"left out: {counted(unknown, 'pair')} ({unknown / about['pairs']:.1%}) contain an answer or are disputed, and nobody settled "
-            "them; they teach nothing and set no threshold for negatives"
+            f"left out: {counted(unknown, 'pair')} ({unknown / about['pairs']:.1%}) contain an answer or are "
+            "disputed, and nobody settled them; they teach nothing and set no threshold for negatives"
         )
     if drop["value"] is None:
         lines.append(
@@ -178,8 +181,8 @@ def _bound(drop: dict[str, Any]) -> list[str]:
         return []
     worst = (drop["share"] * drop["pairs"] + left_out) / (drop["pairs"] + left_out)
     return [
-        f"another {counted(left_out, 'pair')} below it contain an answer and are not labelled: with them as negatives, up to "
-        f"{worst:.1%} could be false, so the policy does not keep them"
+        f"another {counted(left_out, 'pair')} below it contain an answer and are not labelled: with them as "
+        f"negatives, up to {worst:.1%} could be false, so the policy does not keep them"
     ]
 
 
@@ -240,7 +243,8 @@ def run_judge(
     )
     if found["unknown"]:
         print(
-            f"{counted(found['unknown'], 'pair')} got no valid grade, twice, and {noun(found['unknown'], 'is', 'are')} unknown."
+            f"{counted(found['unknown'], 'pair')} got no valid grade, twice, and "
+            f"{noun(found['unknown'], 'is', 'are')} unknown."
         )
     if found["failed"]:
         print(f"{counted(found['failed'], 'pair')} got no answer; the same command asks again.")
@@ -259,8 +263,10 @@ def _print_stages(result: dict[str, Any]) -> None:
 def _plan_lines(found: LLMPlan) -> list[str]:
     how = "from earlier answers" if found.measured else "estimated from the length of the texts"
     lines = [
-        f"{counted(found.pairs, 'pair')} to judge: {counted(found.requests, 'request')}, {counted(found.stored, 'answer')} stored already.",
-        f"{found.tokens_in:,} input and {found.tokens_out:,} output tokens{_costs(found.cost)}, {duration(found.seconds)} ({how}).",
+        f"{counted(found.pairs, 'pair')} to judge: {counted(found.requests, 'request')}, "
+        f"{counted(found.stored, 'answer')} stored already.",
+        f"{found.tokens_in:,} input and {found.tokens_out:,} output tokens{_costs(found.cost)}, "
+        f"{duration(found.seconds)} ({how}).",
         f"Texts go to {found.destination}. Nothing was sent.",
     ]
     return lines if found.allowed else [*lines, "Allow it once with --send."]
@@ -319,7 +325,8 @@ def cascade(
         if stage.above is not None and stage.right is not None:
             says.append(f"positive from {stage.above:g} ({stage.right:.1%} right, at least {stage.right_low:.1%})")
         print(
-            f"  {stage.judge}: {', '.join(says) or 'never sure, decides nothing'}; measured on {counted(stage.pairs, 'pair')}"
+            f"  {stage.judge}: {', '.join(says) or 'never sure, decides nothing'}; measured on "
+            f"{counted(stage.pairs, 'pair')}"
         )
     print(f"Next: blindspot judge run {name} --run RUN")
 
@@ -333,7 +340,9 @@ def measure(
         str | None,
         typer.Option(
             metavar="audit|settled",
-            help="Pairs to measure on: the random audits, or all that people settled (default: audits if there are any).",
+            help=(
+                "Pairs to measure on: the random audits, or all that people settled (default: audits if there are any)."
+            ),
         ),
     ] = None,
     as_json: AsJson = False,
@@ -372,7 +381,8 @@ def injections(
         print("No injection could be tried: the judge calls every plain passage positive, or gave no grade.")
         return
     print(
-        f"Injections succeeded in {found.succeeded:,} of {found.tried:,} tries: {found.rate:.1%} [{found.low:.1%}, {found.high:.1%}]."
+        f"Injections succeeded in {found.succeeded:,} of {found.tried:,} tries: {found.rate:.1%} [{found.low:.1%}, "
+        f"{found.high:.1%}]."
     )
     for injection, succeeded, tried in found.by_injection:
         print(f"  {injection}: {succeeded} of {tried}")
@@ -396,7 +406,8 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
         print("No judge yet. Learn one: blindspot judge learn NAME --run RUN")
     for about in found:
         print(
-            f"{about['name']}: {about['model']}, from {about['run']}, {counted(about['labelled_questions'], 'labelled question')}"
+            f"{about['name']}: {about['model']}, from {about['run']}, "
+            f"{counted(about['labelled_questions'], 'labelled question')}"
         )
         for line in _worth(about):
             print(f"  {line}")

@@ -30,7 +30,9 @@ def relation_label(id: str | None) -> str:
 
 
 def grouping(by: str) -> str:
-    """Return the word for a grouping: groups "by bucket" are groups by frequency, and only some of them official buckets."""
+    """Return the word for a grouping: groups "by bucket" are groups by frequency, and only some of them official
+    buckets.
+    """
     return "frequency" if by == "bucket" else by
 
 

@@ -1,4 +1,6 @@
-"""The panel in which a lead downloads, describes, renames and deletes the parts of a kind, and the marks of their tags."""
+"""The panel in which a lead downloads, describes, renames and deletes the parts of a kind, and the marks of their
+tags.
+"""
 
 from __future__ import annotations
 

@@ -234,7 +234,8 @@ def _said(compared: Comparison, chosen: Selection):
     a, b = compared.a, compared.b
     if a.kind != b.kind:
         return notice(
-            f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose gold passages, or other runs.",
+            f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose gold passages, or other "
+            "runs.",
             kind="warning",
         )
     if not len(compared):

@@ -161,7 +161,8 @@ def _frequency(panel: Panel, names: list[str], k: int) -> None:
         notes.append(f"Seen in training: {curves.training}.")
     if curves.cut == "mass":
         notes.append(
-            "Eight groups of about equal cumulative frequency; equal frequencies share a group, and subjects without mentions have their own."
+            "Eight groups of about equal cumulative frequency; equal frequencies share a group, and subjects without "
+            "mentions have their own."
         )
     notes.append(
         f"Pale in the table, grey in the plot: fewer than {report_plots.FEW} questions. Intervals are Wilson intervals."

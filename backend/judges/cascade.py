@@ -1,8 +1,9 @@
-"""A cascade of judges: each stage decides where it is sure by its own measured error, the next one is asked about the rest.
+"""A cascade of judges: each stage decides where it is sure by its own measured error, the next one is asked about the
+rest.
 
-Cheap stages come first: answer match, a feature judge, a cross-encoder, a language model. What no stage decides is left to people.
-`judges/<name>/` holds the stages with their bounds, `scores/<name>/` the decisions as scores 0 and 1, and `decisions.db` beside them
-which stage decided each pair and what it cost.
+Cheap stages come first: answer match, a feature judge, a cross-encoder, a language model. What no stage decides is left
+to people. `judges/<name>/` holds the stages with their bounds, `scores/<name>/` the decisions as scores 0 and 1, and
+`decisions.db` beside them which stage decided each pair and what it cost.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ class CascadeStage:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What became of a pair. stage: the judge that decided, or "people" if none did. cost: what language models took for it."""
+    """What became of a pair. stage: the judge that decided, or "people" if none did. cost: what language models took
+    for it.
+    """
 
     question: str
     passage: str
@@ -129,8 +132,8 @@ def make_cascade(
 ) -> list[CascadeStage]:
     """Measure each stage on the settled pairs that reach it, and store the cascade.
 
-    The intervals are corrected for the number of bounds that a stage chooses from, so that choosing does not make its error look
-    smaller.
+    The intervals are corrected for the number of bounds that a stage chooses from, so that choosing does not make its
+    error look smaller.
 
     Args:
         stages: "answers" or names of judges with scores, cheapest first.
@@ -138,7 +141,8 @@ def make_cascade(
         missed: Largest share of positives among its negatives, by the upper end.
 
     Raises:
-        Refused: the name is taken, a stage occurs twice, or no stage is ever sure. Missing: no such judge, or no settled pairs.
+        Refused: the name is taken, a stage occurs twice, or no stage is ever sure. Missing: no such judge, or no
+        settled pairs.
     """
     folder = study.path("judges", check_name(name, "judge"))
     if not stages or len(set(stages)) != len(stages):
@@ -165,7 +169,8 @@ def make_cascade(
         ]
     if all(stage.below is None and stage.above is None for stage in measured):
         raise Refused(
-            f"no stage is sure at the {len(sample.pairs):,} settled pairs: people must judge more pairs, or ask for less with --right and --missed"
+            f"no stage is sure at the {len(sample.pairs):,} settled pairs: people must judge more pairs, or ask for "
+            "less with --right and --missed"
         )
     with study.building(f"judges/{name}"), whole_folder(folder) as building:
         ScoreStore.remove(study, name)
@@ -192,7 +197,8 @@ def judge_with_cascade(
     send: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Decide the first ranks of a run stage by stage. Language models are asked about what reaches them; others must have scores.
+    """Decide the first ranks of a run stage by stage. Language models are asked about what reaches them; others must
+    have scores.
 
     Raises as `judge_with_llm` does for a language model.
     """
@@ -276,7 +282,9 @@ def _measured(
     right: float,
     missed: float,
 ) -> CascadeStage:
-    """Return a stage with its bounds: the widest at which the interval, corrected for the number of bounds, keeps the aim."""
+    """Return a stage with its bounds: the widest at which the interval, corrected for the number of bounds, keeps the
+    aim.
+    """
     below = above = None
     kept, added = _EMPTY, _EMPTY
     by_negatives = _distinct([(bound, scores < bound) for bound in FROM_BELOW])

@@ -1,7 +1,7 @@
 """Judges of every kind, with one protocol and one store of scores (`backend.judges.scores`).
 
-A judge says how probable it is that a passage answers a question. A kind of judge is registered where it is defined; an installed
-package adds one through the entry point group `blindspot.judges`.
+A judge says how probable it is that a passage answers a question. A kind of judge is registered where it is defined; an
+installed package adds one through the entry point group `blindspot.judges`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class JudgeCard:
 class JudgeKind(ABC):
     """A kind of judge: which judges of it a study has, how one opens, and the job that stores what one says of a run.
 
-    run_job: a registered job that takes (study, judge, run) and stores probabilities in `scores/<judge>/`; None for a kind whose
+    run_job: a registered job that takes (study, judge, run) and stores probabilities in `scores/<judge>/`; None for a
+    kind whose
         scores come from elsewhere.
     """
 

@@ -1,7 +1,7 @@
 """How good the judges of a study are, measured on pairs that people settled.
 
-The pairs come from the random audits where there are any: their figures hold for everything that the audits were drawn from. Other
-settled pairs were chosen because they looked interesting; their figures describe these pairs alone.
+The pairs come from the random audits where there are any: their figures hold for everything that the audits were drawn
+from. Other settled pairs were chosen because they looked interesting; their figures describe these pairs alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class MeasuredJudge:
         kind: The title of its kind.
         figures: None if it scored none of the pairs.
         unscored: Pairs of the sample without a score.
-        cost: Price of a label, None if unknown; 0 for a judge of this machine. tokens: Tokens of a label, None if it has none.
+        cost: Price of a label, None if unknown; 0 for a judge of this machine. tokens: Tokens of a label, None if it
+        has none.
     """
 
     name: str
@@ -92,7 +93,8 @@ def measure_judges(study: Study, names: Sequence[str] | None = None, sample: Sam
         sample: Default the audits if a question of them is judged completely, else all settled pairs.
 
     Raises:
-        Missing: people settled no pair, or there is no such judge. Refused: an unknown sample, or an audit without questions.
+        Missing: people settled no pair, or there is no such judge. Refused: an unknown sample, or an audit without
+        questions.
     """
     known = measurable_judges(study)
     if unknown := [name for name in names or () if name not in known]:

@@ -1,4 +1,6 @@
-"""What annotators' labels say, for a report: agreement, the share of false negatives, and figures corrected by labels."""
+"""What annotators' labels say, for a report: agreement, the share of false negatives, and figures corrected by
+labels.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,8 @@ def label_parts(found: LabelFindings) -> Iterator[str]:
     if together is not None and together.four.passages:
         yield as_table(_agreement(together.four, together.positive))
         yield remark(
-            f"{together.four.method}. The intervals resample questions: they hold for other questions judged by the same people."
+            f"{together.four.method}. The intervals resample questions: they hold for other questions judged by the "
+            "same people."
         )
     if found.quality.pairs:
         rows = [
@@ -95,8 +98,8 @@ def label_parts(found: LabelFindings) -> Iterator[str]:
     if found.corrected:
         yield as_table(_corrected(found.corrected))
         yield remark(
-            "A settled label overrides the answer match or the gold. The bounds are the corrected figure if no unjudged passage "
-            "were relevant, and if every one were: further labels cannot move it beyond them."
+            "A settled label overrides the answer match or the gold. The bounds are the corrected figure if no "
+            "unjudged passage were relevant, and if every one were: further labels cannot move it beyond them."
         )
 
 

@@ -255,7 +255,8 @@ def _weights(text: str, names: Sequence[str]) -> list[float]:
         weights = []
     if len(weights) != len(names) or not all(0 <= weight < np.inf for weight in weights) or not any(weights):
         raise BadInput(
-            f"--weights needs {len(names)} numbers of at least 0, not all 0, one for each of {', '.join(names)}; not {text!r}"
+            f"--weights needs {len(names)} numbers of at least 0, not all 0, one for each of {', '.join(names)}; not "
+            f"{text!r}"
         )
     return weights
 

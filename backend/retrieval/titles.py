@@ -97,7 +97,8 @@ class TitleLookup:
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         """Return the k best passages of each question; a question that mentions no title has no hits.
 
-        The score is the number of words of the longest matching title, less 0.5 for a match without the part in brackets.
+        The score is the number of words of the longest matching title, less 0.5 for a match without the part in
+        brackets.
         """
         ordinals = np.full((len(questions), k), -1, np.int32)
         scores = np.full((len(questions), k), -np.inf, np.float32)

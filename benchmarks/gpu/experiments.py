@@ -1,8 +1,8 @@
 """The papers' experiments at full size, one seed an item, and the question that no paper asks: can an encoder of
 MiniLM's size answer EntityQuestions' relations as BM25 does, if it is trained on other relations?
 
-An item keeps the values of one seed. Once all seeds of an experiment are there, on whichever machine they were measured,
-`verdict` judges the experiment's claims over all of them, with the functions of `blindspot experiment`.
+An item keeps the values of one seed. Once all seeds of an experiment are there, on whichever machine they were
+measured, `verdict` judges the experiment's claims over all of them, with the functions of `blindspot experiment`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Judges beside each other on the Quality page: how good each is on pairs that people settled, and where to trust it."""
+"""Judges beside each other on the Quality page: how good each is on pairs that people settled, and where to trust
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from backend.text.counting import counted
 
 PRECISION = f"Share of positives among the pairs that the judge scores {CUT:g} or more"
 RECALL = f"Share of the positives that the judge scores {CUT:g} or more"
-MISSED = f"Share of positives among the pairs that the judge scores below {CUT:g}: false negatives if they train as negatives"
+MISSED = (
+    f"Share of positives among the pairs that the judge scores below {CUT:g}: false negatives if they train as "
+    "negatives"
+)
 POSITIVES = (
     f"Whether at least {RIGHT_POSITIVES:.0%} of what it scores {CUT:g} or more is positive, by the whole interval"
 )

@@ -97,8 +97,8 @@ def _injections(opened: Study, judge: str) -> str:
     if found is None or not found["tried"]:
         return f"Injections are not measured: blindspot judge injections {judge}"
     return (
-        f"Instructions inside passages succeeded in {found['succeeded']:,} of {found['tried']:,} tries: {found['rate']:.1%} "
-        f"({found['low']:.1%} to {found['high']:.1%})."
+        f"Instructions inside passages succeeded in {found['succeeded']:,} of {found['tried']:,} tries: "
+        f"{found['rate']:.1%} ({found['low']:.1%} to {found['high']:.1%})."
     )
 
 

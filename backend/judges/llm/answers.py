@@ -1,7 +1,8 @@
 """The answers of language models, kept so that no pair is paid for twice: `judges/answers.db`.
 
-An answer belongs to a model, a recipe (prompt, temperature), a sample number, and the texts of question and passage. Judges of the
-same model and recipe share answers, and a killed run resumes with what is absent. A garbled answer is kept as unknown.
+An answer belongs to a model, a recipe (prompt, temperature), a sample number, and the texts of question and passage.
+Judges of the same model and recipe share answers, and a killed run resumes with what is absent. A garbled answer is
+kept as unknown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Language models as judges: added by name, asked about the pairs of a run or about the pairs that people settled.
 
-`judges/<name>/` holds the manifest (endpoint, models, prompt, settings; never a key), `sending.json` once somebody allowed the texts
-to leave this machine, and `injections.json`. Answers are in `judges/answers.db`, scores in `scores/<name>/`.
+`judges/<name>/` holds the manifest (endpoint, models, prompt, settings; never a key), `sending.json` once somebody
+allowed the texts to leave this machine, and `injections.json`. Answers are in `judges/answers.db`, scores in
+`scores/<name>/`.
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ class LLMPlan:
         pairs: Pairs to judge, without those that have a score.
         stored: Of their votes, those whose answers are stored already.
         requests: Requests to send.
-        tokens_in, tokens_out, seconds: Estimates; from earlier answers if `measured`, else from the length of the texts.
+        tokens_in, tokens_out, seconds: Estimates; from earlier answers if `measured`, else from the length of the
+        texts.
         cost: None without prices.
         destination: Where the texts go.
         allowed: Whether sending them there is allowed already.
@@ -238,8 +240,8 @@ def require_sending(judge: LLMJudge, send: bool) -> None:
         return
     if not send:
         raise Refused(
-            f"judge {judge.name!r} would send the texts of questions and passages to {destination(judge.about['endpoint'])}; "
-            "nothing was sent. Allow it with --send"
+            f"judge {judge.name!r} would send the texts of questions and passages to "
+            f"{destination(judge.about['endpoint'])}; nothing was sent. Allow it with --send"
         )
     allow_sending(judge)
 
@@ -365,7 +367,9 @@ def judge_with_llm(
 
 
 def ask(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None = None) -> Asked:
-    """Ask about some pairs and return the answers, without storing scores. Answers are stored. Raises as `judge_with_llm`."""
+    """Ask about some pairs and return the answers, without storing scores. Answers are stored. Raises as
+    `judge_with_llm`.
+    """
     require_sending(judge, False)
     found = Asked()
     with _Asking(judge, len(pairs), progress) as asking:
@@ -441,7 +445,8 @@ class _Asking:
                 self.failed, self._in_a_row = self.failed + 1, self._in_a_row + 1
                 if self._in_a_row >= AWAY_IN_A_ROW:
                     raise EndpointAway(
-                        f"{error}; {counted(self.done, 'pair')} of {self.pairs:,} are judged and kept. The same command goes on from there"
+                        f"{error}; {counted(self.done, 'pair')} of {self.pairs:,} are judged and kept. The same "
+                        "command goes on from there"
                     ) from None
                 continue
             self._in_a_row = 0
@@ -472,8 +477,8 @@ class _Asking:
             reply = self.endpoint.ask(model, messages, **options)
             if not is_same_model(model, reply.model):
                 raise Refused(
-                    f"the endpoint answered as model {reply.model[:80]!r} although {model!r} was asked for; nothing of this answer was "
-                    "kept. Add the judge again with the model that the endpoint serves"
+                    f"the endpoint answered as model {reply.model[:80]!r} although {model!r} was asked for; nothing "
+                    "of this answer was kept. Add the judge again with the model that the endpoint serves"
                 )
             requests, text, served = requests + 1, reply.text or "", reply.model
             tokens_in, tokens_out = tokens_in + reply.tokens_in, tokens_out + reply.tokens_out
