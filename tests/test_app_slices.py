@@ -92,11 +92,11 @@ def test_relations_along_frequency(study):
     page = relations(study, runs="alpha,beta", view="frequency", k=5)
     assert (
         "Source of mentions: the question files" in page.text
-        and "Eight buckets of about equal cumulative frequency" not in page.text
+        and "Eight groups of about equal cumulative frequency" not in page.text
     )
     assert any("slice=frequency" in link for link in page.links())
     mass = relations(study, runs="alpha,beta", view="frequency", k=5, buckets="cut")
-    assert "Eight buckets of about equal cumulative frequency" in mass.text
+    assert "Eight groups of about equal cumulative frequency" in mass.text
     assert relations(study, runs="alpha", view="frequency").app.get("plotly_chart")
 
 

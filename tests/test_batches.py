@@ -445,7 +445,7 @@ def test_the_form_for_a_batch_draws_from_train_or_says_what_dev_is_for(tmp_path)
         )
         write_run(study, "r", [question.id for question in asked], hits, {"retriever": "bm25", "split": split})
         People(study.labels_path).add("Lea", "lead")
-        page = Page(study.folder, "judge", "Lea")
+        page = Page(study.folder, "team", "Lea")
         chosen = {each.label: each.value for each in page.app.multiselect}
         assert chosen["Splits"] == (["train"] if split == "train" else []) and chosen["Runs to pool"] == ["r"]
         assert ("corrects the evaluation and never trains" in page.text) == (split == "dev")

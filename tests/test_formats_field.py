@@ -374,15 +374,19 @@ def test_a_run_that_is_not_grouped_by_question_takes_about_as_long_as_one_that_i
     study = make_study(tmp_path / "s", passages, questions)
     lines = [f"q{q} Q0 {rank} {rank + 1} {depth - rank} x\n" for q in range(count) for rank in range(depth)]
     by_rank = [lines[q * depth + rank] for rank in range(depth) for q in range(count)]
-    seconds = {}
     for name, some in (("grouped", lines), ("ranks", by_rank)):
         (tmp_path / name).write_text("".join(some))
-        began = time.process_time()
         assert import_run(study, tmp_path / name, name, format="trec").rows == count
-        seconds[name] = time.process_time() - began
+
+    def seconds(name: str, number: int) -> float:
+        began = time.process_time()
+        import_run(study, tmp_path / name, f"{name}-{number}", format="trec")
+        return time.process_time() - began
+
+    least = {name: min(seconds(name, number) for number in range(3)) for name in ("grouped", "ranks")}
+    assert least["ranks"] < 2.5 * least["grouped"]
     assert study.run("ranks").question_ids == study.run("grouped").question_ids
     assert (study.run("ranks").hits.ordinals == study.run("grouped").hits.ordinals).all()
-    assert seconds["ranks"] < 2.5 * seconds["grouped"]
     # Many blocks, as in a file of millions of lines, give the same.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contexts, "LINES_PER_BLOCK", 777)

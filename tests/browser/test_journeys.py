@@ -63,12 +63,14 @@ def test_from_home_to_a_question_and_through_its_list(tab, address):
 
     tab.keyboard.press("n")
     expect(tab.locator(".position")).to_have_text(f"2 of {total}")
+    expect(tab.locator("h1")).not_to_have_text(title)
+    second = tab.locator("h1").inner_text()
     tab.locator("a.step", has_text="next").click()
     expect(tab.locator(".position")).to_have_text(f"3 of {total}")
     tab.keyboard.press("p")
     expect(tab.locator(".position")).to_have_text(f"2 of {total}")
+    expect(tab.locator("h1")).to_have_text(second)
 
-    second = tab.locator("h1").inner_text()
     tab.reload()
     ready(tab)
     expect(tab.locator("h1")).to_have_text(second)
