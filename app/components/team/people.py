@@ -36,13 +36,15 @@ def people_panel(opened: Study, person: Person) -> None:
 
 def _person(opened: Study, person: Person, is_oneself: bool) -> None:
     people, acting = who.people(opened.labels_path), partial(who.acting, opened.labels_path)
-    columns = st.columns(WIDTHS, vertical_alignment="center")
     is_human = person.kind == "person" and person.name not in ANNOTATORS
     state = _state(person, is_oneself)
-    with columns[0]:
-        show(tag("p", tag("b", person.name), span(f" {state}", cls="soft") if state else "", cls="person-name"))
+    title = tag("p", tag("b", person.name), span(f" {state}", cls="soft") if state else "", cls="person-name")
     if not is_human:
+        show(title)
         return
+    columns = st.columns(WIDTHS, vertical_alignment="center")
+    with columns[0]:
+        show(title)
     with columns[1]:
         key = f"role-{person.name}"
         st.selectbox(
