@@ -130,13 +130,15 @@ def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, na
         if not pairs.pairs:
             return
         key, typed = f"map-batch-{name}", st.session_state  # the text is read when the button is pressed
-        st.text_input("Name of the batch", name, key=key)
-        st.button(
-            "Create batch",
-            key="map-batch",
-            type="primary",
-            on_click=lambda: attempt(lambda: _send(map, known, opened, ids, k, typed[key])),
-        )
+        # In a form, typing does not draw the page again, which could move the button under the pointer.
+        with st.form("map-batch-form", border=False, enter_to_submit=False):
+            st.text_input("Name of the batch", name, key=key)
+            st.form_submit_button(
+                "Create batch",
+                key="map-batch",
+                type="primary",
+                on_click=lambda: attempt(lambda: _send(map, known, opened, ids, k, typed[key])),
+            )
 
 
 def _send(map: Map, known: Any, run: Any, ids: Sequence[str], k: int, name: str) -> str:
@@ -159,13 +161,14 @@ def _save(map: Map, known: Any, ids: Sequence[str]) -> None:
             )
         )
         typed = st.session_state
-        st.text_input("Name of the slice", key="map-slice-name", disabled=not questions)
-        st.button(
-            "Save",
-            key="map-slice",
-            disabled=not questions,
-            on_click=lambda: attempt(lambda: _kept(map, questions, ids, typed["map-slice-name"])),
-        )
+        with st.form("map-slice-form", border=False, enter_to_submit=False):
+            st.text_input("Name of the slice", key="map-slice-name", disabled=not questions)
+            st.form_submit_button(
+                "Save",
+                key="map-slice",
+                disabled=not questions,
+                on_click=lambda: attempt(lambda: _kept(map, questions, ids, typed["map-slice-name"])),
+            )
 
 
 def _kept(map: Map, questions: Sequence[str], ids: Sequence[str], name: str) -> str:
