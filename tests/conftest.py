@@ -180,3 +180,23 @@ def small_demo(tmp_path_factory):
         job = jobs.status(study, job.id)
     assert job.state == "done", (job.error, jobs.log(study, job.id))
     return study
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel of a copy of the tracked files: untracked files of this checkout cannot get into it."""
+    import subprocess
+
+    pytest.importorskip("setuptools", minversion="77", reason="no wheel can be built: setuptools is too old")
+    source = tmp_path_factory.mktemp("source")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT.parent, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("no wheel is built here: the tests do not run in a git checkout")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT.parent / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT.parent / name).read_bytes())
+    code = "import setuptools.build_meta as backend; print(backend.build_wheel('dist'))"
+    built = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr[-2000:]
+    return next((source / "dist").glob("*.whl"))
