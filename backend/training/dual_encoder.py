@@ -235,7 +235,13 @@ def train(
             first = FirstRound(working, start, settings.passage_tokens)
             if not first.folder.is_dir():
                 once = replace(settings, refresh=False)
-                same = {"dev": dev, "device": device, "teacher": teacher, "stored": stored, "guide": guide}
+                same: dict[str, Any] = {
+                    "dev": dev,
+                    "device": device,
+                    "teacher": teacher,
+                    "stored": stored,
+                    "guide": guide,
+                }
                 train(start, examples, first.folder, first.checkpoints, once, progress=progress, **same)
             chosen = first.refreshed(chosen, dropped, on, shown)
             model, rounds = _start(first.encoder, settings, on), {"first_round": first.about()}
