@@ -93,6 +93,24 @@ def pytest_runtest_teardown(item):
         pytest.fail(getattr(item.session, "slow_import", message))
 
 
+@pytest.fixture
+def blindspot(capsys, monkeypatch):
+    """Runs a command in this process: (exit code, standard output, standard error)."""
+    from app import cli
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["blindspot", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_command_tree():
     """Let Typer build its tree of commands once. It builds the tree for every command line, which takes 0.2 s here."""
