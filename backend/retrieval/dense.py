@@ -357,6 +357,11 @@ class DenseKind(EncoderKind):
     ) -> Dense:
         return Dense(study, options.encoder, device, options.approximate)
 
+    def index_files(self, study: Study, options: DenseOptions) -> list[Path]:
+        if options.approximate is None:
+            return super().index_files(study, options)
+        return [study.path("indexes", options.encoder, f"faiss-{options.approximate}.index")]
+
     def run_name(self, options: DenseOptions) -> str:
         return f"{options.encoder}-{options.approximate}" if options.approximate else options.encoder
 
