@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -103,16 +103,23 @@ def tags_merge(
 
 
 @tags_app.command("export")
-def tags_export(as_json: AsJson = False, study: StudyOption = None) -> None:
-    """Print every tag of every question with its run, person and time, as CSV or JSON."""
+def tags_export(
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write (default: print).")] = None,
+    as_json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
+    """Write every tag of every question with its run, person and time, as CSV or JSON."""
     from app.terminal import clean_json
+    from backend.core.manifest import write_text
     from backend.evaluation.tag_export import tags_as_csv, tags_as_json
 
     opened = open_study(study)
-    if as_json:
-        print(clean_json(tags_as_json(opened)))
-    else:
-        sys.stdout.write(tags_as_csv(opened))
+    text = tags_as_json(opened) + "\n" if as_json else tags_as_csv(opened)
+    if out is None:
+        print((clean_json(text) if as_json else text).rstrip("\n"))
+        return
+    write_text(out, text)
+    print(f"Wrote {out}.")
 
 
 def _store(study: str | None) -> Tags:
