@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from app.markup import Html, div, join, span, tag, term
 from app.study import set_label
+from backend.retrieval.opened import KIND as OPENED_INDEX
+from backend.retrieval.opened import describe_index
 
 
 def holdings(held: dict[str, Any]) -> Html:
@@ -78,11 +81,15 @@ def _indexes(indexes: dict[str, dict]) -> object:
         return span("none yet", cls="soft")
     lines = []
     for name, manifest in indexes.items():
-        dense = manifest.get("kind") == "dense index"
-        description = (
-            f"dense, {manifest.get('dimension', '?')} dimensions, {manifest.get('similarity', '')}"
-            if dense
-            else "Lucene"
-        )
-        lines.append(div(span(name), span(description, cls="soft after")))
+        lines.append(div(span(name), span(_index(manifest), cls="soft after")))
     return join(*lines)
+
+
+def _index(manifest: Mapping[str, Any]) -> str:
+    """What an index is, in words."""
+    kind = manifest.get("kind")
+    if kind == "dense index":
+        return f"dense, {manifest.get('dimension', '?')} dimensions, {manifest.get('similarity', '')}"
+    if kind == OPENED_INDEX:
+        return describe_index(manifest)
+    return "titles" if kind == "title index" else "Lucene"
