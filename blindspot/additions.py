@@ -152,6 +152,25 @@ class StudyAdditions(OpenedStudy):
             write_qrels(path, ((question, passage, _GRADES[label]) for question, passage, label in rows))
             return import_labels(self.study, path, "qrels", annotator, by_person=by_person).stored
 
+    def add_encoder(self, name: str, model: str | Path, **settings: Any) -> None:
+        """Add an encoder to study.toml, after loading it once, as `blindspot encoder add` does.
+
+        Args:
+            model: a folder or a Hugging Face name.
+            settings: the options of `blindspot encoder add`, with underscores.
+
+        Raises BadInput for an unknown setting, Missing for a model that cannot be loaded, Refused if the name is taken
+        or loading the model would run its author's code.
+        """
+        from backend.core import settings as study_settings
+        from backend.core.declared import build
+        from backend.retrieval.encoder import load_encoder
+
+        place = str(Path(model).absolute()) if Path(model).is_dir() else str(model)
+        values = {"model": place, **settings}
+        load_encoder(build(study_settings.EncoderSettings, values), "cpu")
+        study_settings.add_encoder(self.study.settings_path, name, values)
+
     def index(self, kind: str, encoder: str = "minilm", device: str | None = None) -> None:
         """Index the passages, as `blindspot index bm25` and `blindspot index dense` do.
 

@@ -39,8 +39,8 @@ class OpenedStudy:
         """Create a study of generated passages and questions with gold, for trying things out.
 
         The passages are an encyclopedia of invented entities. The questions have relations, subjects and frequencies,
-        in the splits train, dev and test. The same size and seed give the same study. Raises Refused if the folder is
-        not empty.
+        in the splits train, dev and test. The same size (at least 500) and seed give the same study. Raises Refused if
+        the folder is not empty.
         """
         import tempfile
 

@@ -8,26 +8,8 @@ import time
 
 import pytest
 
-from app import cli
 from backend.retrieval.retriever import RETRIEVERS
 from tests.studies import births, people, tiny_bert
-
-
-@pytest.fixture
-def blindspot(capsys, monkeypatch):
-    """Run the command in this process: (exit code, standard output, standard error)."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["blindspot", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 @pytest.fixture(scope="module")
