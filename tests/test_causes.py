@@ -321,9 +321,8 @@ def test_from_python(study):
     frame = opened.miss_causes("dense", "bm25", k=K)
     expected = {id: {str(cause) for cause in causes} for id, (_, _, causes) in PLANTED.items()}
     assert {id: set(frame.columns[row.fillna(False)]) for id, row in frame.iterrows()} == expected
-    assert frame["false_negative_above"].isna().sum() == len(PLANTED) - 5, (
-        "four have a label or score in the top, and one more since"
-    )
+    known = set(frame.index[frame["false_negative_above"].notna()])
+    assert known - {"plain"} == {"labelled", "judged", "unlikely", "overruled"}, "plain gets a label in another test"
     assert len(opened.plot_causes("dense", "bm25", k=K).data) == 6, "misses, few of them, and found, of two runs"
     assert opened.add_tag("seen", ["rare"], "dense", "ann") == "seen" and opened.tags()["question"].tolist() == ["rare"]
 
