@@ -63,11 +63,16 @@ class StudyAnswer(BaseModel):
     """The study that this service serves."""
 
     model_config: ClassVar[ConfigDict] = example(
-        {"study": "demo", "passages": 3000, "corpus": "5f2c" + "0" * 60,
-         "questions": [{"dataset": "entityquestions", "split": "dev", "questions": 505, "with_gold": 505,
-                        "with_answers": 505}],
-         "runs": ["bm25-dev"]}
-    )  # fmt: skip
+        {
+            "study": "demo",
+            "passages": 3000,
+            "corpus": "5f2c" + "0" * 60,
+            "questions": [
+                {"dataset": "entityquestions", "split": "dev", "questions": 505, "with_gold": 505, "with_answers": 505}
+            ],
+            "runs": ["bm25-dev"],
+        }
+    )
     study: str
     passages: int
     corpus: Annotated[str | None, Field(description="SHA-256 of the passage collection; null without passages.")]
@@ -158,9 +163,8 @@ class HitsAnswer(PageAnswer):
     """The hits of a page of a run's questions."""
 
     model_config: ClassVar[ConfigDict] = example(
-        {"total": 505, "offset": 0, "hidden": 0,
-         "items": [{"question": "eq-P19-1", "hits": [_HIT | {"answer": True}]}]}
-    )  # fmt: skip
+        {"total": 505, "offset": 0, "hidden": 0, "items": [{"question": "eq-P19-1", "hits": [_HIT | {"answer": True}]}]}
+    )
     hidden: Annotated[int, Field(description="Number of the run's questions that you still have to judge; left out.")]
     items: list[QuestionHits]
 
@@ -203,10 +207,20 @@ class FoundAnswer(BaseModel):
     """What contains the words."""
 
     model_config: ClassVar[ConfigDict] = example(
-        {"place": "questions", "how": "1 questions contain all of the words, in the order of import.", "more": False,
-         "items": [{"id": "eq-P19-1", "title": "", "passage": None,
-                    "excerpt": [{"text": "Where was Arve ", "found": False}, {"text": "Furset", "found": True}]}]}
-    )  # fmt: skip
+        {
+            "place": "questions",
+            "how": "1 questions contain all of the words, in the order of import.",
+            "more": False,
+            "items": [
+                {
+                    "id": "eq-P19-1",
+                    "title": "",
+                    "passage": None,
+                    "excerpt": [{"text": "Where was Arve ", "found": False}, {"text": "Furset", "found": True}],
+                }
+            ],
+        }
+    )
     place: str
     how: Annotated[str, Field(description="How the search was done, with its limit.")]
     more: Annotated[bool, Field(description="Whether there are further results.")]
@@ -250,11 +264,24 @@ class ComparisonAnswer(BaseModel):
     """Two runs compared, as `blindspot compare --json` prints them."""
 
     model_config: ClassVar[ConfigDict] = example(
-        {"a": "bm25-dev", "b": "minilm-dev", "relevance": "answers", "measure": "success", "slice": "", "k": 5,
-         "seed": 0, "conclusion": "bm25-dev is better.", "reservation": "", "method": "Sign-flip test.", "notes": [],
-         "at": {"5": _FIGURES}, "macro": {}, "by": "relation",
-         "groups": {"P19": _FIGURES | {"name": "place of birth (P19)"}}}
-    )  # fmt: skip
+        {
+            "a": "bm25-dev",
+            "b": "minilm-dev",
+            "relevance": "answers",
+            "measure": "success",
+            "slice": "",
+            "k": 5,
+            "seed": 0,
+            "conclusion": "bm25-dev is better.",
+            "reservation": "",
+            "method": "Sign-flip test.",
+            "notes": [],
+            "at": {"5": _FIGURES},
+            "macro": {},
+            "by": "relation",
+            "groups": {"P19": _FIGURES | {"name": "place of birth (P19)"}},
+        }
+    )
     a: str
     b: str
     relevance: Kind
@@ -293,9 +320,18 @@ class SlicesAnswer(BaseModel):
     """The slices that explain most of the difference of two runs."""
 
     model_config: ClassVar[ConfigDict] = example(
-        {"a": "bm25-dev", "b": "minilm-dev", "k": 5, "n": 505, "difference": 0.06, "tried": 120,
-         "correction": "westfall-young", "method": "120 slices were tested.", "slices": [_SLICE]}
-    )  # fmt: skip
+        {
+            "a": "bm25-dev",
+            "b": "minilm-dev",
+            "k": 5,
+            "n": 505,
+            "difference": 0.06,
+            "tried": 120,
+            "correction": "westfall-young",
+            "method": "120 slices were tested.",
+            "slices": [_SLICE],
+        }
+    )
     a: str
     b: str
     k: int
@@ -349,7 +385,7 @@ class SharedWords(BaseModel):
     missing_words: list[str]
 
 
-class TrainingQuestions(BaseModel):
+class LikeQuestions(BaseModel):
     """How many training questions are like this one."""
 
     relation: int
@@ -370,20 +406,40 @@ class WhyAnswer(BaseModel):
     """Facts about how runs did on a question."""
 
     model_config: ClassVar[ConfigDict] = example(
-        {"question": _QUESTION, "summary": "Neither run retrieves a gold passage.",
-         "runs": [{"run": "bm25-dev", "gold": None, "gold_rank": None, "gold_score": None, "margin": None,
-                   "winner": "77", "winner_holds_answer": False, "winner_is_namesake": True}],
-         "passages": [{"passage": "77", "title": "Arve Henriksen", "shared_words": ["arve"],
-                       "missing_words": ["furset", "born"]}],
-         "frequency": 12, "training_questions": {"relation": 90, "template": 90, "subject": 0, "total": 800},
-         "neighbours": {"minilm": [{"passage": "91", "similarity": 0.71, "gold": False}]}}
-    )  # fmt: skip
+        {
+            "question": _QUESTION,
+            "summary": "Neither run retrieves a gold passage.",
+            "runs": [
+                {
+                    "run": "bm25-dev",
+                    "gold": None,
+                    "gold_rank": None,
+                    "gold_score": None,
+                    "margin": None,
+                    "winner": "77",
+                    "winner_holds_answer": False,
+                    "winner_is_namesake": True,
+                }
+            ],
+            "passages": [
+                {
+                    "passage": "77",
+                    "title": "Arve Henriksen",
+                    "shared_words": ["arve"],
+                    "missing_words": ["furset", "born"],
+                }
+            ],
+            "frequency": 12,
+            "training_questions": {"relation": 90, "template": 90, "subject": 0, "total": 800},
+            "neighbours": {"minilm": [{"passage": "91", "similarity": 0.71, "gold": False}]},
+        }
+    )
     question: QuestionAnswer
     summary: str
     runs: list[RunOnQuestion]
     passages: list[SharedWords]
     frequency: int | None
-    training_questions: TrainingQuestions | None
+    training_questions: LikeQuestions | None
     neighbours: Annotated[dict[str, list[NearPassage]], Field(description="By encoder.")]
 
 
@@ -414,12 +470,25 @@ class LabelsAnswer(BaseModel):
     """The labels of a question's passages that you may see."""
 
     model_config: ClassVar[ConfigDict] = example(
-        {"question": "eq-P19-1",
-         "labels": [{"number": 7, "question": "eq-P19-1", "passage": "77", "annotator": "ben", "label": "negative",
-                     "batch": None, "blind": False, "inclusion_probability": None}],
-         "consensus": [{"question": "eq-P19-1", "passage": "77", "label": "negative", "state": "agreed",
-                        "people": 1}]}
-    )  # fmt: skip
+        {
+            "question": "eq-P19-1",
+            "labels": [
+                {
+                    "number": 7,
+                    "question": "eq-P19-1",
+                    "passage": "77",
+                    "annotator": "ben",
+                    "label": "negative",
+                    "batch": None,
+                    "blind": False,
+                    "inclusion_probability": None,
+                }
+            ],
+            "consensus": [
+                {"question": "eq-P19-1", "passage": "77", "label": "negative", "state": "agreed", "people": 1}
+            ],
+        }
+    )
     question: str
     labels: list[JudgementItem]
     consensus: Annotated[list[ConsensusItem], Field(description="Empty unless you may see others' labels.")]
@@ -472,12 +541,22 @@ class QueueAnswer(BaseModel):
     """The questions that you hold now."""
 
     model_config: ClassVar[ConfigDict] = example(
-        {"items": [{"batch": "first", "question": "eq-P19-1", "text": "Where was Arve Furset born?",
-                    "answers": ["Askvoll"], "expires": 1795000000.0,
+        {
+            "items": [
+                {
+                    "batch": "first",
+                    "question": "eq-P19-1",
+                    "text": "Where was Arve Furset born?",
+                    "answers": ["Askvoll"],
+                    "expires": 1795000000.0,
                     "gold": [{"title": "Arve Furset", "text": "Arve Furset was born in Askvoll."}],
-                    "passages": [{"passage": "77", "title": "Arve Henriksen", "text": "Arve Henriksen is ...",
-                                  "label": None}]}]}
-    )  # fmt: skip
+                    "passages": [
+                        {"passage": "77", "title": "Arve Henriksen", "text": "Arve Henriksen is ...", "label": None}
+                    ],
+                }
+            ]
+        }
+    )
     items: list[QuestionToJudge]
 
 

@@ -64,9 +64,17 @@ class LabelsRequest(BaseModel):
     """Events of a person, stored in this order."""
 
     model_config: ClassVar[ConfigDict] = closed(
-        {"events": [{"id": "a1", "kind": "label", "question": "eq-P19-1",
-                     "choices": [{"passage": "77", "label": "negative"}]}]}
-    )  # fmt: skip
+        {
+            "events": [
+                {
+                    "id": "a1",
+                    "kind": "label",
+                    "question": "eq-P19-1",
+                    "choices": [{"passage": "77", "label": "negative"}],
+                }
+            ]
+        }
+    )
     events: Annotated[list[LabelItem], Field(min_length=1, max_length=MAX_EVENTS)]
 
 

@@ -172,8 +172,10 @@ def _add_runs(router: APIRouter, shared: Version1) -> None:
 
 def _add_upload(router: APIRouter, shared: Version1) -> None:
     study = shared.study
-    body = {"required": True, "content": {"text/plain": {"schema": {"type": "string"},
-            "example": "eq-P19-1 Q0 1189 1 14.2 mine\n"}}}  # fmt: skip
+    body = {
+        "required": True,
+        "content": {"text/plain": {"schema": {"type": "string"}, "example": "eq-P19-1 Q0 1189 1 14.2 mine\n"}},
+    }
 
     @router.put("/runs/{run}", response_model=answers.UploadAnswer, openapi_extra={"requestBody": body})
     async def upload_run(
