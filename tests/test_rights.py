@@ -26,6 +26,7 @@ from db.labels import Labels
 from db.people import People
 from db.queue import Candidate, Item, Queue
 from db.rights import ACTIONS, JOBS, ROLES, action_of_job, allows, table
+from db.tags import Tags
 from tests.app_pages import Page
 from tests.job_kinds import every_kind
 from tests.training_studies import build, copied, training_study
@@ -66,6 +67,15 @@ class _Map:
 # Attempts of each action: each must refuse a person without the right before it does anything.
 ATTEMPTS = {
     "judge": [lambda study, by: Labels(study.labels_path).add(by, LabelEvent(f"bad-{by}", "bad_question", "q0"))],
+    "tag questions": [
+        lambda study, by: Tags(study.labels_path).add(f"word of {by}", ["q0"], by=by),
+        lambda study, by: Tags(study.labels_path).remove("nothing", "q0", by=by),
+    ],
+    "manage tags": [
+        lambda study, by: Tags(study.labels_path).rename("nothing", "x", by=by),
+        lambda study, by: Tags(study.labels_path).merge(["nothing"], "x", by=by),
+        lambda study, by: Tags(study.labels_path).delete("nothing", by=by),
+    ],
     "adjudicate": [
         lambda study, by: Labels(study.labels_path, passages=study.corpus.ordinals).add(
             by, LabelEvent(f"a-{by}", "adjudicate", "q0", (Choice("p1", "positive"),))

@@ -11,6 +11,7 @@ from app.commands.common import Device, Encoder, StudyOption, Trust, do, group, 
 from app.commands.options import takes_settings
 from backend.core.model_files import open_model
 from backend.core.settings import MODELS, EncoderSettings, add_encoder
+from backend.retrieval.engines.engine_settings import EngineSettings
 from backend.retrieval.faiss_options import KINDS, FaissOptions
 from backend.retrieval.model_kinds import INDEX_COMMANDS, WORDS, kind_of_model
 from backend.text.counting import counted
@@ -196,6 +197,35 @@ def index_milvus(
         f"Milvus holds {counted(record['passages'], 'vector')} in {record['collection']} ({record['index']}), "
         f"{record['seconds']} s."
     )
+
+
+@index_app.command("open")
+@takes_settings(EngineSettings)
+def index_open(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name for the index, to use with retrieve --index.")],
+    where: Annotated[str, typer.Argument(metavar="WHERE", help="Path or address of the index.")],
+    engine: Annotated[
+        str, typer.Option(metavar="lucene|faiss|milvus|elasticsearch|opensearch|vespa", help="What WHERE is.")
+    ],
+    *,
+    settings: dict[str, Any],
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an opened index of this name.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Search an index or engine that exists already, without indexing anything again."""
+    from backend.retrieval.opened import open_index
+
+    if "ids" in settings:
+        settings["ids"] = str(Path(settings["ids"]).absolute())
+    record = do(
+        open_index, open_study(study), name=name, where=where, engine=engine, settings=settings, replace=replace
+    )
+    if record["passages_read"]:
+        print(f"Read {counted(record['passages_read'], 'passage')} from the index into the study.")
+    matched = record["matched"]
+    known = "" if matched is None else f", {matched:,} of them passages of this study"
+    print(f"Opened {record['where']}: {counted(record['documents'], 'document')}{known}.")
+    print(f"Next: blindspot retrieve --with opened --index {name}")
 
 
 @encoder_app.command("add")

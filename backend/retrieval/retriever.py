@@ -156,6 +156,10 @@ class RetrieverKind(ABC):
         """Return whether a retriever of this kind made the run with this manifest."""
         return manifest.get("retriever") == self.name
 
+    def is_lexical(self, manifest: Mapping[str, Any]) -> bool:
+        """Return whether the retriever of a run of this kind ranks by shared words."""
+        return self.lexical
+
     def describe(self, manifest: Mapping[str, Any]) -> str:
         """Describe the retriever of a run that this kind made, for the interface."""
         return self.title
@@ -213,7 +217,7 @@ def kind_of_run(manifest: Mapping[str, Any]) -> RetrieverKind | None:
 def is_lexical(manifest: Mapping[str, Any]) -> bool:
     """Return whether a retriever that ranks by shared words made the run with this manifest."""
     kind = kind_of_run(manifest)
-    return kind is not None and kind.lexical
+    return kind is not None and kind.is_lexical(manifest)
 
 
 def options_for(kind: RetrieverKind, given: Mapping[str, Any]) -> Any:
