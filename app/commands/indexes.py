@@ -9,8 +9,10 @@ import typer
 
 from app.commands.common import Device, Encoder, StudyOption, Trust, do, group, open_study, progress, trust_models
 from app.commands.options import takes_settings
+from backend.core.model_files import open_model
 from backend.core.settings import MODELS, EncoderSettings, add_encoder
 from backend.retrieval.faiss_options import KINDS, FaissOptions
+from backend.retrieval.model_kinds import INDEX_COMMANDS, WORDS, kind_of_model
 from backend.text.counting import counted
 from db.errors import Missing, Refused
 
@@ -37,6 +39,22 @@ def index_titles(study: StudyOption = None) -> None:
 
     manifest = do(build_index, open_study(study))
     print(f"Indexed {counted(manifest['titles'], 'title')} in {manifest['seconds']} s.")
+
+
+@index_app.command("sparse")
+def index_sparse(
+    encoder: Annotated[str, typer.Option(help="A sparse encoder of study.toml.")],
+    study: StudyOption = None,
+    device: Device = None,
+) -> None:
+    """Encode the passages with a sparse encoder (SPLADE) and write the inverted index. Resumes an interrupted encoding."""
+    from backend.retrieval.sparse import build_index
+
+    manifest = do(build_index, open_study(study), name=encoder, device=device)
+    print(
+        f"{counted(manifest['passages'], 'passage')}, {manifest['terms_per_passage']} terms a passage, "
+        f"{manifest['bytes'] / 1e6:,.1f} MB, {manifest['seconds']} s."
+    )
 
 
 @index_app.command("dense")
@@ -190,8 +208,6 @@ def encoder_add(
     study: StudyOption = None,
 ) -> None:
     """Add an encoder to study.toml, after loading it once to see that it works."""
-    from backend.retrieval.encoder import load_encoder
-
     model, question_model, passage_model = (settings.get(key) for key in MODELS)
     opened = open_study(study)
     if (model is None) == (question_model is None or passage_model is None):
@@ -201,12 +217,36 @@ def encoder_add(
             settings[key] = str(Path(settings[key]).absolute())
     if trust:
         trust_models(opened, model, question_model, passage_model)
-    loaded = load_encoder(EncoderSettings(**settings), "cpu")
-    add_encoder(opened.settings_path, encoder, settings)
-    print(
-        f"{encoder}: {loaded.dimension} dimensions, similarity {loaded.similarity}, pooling {loaded.pooling}. "
-        f"Next: blindspot index dense --encoder {encoder}"
-    )
+    if settings.get("kind", "auto") == "auto":
+        settings["kind"] = _kind_of(model)
+    described = _loaded(EncoderSettings(**settings))
+    add_encoder(opened.settings_path, encoder, settings if settings["kind"] != "dense" else _without_kind(settings))
+    print(f"{encoder}: {described}. Next: blindspot {INDEX_COMMANDS[settings['kind']]} --encoder {encoder}")
+
+
+def _kind_of(model: str | None) -> str:
+    """The kind of a model, as its folder says; dense for a plain transformer and for two towers."""
+    found = None if model is None else kind_of_model(Path(open_model(model).path))
+    if found is not None and found not in INDEX_COMMANDS:
+        raise Refused(f"{model} is {WORDS[found]}, which scores pairs and encodes no passages; see --with rerank")
+    return found or "dense"
+
+
+def _without_kind(settings: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key != "kind"}
+
+
+def _loaded(settings: EncoderSettings) -> str:
+    """Load an encoder once to see that it works, and describe it."""
+    if settings.kind == "sparse":
+        from backend.retrieval.sparse_encoder import load_sparse_encoder
+
+        sparse = load_sparse_encoder(settings, "cpu")
+        return f"sparse, {sparse.vocabulary:,} terms, similarity {sparse.similarity}"
+    from backend.retrieval.encoder import load_encoder
+
+    dense = load_encoder(settings, "cpu")
+    return f"{dense.dimension} dimensions, similarity {dense.similarity}, pooling {dense.pooling}"
 
 
 @encoder_app.command("list")

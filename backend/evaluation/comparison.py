@@ -144,7 +144,11 @@ def measure_all(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs over the questions measured in both. Row i is the same question in every array."""
+    """Two runs over the questions measured in both. Row i is the same question in every array.
+
+    evidence: whether the causes of misses may use people's labels and judges' scores. The app sets False for an
+    annotator who still has to judge.
+    """
 
     a: Measured
     b: Measured
@@ -153,6 +157,7 @@ class Comparison:
     first_b: np.ndarray
     rows_a: np.ndarray
     rows_b: np.ndarray
+    evidence: bool = True
 
     @classmethod
     def of(cls, a: Measured, b: Measured) -> Comparison:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from backend.evaluation.panel import Curves, RelationTable
+    from backend.evaluation.slice_report import SliceReport
 
 COLOURS = (
     "#0072b2",
@@ -91,6 +92,36 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
         },
         yaxis={"title": {"text": f"Success@{curves.k}, %"}, "range": [-2, 102]},
         height=420,
+        **_layout(),
+    )
+    return figure
+
+
+def slice_plot(found: SliceReport) -> Figure:
+    """Plot A less B in each found slice with its 95% interval; the dotted line is the difference over all questions."""
+    from plotly.graph_objects import Figure, Scatter
+
+    names = [f"{escape(each.expression)}  (n {each.figures.n:,})" for each in found.found.slices]
+    differences = [each.figures.difference.estimate for each in found.found.slices]
+    figure = Figure()
+    if names:
+        mean = 100 * found.found.mean
+        line = {"color": GREY, "dash": "dot", "width": 2}
+        figure.add_trace(
+            Scatter(
+                x=[mean] * len(names),
+                y=names,
+                mode="lines",
+                line=line,
+                hoverinfo="skip",
+                name="all questions",
+            )
+        )
+        figure.add_trace(_points(differences, names, "in the slice", 0, flat=True))
+    figure.update_layout(
+        xaxis={"title": {"text": escape(f"Success@{found.k}, {found.a} − {found.b}, points")}},
+        yaxis={"autorange": "reversed", "automargin": True},
+        height=110 + LINE + ROW * len(names),
         **_layout(),
     )
     return figure

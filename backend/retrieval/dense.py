@@ -18,6 +18,7 @@ from backend.core.manifest import file_sha256, read_manifest, write_manifest
 from backend.core.summary import Step
 from backend.progress import Progress
 from backend.retrieval.encoder import Encoder, load_encoder
+from backend.retrieval.model_kinds import encoder_kind
 from backend.retrieval.passage_encoder import PassageEncoder
 from backend.retrieval.retriever import RETRIEVERS, RetrieverKind
 from backend.retrieval.search import ExactSearch
@@ -198,6 +199,8 @@ class Dense:
         folder = study.path("indexes", name)
         manifest = read_manifest(folder)
         if manifest is None or manifest.get("kind") != "dense index":
+            if name in study.settings.encoders and (kind := encoder_kind(encoder_settings(study, name))) != "dense":
+                raise Refused(f"encoder {name!r} is {kind}, not dense; use --with {kind} --encoder {name}")
             raise Missing(f"no dense index for encoder {name!r}; run 'blindspot index dense --encoder {name}'")
         if manifest["corpus"] != study.corpus.digest:
             raise Refused(
@@ -357,6 +360,11 @@ class DenseKind(EncoderKind):
     ) -> Dense:
         return Dense(study, options.encoder, device, options.approximate)
 
+    def index_files(self, study: Study, options: DenseOptions) -> list[Path]:
+        if options.approximate is None:
+            return super().index_files(study, options)
+        return [study.path("indexes", options.encoder, f"faiss-{options.approximate}.index")]
+
     def run_name(self, options: DenseOptions) -> str:
         return f"{options.encoder}-{options.approximate}" if options.approximate else options.encoder
 
@@ -367,7 +375,8 @@ class DenseKind(EncoderKind):
         return f"dense, {manifest.get('retriever')}"
 
     def steps(self, study: Study) -> list[Step]:
-        encoder = next(iter(study.settings.encoders), None)
+        encoders = study.settings.encoders.items()
+        encoder = next((name for name, settings in encoders if encoder_kind(settings) == "dense"), None)
         if encoder is None or dense_indexes(study):
             return []
         return [

@@ -130,6 +130,16 @@ class RetrieverKind(ABC):
         """Return the files whose change means that the retriever `name` must be opened again."""
         return [study.path("indexes", part, MANIFEST) for part in self.parts_in(study, name)]
 
+    def index_files(self, study: Study, options: Any) -> list[Path]:
+        """Return the files that a search with these options reads; their size is the size of the index."""
+        folders = (study.path("indexes", part) for part in self.parts_in(study, self.name_of(options)))
+        return [
+            path
+            for folder in folders
+            for path in sorted(folder.glob("*"))
+            if path.suffix != ".db" and not path.name.startswith("faiss-")  # a cache, and indexes of another option
+        ]
+
     def settings_of(self, settings: Settings, name: str) -> tuple:
         """Return the settings of study.toml that affect the retriever `name`."""
         return ()
