@@ -25,7 +25,7 @@ from backend.core.settings import add_encoder
 from backend.core.study import Study
 from backend.data.encyclopedia import Encyclopedia
 from backend.data.encyclopedia.planted import CAUSES, PlantedMiss, PlantedStudy
-from backend.interventions.explaining import Explainer
+from backend.interventions.explaining import MissExplainer
 from backend.interventions.searching import Attempt, ranks
 from backend.retrieval import dense
 from backend.retrieval.question_vectors import question_vectors
@@ -42,11 +42,11 @@ TRAINING_PASSAGES = 5000  # of the encyclopedia whose training questions show ho
 AIM = 0.85
 PLANTED_EACH = {  # planted misses for each one that is to count
     "near_namesake": 2.0,
-    "other_words": 2.6,
-    "late_fact": 1.4,
-    "other_entity_passage": 1.4,
+    "other_words": 2.2,
+    "late_fact": 1.5,
+    "other_entity_passage": 1.6,
     "rare_subject": 2.4,
-    "question_wording": 2.4,
+    "question_wording": 2.8,
 }
 NONE = "none of the edits"
 
@@ -73,7 +73,7 @@ def planted_study(folder: Path, each: int, seed: int) -> tuple[Study, PlantedStu
     return Study.open(folder), planted
 
 
-def counting(study: Study, explainer: Explainer, misses: Sequence[PlantedMiss]) -> tuple[np.ndarray, np.ndarray]:
+def counting(study: Study, explainer: MissExplainer, misses: Sequence[PlantedMiss]) -> tuple[np.ndarray, np.ndarray]:
     """Return whether each planted miss is found without its cause, and missed with it, (m,) bool each."""
     index = explainer.dense
     rows = study.corpus.ordinals({id for miss in misses for id in (miss.gold.id, *miss.rivals)})
@@ -101,7 +101,7 @@ def main() -> None:
         print(
             f"{len(study.corpus):,} passages, {len(planted.misses):,} planted misses, seed {arguments.seed}", flush=True
         )
-        explainer = Explainer(study, "planted", device="cpu")
+        explainer = MissExplainer(study, "planted", device="cpu")
         found, missed = counting(study, explainer, planted.misses)
         chosen: list[PlantedMiss] = []
         for cause in CAUSES:

@@ -56,9 +56,10 @@ def test_the_answers_sentence_moves_first():
     assert after("move_first", miss("She kept bees. Rome is her town.")) is None
 
 
-def test_the_questions_missing_words_go_into_the_answers_sentence():
+def test_the_answers_sentence_is_said_in_the_questions_words():
     put = after("put_words_in", miss())
-    assert "In Oslo she came into the world (born)." in put.passage.text and put.changed <= 2
+    assert put.passage.text == TEXT.replace("In Oslo she came into the world.", "Where was Ada Holm born? Oslo.")
+    assert put.changed == 7
     assert after("put_words_in", miss("Ada Holm was born in Oslo.")) is None
     # The words of a roundabout question are not the passage's to have, if training asks more plainly.
     odd = Question("q", "Whither leads the cradle of Ada Holm?", ("Oslo",), subject="Ada Holm")
@@ -73,7 +74,9 @@ def test_the_subject_is_named_in_the_answers_sentence():
 
 
 def test_the_passage_gets_the_subjects_title():
-    assert after("give_own_title", miss(title="Bergen")).passage.title == "Ada Holm"
+    own = after("give_own_title", miss("Eva Berg sang. Berg met Ada Holm in Oslo.", "Eva Berg"))
+    assert own.passage.title == "Ada Holm" and own.passage.text == "Ada Holm sang. Holm met Ada Holm in Oslo."
+    assert own.changed == 5
     assert after("give_own_title", miss(title="Ada Holm (painter)")) is None
 
 

@@ -18,7 +18,7 @@ from analysis.accuracy import Estimate, proportion
 from backend.core.jobs import job
 from backend.core.manifest import read_object, text_sha256, whole_folder, write_json, write_manifest
 from backend.interventions.edits import EDITS
-from backend.interventions.explaining import ExplainedMiss, Explainer
+from backend.interventions.explaining import ExplainedMiss, MissExplainer
 from backend.interventions.misses import dense_run, missed, shuffled
 from backend.progress import Progress
 from db.errors import BadInput, Missing
@@ -82,7 +82,7 @@ def explain_misses(
     if not all_missed:
         raise Missing(f"run {run!r} misses none of these questions at k = {k}, so there is nothing to explain")
     drawn = shuffled(all_missed, seed)[:limit]
-    explainer = Explainer(study, str(opened.manifest["retriever"]), device=device)
+    explainer = MissExplainer(study, str(opened.manifest["retriever"]), device=device)
     explained: list[ExplainedMiss] = []
     for block in explainer.explain(drawn):
         explained += block

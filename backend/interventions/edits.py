@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from backend.evaluation.question_facts import content_words
 from backend.evaluation.why import name_words, near_namesake
 from backend.interventions.sentences import answer_sentence, contains, sentences
-from backend.text.answers import DEFAULT_RULE, has_answer, joined, mentions_subject, nfd, rule_for
+from backend.text.answers import DEFAULT_RULE, answer_spans, has_answer, joined, mentions_subject, nfd, rule_for
 from db.records import Passage, Question
 
 NAMESAKE_SHARE = 0.5  # share of the words of the subject's name that a namesake's title contains
@@ -119,30 +119,28 @@ def name_subject(miss: MissedQuestion) -> EditedMiss | None:
 
 
 def put_words_in(miss: MissedQuestion) -> EditedMiss | None:
-    """Put the question's content words that the passage lacks into the answer's sentence."""
+    """Say the answer's sentence in the question's words, if the passage lacks content words of the question."""
     parts, at = _answer(miss)
     asked = miss.plain or miss.question.text
     known = content_words(miss.question.subject or "") | {w for a in miss.question.answers for w in content_words(a)}
-    words = content_words(asked) - known
-    missing = [
-        word
-        for word in dict.fromkeys(joined(nfd(asked)).split())
-        if word in words and not contains(f"{miss.gold.title} {miss.gold.text}", word)
-    ]
-    if at is None or not missing:
+    whole = f"{miss.gold.title} {miss.gold.text}"
+    if at is None or all(contains(whole, word) for word in content_words(asked) - known):
         return None
-    body, end = re.fullmatch(r"(.*?)([.!?\"')\]]*)", parts[at], re.DOTALL).groups()  # type: ignore[union-attr]
-    parts[at] = f"{body} ({' '.join(missing)}){end}"
+    rule = rule_for(miss.question, miss.rule)
+    start, end = answer_spans(parts[at], miss.question.answers, rule)[0]
+    parts[at] = f"{asked} {parts[at][start:end]}."
     return _of_text(miss, " ".join(parts))
 
 
 def give_own_title(miss: MissedQuestion) -> EditedMiss | None:
-    """Title the passage with the question's subject."""
-    subject = miss.question.subject
-    if not subject or name_words(miss.gold.title) == name_words(subject):
+    """Make the passage the subject's own: its name replaces the title, and the title's name in the text."""
+    subject, title = miss.question.subject, miss.gold.title
+    if not subject or name_words(title) == name_words(subject):
         return None
-    changed = changed_tokens(miss.gold.title.split(), subject.split())
-    return EditedMiss(miss.question.text, replace(miss.gold, title=subject), changed)
+    text = renamed(miss.gold.text, title, subject) if title.strip() else miss.gold.text
+    passage = Passage(miss.gold.id, subject, text)
+    changed = changed_tokens(_tokens("", miss.gold), _tokens("", passage))
+    return EditedMiss(miss.question.text, passage, changed)
 
 
 def rename_subject(miss: MissedQuestion) -> EditedMiss | None:
@@ -179,8 +177,13 @@ EDITS: dict[str, Edit] = {
         Edit("relabel", "false_negative_above", "count the answering passages above as gold", relabel),
         Edit("remove_namesakes", "near_namesake", "remove the near-namesakes above", remove_namesakes),
         Edit("ask_plainly", "question_wording", "ask in the wording of training questions", ask_plainly),
-        Edit("give_own_title", "other_entity_passage", "title the passage with the subject", give_own_title),
-        Edit("put_words_in", "other_words", "put the question's words into the answer's sentence", put_words_in),
+        Edit(
+            "give_own_title",
+            "other_entity_passage",
+            "replace the title's name by the subject's, in title and text",
+            give_own_title,
+        ),
+        Edit("put_words_in", "other_words", "say the answer's sentence in the question's words", put_words_in),
         Edit("name_subject", "unnamed_subject", "name the subject in the answer's sentence", name_subject),
         Edit("rename_subject", "rare_subject", "replace the subject by a frequent name", rename_subject),
         Edit("move_first", "late_fact", "move the answer's sentence first", move_first),

@@ -70,7 +70,7 @@ class ExplainedMiss:
         return None if found is None else found.cause
 
 
-class Explainer:
+class MissExplainer:
     """Explains misses of the encoder `name` of a study. Raises Missing without its index."""
 
     def __init__(self, study: Study, name: str, rule: str = DEFAULT_RULE, device: str | None = None):

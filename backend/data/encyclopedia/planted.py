@@ -43,7 +43,7 @@ CAUSES = (
 IN_ARTICLES = ("other_words", "question_wording", "late_fact", "other_entity_passage")
 MISSES_OF_A_HOST = 4
 SIBLINGS = 6  # further passages of a host's article
-NAMESAKES = 12
+NAMESAKES = 8
 RARE_RIVALS = 8  # passages about subjects whose names are made of the same rare syllables
 LATE = 7  # sentences before a late fact, about 75 words
 RARE_SYLLABLES = "xq zv wr vrol qzi gju krx thw psz gnu yxl dvo ptl bzu fhr".split()
@@ -133,7 +133,7 @@ class PlantedStudy:
         else:
             other = self._entity(self._pick(("person", "company")))
             first, *others = self._fillers(other, 4, NAME)
-            title, text = other.name, " ".join([first, plain, *others])
+            title, text = other.name, " ".join([plain, first, *others])
         self._plant(cause, relation, entity, answer, (question, title, text), (asked, entity.name, clean))
 
     def _namesakes(self) -> None:
@@ -240,12 +240,14 @@ class PlantedStudy:
         return Entity(-1, "founder", name, {}, gender=gender, born=born, died=born + 60)
 
     def _look_alikes(self) -> list[str]:
-        """A name and NAMESAKES more, with the same given name and almost the same family name."""
+        """A name and NAMESAKES more, with another initial in the middle or another end of the family name."""
         while True:
             cluster, _ = self._pick(words.GIVEN_CLUSTERS)
             given, start = self._pick(cluster), self._pick(words.FAMILY_STARTS)
             ends = self._shuffled([end for ends in words.FAMILY_ENDS for end in ends.split()])
-            names = [f"{given} {start}{end}" for end in ends[: NAMESAKES + 1]]
+            initials = self._shuffled("ABCDEFGHJKLMNPRSTVW")
+            names = [f"{given} {initial}. {start}{ends[0]}" for initial in initials[: NAMESAKES - 1]]
+            names += [f"{given} {initials[0]}. {start}{end}" for end in ends[1:3]]
             if self._names.isdisjoint(names):
                 self._names.update(names)
                 return names
@@ -262,9 +264,9 @@ class PlantedStudy:
                 return syllables
 
     def _rare_rival(self, syllables: list[str]) -> str:
-        """A name of the same syllables in another order, which shares no word with the first."""
+        """A name of the same syllables, in another order in each word, which shares no word with the first."""
         while True:
-            name = _rare_name(self._shuffled(syllables))
+            name = _rare_name(self._shuffled(syllables[:4]) + self._shuffled(syllables[4:]))
             if name not in self._names and set(name.split()).isdisjoint(_rare_name(syllables).split()):
                 self._names.add(name)
                 return name
