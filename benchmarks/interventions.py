@@ -41,12 +41,12 @@ PASSAGES = 500  # of the encyclopedia around the planted passages
 TRAINING_PASSAGES = 5000  # of the encyclopedia whose training questions show how questions are worded
 AIM = 0.85
 PLANTED_EACH = {  # planted misses for each one that is to count
-    "near_namesake": 2.0,
-    "other_words": 2.2,
-    "late_fact": 1.5,
-    "other_entity_passage": 1.6,
-    "rare_subject": 2.4,
-    "question_wording": 2.8,
+    "near_namesake": 1.4,
+    "other_words": 2.3,
+    "late_fact": 1.6,
+    "other_entity_passage": 2.0,
+    "rare_subject": 2.8,
+    "question_wording": 2.6,
 }
 NONE = "none of the edits"
 
