@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from app.markup import Html, div, join, span, tag, term
 from app.study import set_label
+from backend.retrieval.opened import KIND as OPENED_INDEX
+from backend.retrieval.opened import describe_index
 
 
 def holdings(held: dict[str, Any]) -> Html:
@@ -82,8 +85,10 @@ def _indexes(indexes: dict[str, dict]) -> object:
     return join(*lines)
 
 
-def _description(manifest: dict) -> str:
+def _description(manifest: Mapping[str, Any]) -> str:
     """What an index is, by the kind that its manifest names."""
+    if manifest.get("kind") == OPENED_INDEX:
+        return describe_index(manifest)
     megabytes = f"{manifest.get('bytes', 0) / 1e6:,.1f} MB"
     kinds = {
         "dense index": f"dense, {manifest.get('dimension', '?')} dimensions, {manifest.get('similarity', '')}",

@@ -25,7 +25,7 @@ from backend.retrieval.search import ExactSearch
 from backend.retrieval.shards import Shard, encode_shard, whole_set
 from backend.retrieval.shards import merge as merge_blocks
 from db.errors import BadInput, Missing, Refused
-from db.records import Hits
+from db.records import Hits, Passage
 
 if TYPE_CHECKING:
     from backend.core.settings import EncoderSettings, Settings
@@ -172,7 +172,18 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
         )
     sample = np.unique(np.linspace(0, expected[0] - 1, SAMPLE).astype(int))
     passages = study.corpus.passages(sample.tolist())
-    ours, theirs = encoder.encode_passages(passages), vectors[sample].astype(np.float32)
+    check_sample(encoder, passages, vectors[sample], sample, path)
+
+
+def check_sample(
+    encoder: Encoder, passages: Sequence[Passage], vectors: np.ndarray, places: np.ndarray, path: Path
+) -> None:
+    """Raise BadInput if some vectors of a file differ from the encoder's own vectors of these passages.
+
+    Args:
+        vectors: (n, d), from the places (n,) of the file.
+    """
+    ours, theirs = encoder.encode_passages(passages), vectors.astype(np.float32)
     if encoder.similarity == "cosine":
         theirs = theirs / np.maximum(np.linalg.norm(theirs, axis=1, keepdims=True), 1e-12)
     apart = np.linalg.norm(ours[:, None] - ours[None], axis=2)[np.triu_indices(len(ours), 1)]
@@ -181,7 +192,7 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
     if error.max() > SAME_VECTOR:
         worst = int(error.argmax())
         raise BadInput(
-            f"row {sample[worst]} differs from the encoder's vector of passage {passages[worst].id!r} by "
+            f"row {places[worst]} differs from the encoder's vector of passage {passages[worst].id!r} by "
             f"{error[worst]:.0%} of the typical distance between two passages; check the model, the text template "
             "and the order of the passages",
             path,
