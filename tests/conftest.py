@@ -93,6 +93,24 @@ def pytest_runtest_teardown(item):
         pytest.fail(getattr(item.session, "slow_import", message))
 
 
+@pytest.fixture
+def blindspot(capsys, monkeypatch):
+    """Runs a command in this process: (exit code, standard output, standard error)."""
+    from app import cli
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["blindspot", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_command_tree():
     """Let Typer build its tree of commands once. It builds the tree for every command line, which takes 0.2 s here."""
@@ -180,3 +198,23 @@ def small_demo(tmp_path_factory):
         job = jobs.status(study, job.id)
     assert job.state == "done", (job.error, jobs.log(study, job.id))
     return study
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel of a copy of the tracked files: untracked files of this checkout cannot get into it."""
+    import subprocess
+
+    pytest.importorskip("setuptools", minversion="77", reason="no wheel can be built: setuptools is too old")
+    source = tmp_path_factory.mktemp("source")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT.parent, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("no wheel is built here: the tests do not run in a git checkout")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT.parent / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT.parent / name).read_bytes())
+    code = "import setuptools.build_meta as backend; print(backend.build_wheel('dist'))"
+    built = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr[-2000:]
+    return next((source / "dist").glob("*.whl"))

@@ -1,13 +1,11 @@
 """A cascade of judges: each stage decides where its own error is small, the next is asked about the rest, the cost stands on the pair."""
 
 import hashlib
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from app.cli import main
 from backend.core.copying import copy_study
 from backend.core.study import Study
 from backend.judges.cascade import DecisionStore, _measured, cascade_stages, judge_with_cascade, make_cascade
@@ -158,14 +156,11 @@ def test_a_wrong_cascade_is_refused_with_one_line(study, stages, options, messag
         cascade_stages(study, "wrong")
 
 
-def test_the_commands(study, monkeypatch, capsys):
+def test_the_commands(study, blindspot):
     def run(*words):
-        monkeypatch.setattr(sys, "argv", ["blindspot", "judge", *words, "--study", str(study.folder)])
-        try:
-            main()
-        except SystemExit as end:
-            assert not end.code, capsys.readouterr().err
-        return capsys.readouterr().out
+        code, out, err = blindspot("judge", *words, "--study", study.folder)
+        assert not code, err
+        return out
 
     assert "answers: negative below 0.5" in run("cascade", "mine", "--stage", "answers", "--stage", "half")
     assert "people: " in run("run", "mine", "--run", "run")

@@ -171,18 +171,15 @@ def test_the_first_visitor_is_the_lead_and_simulated_people_cannot_be_chosen(own
     assert who.first_role(own.labels_path) == "lead"
 
 
-def test_the_experiment_command_prints_what_is_stored(own, capsys, monkeypatch):
+def test_the_experiment_command_prints_what_is_stored(own, blindspot):
     """The parts exist, so the command only reads them: the same cells as in results.json, as JSON, CSV and a table."""
     (stored,) = results(own)
 
     def run(*words):
-        arguments = ["experiment", "buckets", "--encoder", "tiny", "--on", stored["setting"]["on"], *words]
-        monkeypatch.setattr(sys, "argv", ["blindspot", *arguments, "--study", str(own.folder)])
-        try:
-            cli.main()
-        except SystemExit as end:
-            assert not end.code, capsys.readouterr().err
-        return capsys.readouterr().out
+        about = ["--encoder", "tiny", "--on", stored["setting"]["on"]]
+        code, out, err = blindspot("experiment", "buckets", *about, *words, "--study", own.folder)
+        assert not code, err
+        return out
 
     assert json.loads(run("--json"))["cells"] == stored["cells"]
     rows = list(csv.DictReader(io.StringIO(run("--csv"))))

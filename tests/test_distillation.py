@@ -37,7 +37,7 @@ from db.errors import BadInput, Missing, Refused
 from db.people import People
 from db.records import Passage
 from tests.studies import births, make_study, people, tiny_bert
-from tests.training import QUICK, examples, start, weights
+from tests.training import QUICK, Stopped, examples, start, weights
 from tests.training_studies import say
 
 SETTINGS = {**QUICK, "batch": 8, "steps": 6, "hard_negatives": 2, "distil": "judge"}
@@ -112,9 +112,6 @@ def test_exactly_what_is_drawn_is_scored_first(study):
 
 def test_broken_off_it_ends_with_the_same_bytes(study):
     """Killed once while pairs are scored, and once between two checkpoints."""
-
-    class Stopped(Exception):
-        pass
 
     def stop(at, words):
         def progress(done, total, doing):

@@ -21,7 +21,7 @@ from backend.training.examples import BatchSampler, Example, hold_out, make_pool
 from backend.training.training_log import read_lines
 from db.errors import BadInput, Missing, Refused
 from db.records import Passage
-from tests.training import examples, quick, start, weights
+from tests.training import Stopped, examples, quick, start, stop_at, weights
 
 
 @pytest.fixture(scope="module")
@@ -30,18 +30,6 @@ def bert(tmp_path_factory):
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_at(step):
-    def progress(done, total, doing):
-        if done == step:
-            raise Stopped
-
-    return progress
 
 
 def test_it_learns_and_is_an_ordinary_folder(tmp_path):

@@ -184,7 +184,7 @@ def test_unlabelled_passages_with_an_answer_are_no_negatives_anywhere():
 
 
 def test_the_summary_says_what_was_left_out_and_what_it_could_be():
-    from app.commands.judge import _bound
+    from app.judge_texts import _bound
 
     left_out = {"share": 0.01, "pairs": 900, "left_out": 100}
     assert "another 100 pairs" in _bound(left_out)[0] and "up to 10.9% could be false" in _bound(left_out)[0]
@@ -440,11 +440,11 @@ def make_study_of(real_data, folder, import_passages, import_questions):
 
 
 def test_the_summary_speaks_of_known_positives_where_gold_and_labels_are_all_it_measured():
-    from app.commands.judge import _worth
+    from app.judge_texts import quality_lines
 
     reached = {"value": 0.1, "pairs": 952, "share": 0.003, "low": 0.001, "high": 0.009}
     missed = {"value": None, "pairs": 0, "share": None, "low": None, "high": None}
-    lines = _worth(
+    lines = quality_lines(
         {
             "settings": {"false_negatives": 0.01, "precision": 0.95},
             "auc": 0.9,

@@ -1,13 +1,11 @@
 """How good a judge is: against scikit-learn, against known truth, by design, and beside other judges."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from analysis.judge_quality import Judged, judge_figures, verdict, weighted_auc
-from app.cli import main
 from backend.core.copying import copy_study
 from backend.core.study import Study
 from backend.judges.feature_judge import learn_judge
@@ -265,14 +263,11 @@ def test_wrong_lines_can_be_left_out(study, tmp_path):
     assert (done["pairs"], done["left_out"]) == (1, 1) and "nobody" in Path(done["file"]).read_text()
 
 
-def test_the_commands(study, tmp_path, monkeypatch, capsys):
+def test_the_commands(study, tmp_path, blindspot):
     def run(*words):
-        monkeypatch.setattr(sys, "argv", ["blindspot", "judge", *words, "--study", str(study.folder)])
-        try:
-            main()
-        except SystemExit as end:
-            assert not end.code, capsys.readouterr().err
-        return capsys.readouterr().out
+        code, out, err = blindspot("judge", *words, "--study", study.folder)
+        assert not code, err
+        return out
 
     (tmp_path / "q.qrels").write_text(FORMS["qrels"][1])
     assert "Imported 2 judgements as tool" in run("import", "tool", str(tmp_path / "q.qrels"))

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from app.cli import main
+from backend.core import http_client
 from backend.core.copying import copy_study
 from backend.core.study import Study
 from backend.judges.judge import judge_kind_of, judges_of
@@ -49,7 +49,7 @@ def study(original, tmp_path):
 
 @pytest.fixture(autouse=True)
 def quick_pauses(monkeypatch):
-    monkeypatch.setattr(http, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
     monkeypatch.delenv("BLINDSPOT_LLM_KEY", raising=False)
 
 
@@ -432,21 +432,6 @@ def test_a_killed_run_resumes_without_asking_twice(study):
         assert server.requests - 120 <= 2 * 4  # only what was under way when it died is asked again
 
 
-@pytest.fixture
-def run(monkeypatch):
-    """Runs a command in this process; returns its exit code."""
-
-    def run(study, *words):
-        monkeypatch.setattr(sys, "argv", ["blindspot", *words, "--study", str(study.folder)])
-        try:
-            main()
-        except SystemExit as end:
-            return end.code or 0
-        return 0
-
-    return run
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -463,14 +448,18 @@ def run(monkeypatch):
         (["--endpoint", "http://localhost:1/v1", "--from", "x"], "give --endpoint or --from, not both"),
     ],
 )
-def test_bad_input_gets_one_line(study, capsys, run, words, message):
-    assert run(study, "judge", "add", "llm", *words)
-    said = capsys.readouterr()
-    assert message in " ".join((said.err + said.out).split()) and "Traceback" not in said.err
+def test_bad_input_gets_one_line(study, blindspot, words, message):
+    code, out, err = blindspot("judge", "add", "llm", *words, "--study", study.folder)
+    assert code and message in " ".join((err + out).split()) and "Traceback" not in err
     assert not [card for card in judges_of(study) if card.name == "llm"]
 
 
-def test_the_commands(study, capsys, run):
+def test_the_commands(study, blindspot):
+    def run(*words):
+        code, out, err = blindspot("judge", *words, "--study", study.folder)
+        assert not code, err
+        return out
+
     with ChatServer(truth) as server:
         words = [
             "--endpoint",
@@ -484,17 +473,12 @@ def test_the_commands(study, capsys, run):
             "--price-out",
             "2",
         ]
-        assert not run(study, "judge", "add", "llm", *words)
-        assert "Texts will go to 127.0.0.1" in capsys.readouterr().out
-        assert not run(study, "judge", "run", "llm", "--run", "run", "--depth", "2", "--dry-run")
-        shown = capsys.readouterr().out
+        assert "Texts will go to 127.0.0.1" in run("add", "llm", *words)
+        shown = run("run", "llm", "--run", "run", "--depth", "2", "--dry-run")
         assert "80 pairs" in shown and "tokens" in shown and "cost" in shown and server.requests == 0
-        assert not run(study, "judge", "run", "llm", "--run", "run", "--depth", "2")
-        assert "Judged 80 pairs" in capsys.readouterr().out
-        assert not run(study, "judge", "injections", "llm", "--pairs", "3")
-        assert "0 of 30" in capsys.readouterr().out
-        assert not run(study, "judge", "list")
-        assert "llm: language model, m at 127.0.0.1" in capsys.readouterr().out
-        assert run(study, "judge", "run", "llm")
-        assert "people have settled no pair yet" in capsys.readouterr().err
+        assert "Judged 80 pairs" in run("run", "llm", "--run", "run", "--depth", "2")
+        assert "0 of 30" in run("injections", "llm", "--pairs", "3")
+        assert "llm: language model, m at 127.0.0.1" in run("list")
+        code, _, err = blindspot("judge", "run", "llm", "--study", study.folder)
+        assert code and "people have settled no pair yet" in err
     assert judge_kind_of(study, "llm").name == "llm"

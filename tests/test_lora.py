@@ -14,7 +14,7 @@ from backend.training.initial_model import Shape, start_model, tower
 from backend.training.lora import add_updates, check_peft, load_updates, merged
 from backend.training.training_log import read_lines
 from db.errors import Missing, Refused
-from tests.training import QUICK, quick, start, weights
+from tests.training import QUICK, Stopped, quick, start, stop_at, weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TEXTS = ["Where was she born?", "Oslo", "a town by the sea"]
@@ -29,18 +29,6 @@ def hide_peft(monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "peft"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "peft", None)
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_at(step):
-    def progress(done, total, doing):
-        if done == step:
-            raise Stopped
-
-    return progress
 
 
 def vectors(folder):

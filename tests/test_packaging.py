@@ -7,7 +7,6 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 
 from tests.test_house import pins
@@ -40,24 +39,6 @@ def test_the_extra_all_names_every_extra_but_gpu():
     everything = Requirement(PROJECT["optional-dependencies"]["all"][0])
     assert everything.name == PROJECT["name"]
     assert everything.extras == set(PROJECT["optional-dependencies"]) - {"all", "gpu"}
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel of a copy of the tracked files: untracked files of this checkout cannot get into it."""
-    pytest.importorskip("setuptools", minversion="77", reason="no wheel can be built: setuptools is too old")
-    source = tmp_path_factory.mktemp("source")
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("no wheel is built here: the tests do not run in a git checkout")
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
-    code = "import setuptools.build_meta as backend; print(backend.build_wheel('dist'))"
-    built = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr[-2000:]
-    return next((source / "dist").glob("*.whl"))
 
 
 def test_the_wheel_holds_every_file_of_every_room(wheel):

@@ -14,10 +14,15 @@ import pytest
 
 import blindspot
 from backend.evaluation.comparison_report import compare_runs
+from blindspot.additions import StudyAdditions
+from blindspot.contents import StudyContents
+from blindspot.measuring import StudyMeasures
+from blindspot.opened import OpenedStudy
+from blindspot.training import StudyTraining
 from tests.studies import births, make_study, people
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "python.md"
+PAGE, REFERENCE = ROOT / "docs" / "python.md", ROOT / "docs" / "python-reference.md"
 METHODS = re.compile(r"(<!-- methods -->\n).*?(<!-- end -->)", re.S)
 
 
@@ -103,6 +108,57 @@ def test_frames_are_what_the_commands_print(study):
     assert list(study.labels().columns) == ["question", "passage", "label", "state", "people"]
 
 
+def test_misses_are_the_questions_without_an_answer_in_the_first_hits(study):
+    hits = study.run("bm25-dev")
+    found = hits[hits["answer"] & (hits["rank"] <= 5)]["question"].unique()
+    missed = study.misses("bm25-dev", k=5).set_index("question")
+    assert len(missed) and set(missed.index) == set(hits["question"]) - set(found)
+    for question, row in missed.iterrows():
+        list_of_question = hits[hits["question"] == question]
+        answering = list_of_question[list_of_question["answer"]]["rank"]
+        assert (answering.min() if len(answering) else None) == (None if pd.isna(row["rank"]) else row["rank"])
+        assert row["top"] == list_of_question.iloc[0]["passage"]
+    with pytest.raises(blindspot.BadInput, match="k is 21; bm25-dev has 20 hits"):
+        study.misses("bm25-dev", k=21)
+    question = missed.index[0]
+    why = study.why(question, ["bm25-dev", "minilm-dev"])
+    assert why["run"].tolist() == ["bm25-dev", "minilm-dev"] and why["top"][0] == missed.loc[question, "top"]
+    gold = study.questions("dev").set_index("question").loc[question, "gold"][0]
+    for row in why.itertuples():
+        listed = study.run(row.run)
+        listed = listed[(listed["question"] == question) & (listed["passage"] == gold)]
+        assert row.rank == listed["rank"].item() and row.score == listed["score"].item()
+    with pytest.raises(blindspot.Missing):
+        study.why("nobody", ["bm25-dev"])
+
+
+def test_labels_of_ones_own_are_stored_once(study, tmp_path):
+    opened = blindspot.Study(make_study(tmp_path / "s", people(9), births(people(9))))
+    one, two = opened.questions("dev")["question"][:2]
+    labels = pd.DataFrame(
+        [(one, "p0", "positive"), (one, "p1", "negative"), (two, "p1", "positive")],
+        columns=["question", "passage", "label"],
+    )
+    assert opened.add_labels(labels, "Ada", by_person=True) == 3
+    assert opened.add_labels(labels, "Ada", by_person=True) == 0
+    stored = opened.labels()[["question", "passage", "label"]]
+    assert sorted(map(tuple, stored.values)) == sorted(map(tuple, labels.values))
+    with pytest.raises(blindspot.BadInput, match="a label is 'maybe'; it must be one of positive, negative"):
+        opened.add_labels(labels.assign(label="maybe"), "Ada", by_person=True)
+    with pytest.raises(blindspot.Refused, match="Ada is a person"):
+        opened.add_labels(labels, "Ada")
+
+
+def test_slices_are_saved_found_and_plotted(study):
+    assert study.save_slice("births", "relation=P19") == "relation:P19"
+    assert study.saved_slices()[["slice", "expression"]].values.tolist() == [["births", "relation:P19"]]
+    found = study.slices("bm25-dev", "minilm-dev", k=5)
+    figure = study.plot_slices("bm25-dev", "minilm-dev", k=5)
+    shown = list(figure.data[1].x) if figure.data else []
+    assert shown == pytest.approx((100 * found["difference"]).tolist())
+    assert study.plot_slices("bm25-dev", "minilm-dev", slice="relation:none").layout.height < figure.layout.height + 1
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -124,7 +180,7 @@ def test_bad_hits_are_refused_and_nothing_is_stored(study, rows, message):
 def test_the_examples_of_the_page_run(study, monkeypatch, tmp_path):
     """All code blocks of docs/python.md, in one namespace, on a study with runs of the names that they use."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
-    assert len(blocks) == 5
+    assert len(blocks) == 7
     monkeypatch.chdir(study.folder.parent)
     namespace: dict = {}
     for block in blocks:
@@ -139,21 +195,91 @@ def test_the_examples_of_the_page_run(study, monkeypatch, tmp_path):
         study.save_plot(namespace["figure"], "figure.jpeg")
 
 
+GROUPS = {
+    "Open or create a study": OpenedStudy,
+    "Contents": StudyContents,
+    "Add to a study": StudyAdditions,
+    "Measure, compare, plot": StudyMeasures,
+    "Training sets and training": StudyTraining,
+}
+
+
+def methods(group):
+    """(name, function) of the public methods that a class itself defines, in their order."""
+    return [
+        (name, getattr(blindspot.Study, name))
+        for name, method in vars(group).items()
+        if not name.startswith("_") and not isinstance(method, property)
+    ]
+
+
 def methods_table() -> str:
     lines = ["| Method | What it does |", "|---|---|"]
-    for name, method in vars(blindspot.Study).items():
-        if not name.startswith("_") and not isinstance(method, property):
-            function = getattr(blindspot.Study, name)
-            parameters = ", ".join(p for p in inspect.signature(function).parameters if p != "self")
-            first = re.split(r"(?<=[.)])\s", " ".join(inspect.getdoc(function).split()))[0]
-            lines.append(f"| `{name}({parameters})` | {first} |")
+    for name, function in (each for group in GROUPS.values() for each in methods(group)):
+        parameters = ", ".join(p for p in inspect.signature(function).parameters if p != "self")
+        first = re.split(r"(?<=[.)])\s", " ".join(inspect.getdoc(function).split()))[0]
+        lines.append(f"| [`{name}({parameters})`](python-reference.md#{name}) | {first} |")
     return "\n".join(lines)
+
+
+def signature_text(name: str, function) -> str:
+    """The signature as one writes it, with types; a line a parameter where one line is too long."""
+    words = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == "self":
+            continue
+        star = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        words.append(f"{star}{parameter.name}: {parameter.annotation}{default}")
+    result = "Study" if inspect.signature(function).return_annotation == "Self" else function.__annotations__["return"]
+    line = f"{name}({', '.join(words)}) -> {result}"
+    return line if len(line) <= 110 else f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f") -> {result}"
+
+
+def described(function) -> str:
+    """A docstring as Markdown: paragraphs, and its `Args:` as a list."""
+    parts = []
+    for block in inspect.getdoc(function).split("\n\n"):
+        if not block.startswith("Args:"):
+            parts.append(" ".join(block.split()))
+            continue
+        body = inspect.cleandoc(block.removeprefix("Args:"))
+        entries = re.split(r"\n(?=\S)", body)
+        parts.append("\n".join("- `{}`: {}".format(*" ".join(entry.split()).split(": ", 1)) for entry in entries))
+    return "\n\n".join(parts)
+
+
+def reference_page() -> str:
+    parts = [
+        "# Python reference",
+        "",
+        "Every method of `blindspot.Study`, from its signature and docstring; a test keeps this page and the code equal.",
+        "[Blindspot in Python](python.md) shows them at work.",
+        "",
+        "Errors: `blindspot.BlindspotError` is the base of `BadInput` (invalid input, with file and line where there is one), `Missing`",
+        "(something that does not exist) and `Refused` (something that is not allowed). Each has one line as its message.",
+        "",
+        '`Kind` is `"answers"`, `"gold"` or `"labels"`: what makes a passage relevant. `Table` is `"relation"`, `"bucket"` or',
+        '`"slice"`.',
+        "",
+    ]
+    for title, group in GROUPS.items():
+        parts += [f"## {title}", ""]
+        for name, function in methods(group):
+            parts += [f"### {name}", "", "```text", signature_text(name, function), "```", "", described(function), ""]
+    return "\n".join(parts)
 
 
 def test_the_page_lists_every_method():
     assert f"<!-- methods -->\n{methods_table()}\n<!-- end -->" in PAGE.read_text(encoding="utf-8"), (
         "run: python -m tests.test_python_door"
     )
+
+
+def test_the_reference_is_made_from_the_code():
+    listed = {name for group in GROUPS.values() for name, _ in methods(group)}
+    assert listed == {name for name, _ in inspect.getmembers(blindspot.Study, inspect.isroutine) if name[0] != "_"}
+    assert REFERENCE.read_text(encoding="utf-8") == reference_page(), "run: python -m tests.test_python_door"
 
 
 def test_every_method_is_typed_and_documented():
@@ -173,4 +299,5 @@ def test_pandas_loads_with_the_first_frame():
 
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
+    REFERENCE.write_text(reference_page(), encoding="utf-8")
     PAGE.write_text(METHODS.sub(lambda found: found[1] + methods_table() + "\n" + found[2], text), encoding="utf-8")

@@ -30,7 +30,7 @@ from db.people import People
 from db.records import Hits
 from tests.readers import QUICK, reading_study
 from tests.studies import tiny_bert
-from tests.training import weights
+from tests.training import Stopped, stop_at, weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -49,18 +49,6 @@ def study(tmp_path):
 
 def quick(study, name, bert, progress=None, restart=False, replace=False, run="train", **settings):
     return train_reader(study, name, run, bert, QUICK | settings, "cpu", replace, restart, progress)
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_at(step):
-    def progress(done, total, doing):
-        if done == step:
-            raise Stopped
-
-    return progress
 
 
 def test_it_learns_to_answer_and_is_an_ordinary_folder(study, tmp_path):

@@ -12,7 +12,7 @@ from backend.retrieval.encoder import load_encoder
 from backend.training import dual_encoder, refresh
 from backend.training.refresh import DEPTH, SHARE, RefreshedExamples, _mine, _pool
 from db.errors import Refused
-from tests.training import examples, quick, start, weights
+from tests.training import Stopped, examples, quick, start, weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -111,9 +111,6 @@ def test_what_people_judged_stays():
 
 
 def test_broken_off_in_the_second_round_it_ends_with_the_same_bytes(bert, tmp_path, rounds):
-    class Stopped(Exception):
-        pass
-
     said = []
 
     def stop(done, total, doing):

@@ -41,6 +41,20 @@ def examples(count: int = 60, negatives: int = 3) -> list[Example]:
     ]
 
 
+class Stopped(Exception):
+    """What a training is broken off with."""
+
+
+def stop_at(step: int):
+    """A progress that breaks a training off at a step."""
+
+    def progress(done, total, doing):
+        if done == step:
+            raise Stopped
+
+    return progress
+
+
 def start(folder: Path, dropout: float = 0.1) -> EncoderSettings:
     tiny_bert(folder)
     config = json.loads((folder / "config.json").read_text())

@@ -8,14 +8,13 @@ import typer
 
 from app.commands.common import AsJson, FileArgument, SkipBad, StudyOption, Trust, do, group, open_study, trust_models
 from app.commands.options import takes_settings
+from app.judge_texts import cost_words, decision_lines, language_model_line, plan_lines, quality_lines, stage_lines
 from backend.judges.settings import FeatureJudgeSettings, LLMSettings
 from backend.text.counting import counted, duration, noun
 from db.errors import Refused
 
 if TYPE_CHECKING:
     from backend.core.study import Study
-    from backend.judges.judge import JudgeCard
-    from backend.judges.llm.judge import LLMPlan
     from backend.judges.measuring import Sample
 
 LLM_KIND = "llm"
@@ -126,7 +125,7 @@ def learn(
         f"({counted(about['pairs'], 'pair')}) in {result.seconds:,.0f} s: {about['model']}, {len(about['features'])} "
         "features."
     )
-    for line in _worth(about):
+    for line in quality_lines(about):
         print(f"  {line}")
     print(f"Next: blindspot retrieve --with rerank --judge {name} --split dev")
 
@@ -157,61 +156,6 @@ def generalise(
     print(f"Next: blindspot training-set build NAME --run {run} --policy judge+labels --model {name}")
 
 
-def _worth(about: dict[str, Any]) -> list[str]:
-    """Return the judge's quality on out-of-fold training questions, as lines of text."""
-    drop, settings = about["drop"], about["settings"]
-    lines = [
-        f"AUC {about['auc']:.3f}, average precision {about['average_precision']:.3f} "
-        f"({about['positives']:,} positives, base rate {about['base_rate']:.1%}; {about['measured_on']})"
-    ]
-    if unknown := about.get("unknown", 0):
-        lines.append(
-            f"left out: {counted(unknown, 'pair')} ({unknown / about['pairs']:.1%}) contain an answer or are "
-            "disputed, and nobody settled them; they teach nothing and set no threshold for negatives"
-        )
-    if drop["value"] is None:
-        lines.append(
-            f"no threshold keeps known positives under {settings['false_negatives']:.1%}: label more questions"
-        )
-    else:
-        lines.append(
-            f"keep as negatives below {drop['value']:.3f}: {drop['share']:.1%} of the kept are known positives "
-            f"[{drop['low']:.1%}, {drop['high']:.1%}], n={drop['pairs']:,}"
-        )
-        lines += _bound(drop)
-    with_answer = about.get("drop_with_answer") or {"value": None}
-    if with_answer["value"] is None:
-        lines.append("passages that contain an answer: kept as negatives only if people label them so")
-    else:
-        lines.append(
-            f"passages that contain an answer: keep as negatives below {with_answer['value']:.3f}; "
-            f"{with_answer['share']:.1%} of the kept are known positives "
-            f"[{with_answer['low']:.1%}, {with_answer['high']:.1%}], n={with_answer['pairs']:,}"
-        )
-    for key, which in (("add", "passages"), ("add_with_answer", "passages that contain an answer")):
-        add = about[key]
-        if add["value"] is None:
-            lines.append(f"{which}: no threshold reaches a precision of positives of {settings['precision']:.0%}")
-        else:
-            lines.append(
-                f"{which}: add as positives from {add['value']:.3f}; precision {add['share']:.1%} "
-                f"[{add['low']:.1%}, {add['high']:.1%}], n={add['pairs']:,}"
-            )
-    return lines
-
-
-def _bound(drop: dict[str, Any]) -> list[str]:
-    """Say what the share of false negatives would be if every pair that the threshold left out were one."""
-    left_out = drop.get("left_out", 0)
-    if not left_out:
-        return []
-    worst = (drop["share"] * drop["pairs"] + left_out) / (drop["pairs"] + left_out)
-    return [
-        f"another {counted(left_out, 'pair')} below it contain an answer and are not labelled: with them as "
-        f"negatives, up to {worst:.1%} could be false, so the policy does not keep them"
-    ]
-
-
 @judge_app.command("run")
 def run_judge(
     name: Name,
@@ -238,34 +182,36 @@ def run_judge(
 
     opened = open_study(study)
     kind = judge_kind_of(opened, name)
-    if kind.name != LLM_KIND:
-        if depth is not None or limit is not None or dry_run or send:
-            raise Refused(f"--depth, --limit, --dry-run and --send are for language models; {name!r} is a {kind.title}")
-        if kind.run_job is None:
-            raise Refused(f"the scores of {name!r} were imported; import a file again with 'blindspot judge import'")
-        if run is None:
-            raise Refused("name the run whose passages are judged with --run")
-        result = do(kind.run_job, opened, name, run)
-        if kind.name == "cascade":
-            _print_stages(result)
-            return
-        pairs = counted(result["pairs"] if "pairs" in result else result["scored"], "pair")
-        print(
-            f"Judged {pairs} of {counted(result['questions'], 'question')}."
-            if "questions" in result
-            else f"Judged {pairs}."
-        )
+    if kind.name == LLM_KIND:
+        _ask_language_model(opened, name, run, depth, limit, dry_run, send)
         return
+    if depth is not None or limit is not None or dry_run or send:
+        raise Refused(f"--depth, --limit, --dry-run and --send are for language models; {name!r} is a {kind.title}")
+    if kind.run_job is None:
+        raise Refused(f"the scores of {name!r} were imported; import a file again with 'blindspot judge import'")
+    if run is None:
+        raise Refused("name the run whose passages are judged with --run")
+    result = do(kind.run_job, opened, name, run)
+    pairs = counted(result["pairs"] if "pairs" in result else result["scored"], "pair")
+    questions = f" of {counted(result['questions'], 'question')}" if "questions" in result else ""
+    print(f"Judged {pairs}{questions}.")
+    for line in stage_lines(result) if "stages" in result else ():
+        print(line)
+
+
+def _ask_language_model(
+    opened: Study, name: str, run: str | None, depth: int | None, limit: int | None, dry_run: bool, send: bool
+) -> None:
     from backend.judges.llm.judge import DEPTH, judge_with_llm, plan
 
     if dry_run:
-        for line in _plan_lines(plan(opened, name, run, depth or DEPTH, limit)):
+        for line in plan_lines(plan(opened, name, run, depth or DEPTH, limit)):
             print(line)
         return
     found = do(judge_with_llm, opened, name, run, depth=depth or DEPTH, limit=limit, send=send)
     print(
         f"Judged {counted(found['pairs'], 'pair')} with {counted(found['requests'], 'request')} and "
-        f"{found['tokens_in'] + found['tokens_out']:,} tokens{_costs(found['cost'])} in {duration(found['seconds'])}."
+        f"{found['tokens_in'] + found['tokens_out']:,} tokens{cost_words(found['cost'])} in {duration(found['seconds'])}."
     )
     if found["unknown"]:
         print(
@@ -275,31 +221,6 @@ def run_judge(
     if found["failed"]:
         print(f"{counted(found['failed'], 'pair')} got no answer; the same command asks again.")
     print(f"Next: blindspot judge measure {name}")
-
-
-def _print_stages(result: dict[str, Any]) -> None:
-    print(f"Judged {counted(result['pairs'], 'pair')}.")
-    for stage, decided, pairs, cost in result["stages"]:
-        print(
-            f"  {stage}: {counted(pairs, 'pair')} {decided or 'left to judge'}"
-            + (f", cost {cost:,.4f}" if cost else "")
-        )
-
-
-def _plan_lines(found: LLMPlan) -> list[str]:
-    how = "from earlier answers" if found.measured else "estimated from the length of the texts"
-    lines = [
-        f"{counted(found.pairs, 'pair')} to judge: {counted(found.requests, 'request')}, "
-        f"{counted(found.stored, 'answer')} stored already.",
-        f"{found.tokens_in:,} input and {found.tokens_out:,} output tokens{_costs(found.cost)}, "
-        f"{duration(found.seconds)} ({how}).",
-        f"Texts go to {found.destination}. Nothing was sent.",
-    ]
-    return lines if found.allowed else [*lines, "Allow it once with --send."]
-
-
-def _costs(cost: float | None) -> str:
-    return ", cost unknown (no price given)" if cost is None else f", cost {cost:,.4f}"
 
 
 @judge_app.command("import")
@@ -435,35 +356,16 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
             f"{about['name']}: {about['model']}, from {about['run']}, "
             f"{counted(about['labelled_questions'], 'labelled question')}"
         )
-        for line in _worth(about):
+        for line in quality_lines(about):
             print(f"  {line}")
     for card in cards:
         if card.kind != KIND:
             says = "calibrated" if card.calibrated else "not calibrated"
             scores = "" if card.scored else f"; no scores yet, run: blindspot judge run {card.name} --run RUN"
             if card.kind == LLM_KIND:
-                print(f"{card.name}: {_llm_line(opened, card)}")
+                print(f"{card.name}: {language_model_line(opened, card)}")
                 continue
             print(f"{card.name}: {kind_title(card.kind)}, from {card.learned_from or 'elsewhere'}, {says}{scores}")
-
-
-def _llm_line(opened: Study, card: JudgeCard) -> str:
-    from backend.judges.judge import kind_title
-    from backend.judges.llm.endpoint import destination
-    from backend.judges.llm.injections import injection_report
-    from backend.judges.llm.judge import LLMJudge
-
-    judge, tried = LLMJudge.load(opened, card.name), injection_report(opened, card.name)
-    words = [
-        f"{kind_title(card.kind)}, {', '.join(judge.models)} at {destination(judge.about['endpoint']).host}",
-        f"prompt {judge.prompt.name}",
-        f"injections succeed in {tried['rate']:.1%} of {tried['tried']:,}"
-        if tried and tried["tried"]
-        else "injections not measured",
-    ]
-    return ", ".join(words) + (
-        "" if card.scored else f"; no scores yet, run: blindspot judge run {card.name} --run RUN"
-    )
 
 
 @judge_app.command("explain")
@@ -480,27 +382,11 @@ def explain(
 
     opened = open_study(study)
     if judge_kind_of(opened, name).name == "cascade":
-        _explain_cascade(opened, name, run, question, passages)
+        print("\n".join(decision_lines(opened, name, run, question, passages)))
         return
     for judged in explain_question(opened, name, run, question, passages):
         print(f"{judged.rank}. {judged.probability:.3f}  {judged.title} ({judged.passage})")
         print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.spoke))
-
-
-def _explain_cascade(opened: Study, name: str, run: str, question: str, passages: int) -> None:
-    from backend.judges.cascade import DecisionStore
-    from db.errors import Missing
-
-    found, decisions = opened.run(run), DecisionStore(opened, name).of(question)
-    row = found.row(question)
-    if row is None:
-        raise Missing(f"run {run!r} holds no question {question!r}")
-    rows = [ordinal for ordinal in found.hits.ordinals[row, :passages].tolist() if ordinal >= 0]
-    for rank, passage in enumerate(opened.corpus.passages(rows), 1):
-        decision = decisions.get(passage.id)
-        said = "not judged" if decision is None else f"{decision.stage}: {decision.decided or 'to judge'}"
-        cost = f", cost {decision.cost:.5f}" if decision is not None and decision.cost else ""
-        print(f"{rank}. {said}{cost}  {passage.title} ({passage.id})")
 
 
 @judge_app.command("curve")

@@ -92,10 +92,14 @@ class RetrieveCommand(LateCommand):
 
 
 def _print_run(run: Run) -> None:
-    seconds, count = run.manifest["search_seconds"], run.manifest["questions"]
+    from backend.retrieval.cost import cost_of
+
+    cost, seconds, count = cost_of(run.manifest), run.manifest["search_seconds"], run.manifest["questions"]
+    live = "" if cost.p50_ms is None else f"; one question: {cost.p50_ms:.3g} ms, median of {cost.n}"
+    size = "" if cost.index_bytes is None else f"; index: {cost.index_bytes / 1e6:,.1f} MB"
     print(
         f"Run {run.name}: {counted(count, 'question')}, k={run.hits.k}, {seconds} s "
-        f"({count / max(seconds, 0.01):,.0f} questions/s)."
+        f"({cost.per_second:,.0f} questions/s{live}{size})."
     )
     if tuned := run.manifest.get("tuned"):
         weight = run.manifest.get("weight") or ", ".join(f"{w:g} x {n}" for n, w in run.manifest["weights"].items())

@@ -17,6 +17,7 @@ from analysis.judged import judged_at
 from analysis.relations import group_table, relation_name, relation_order
 from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure, summarise
 from backend.evaluation.relevance import Kind, Relevance, relevant
+from backend.retrieval.cost import Cost, cost_of
 from backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
 from db.errors import BadInput, Missing
 from db.records import SPLITS, Question
@@ -89,7 +90,7 @@ class RunReport:
     questions: ids of the measured questions. kind: the relevance used. notes: one line each. mrr: mean reciprocal rank
     at 10; None for a run with fewer than 10 hits per question. recall: over gold, whatever `kind` is; n is the number
     of questions with gold. groups: by the requested grouping; relations are always included. measures: by name, the
-    requested measures. judged: by k, only if relevance is by labels.
+    requested measures. judged: by k, only if relevance is by labels. cost: of the retriever, as `retrieve` measured it.
     """
 
     name: str
@@ -106,6 +107,7 @@ class RunReport:
     notes: list[str]
     measures: dict[str, MeasureFigures] = field(default_factory=dict)
     judged: dict[int, JudgedShare] = field(default_factory=dict)
+    cost: Cost = Cost(None, None, 0, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +271,7 @@ def _run_report(
         notes=_notes(measured, len(run.question_ids), [k for k in ks if k > depth], depth)
         + ([NO_RELATIONS] if by == "relation" and not relations else []),
         judged=_judged(run, measured, within, seed),
+        cost=cost_of(run.manifest),
     )
 
 

@@ -13,7 +13,9 @@ from analysis.relations import relation_name
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from backend.evaluation.miss_table import MissTable
     from backend.evaluation.panel import Curves, RelationTable
+    from backend.evaluation.slice_report import SliceReport
 
 COLOURS = (
     "#0072b2",
@@ -96,12 +98,82 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
     return figure
 
 
+def slice_plot(found: SliceReport) -> Figure:
+    """Plot A less B in each found slice with its 95% interval; the dotted line is the difference over all questions."""
+    from plotly.graph_objects import Figure, Scatter
+
+    names = [f"{escape(each.expression)}  (n {each.figures.n:,})" for each in found.found.slices]
+    differences = [each.figures.difference.estimate for each in found.found.slices]
+    figure = Figure()
+    if names:
+        mean = 100 * found.found.mean
+        line = {"color": GREY, "dash": "dot", "width": 2}
+        figure.add_trace(
+            Scatter(
+                x=[mean] * len(names),
+                y=names,
+                mode="lines",
+                line=line,
+                hoverinfo="skip",
+                name="all questions",
+            )
+        )
+        figure.add_trace(_points(differences, names, "in the slice", 0, flat=True))
+    figure.update_layout(
+        xaxis={"title": {"text": escape(f"Success@{found.k}, {found.a} − {found.b}, points")}},
+        yaxis={"autorange": "reversed", "automargin": True},
+        height=110 + LINE + ROW * len(names),
+        **_layout(),
+    )
+    return figure
+
+
 AXES = {
     "official": "bucket of the question sets: 0 most frequent, 7 rarest",
     "mentions": "mentions of the subject ({source})",
     "mass": "bucket of equal cumulative frequency ({source}): 0 most frequent, 7 rarest",
 }
 """Titles of the frequency axis, by `Curves.cut`."""
+
+
+def cause_plot(table: MissTable) -> Figure:
+    """Plot the share of each cause: filled among a run's misses, with whiskers of 95%; hollow among what it finds.
+
+    Causes that could not be measured in any run are left out. The most frequent cause is on top.
+    """
+    from plotly.graph_objects import Figure
+
+    lines = {run.run: {line.name: line for line in run.lines if line.is_measured} for run in table.runs}
+    first = table.runs[0]
+    names = [name for name in table.order if any(name in by_name for by_name in lines.values())]
+    figure = Figure()
+    for number, run in enumerate(table.runs):
+        shown = [line for name in names if (line := lines[run.run].get(name)) is not None]
+        few = [line.share.n < FEW for line in shown]
+        trace = _points(
+            [line.share for line in shown], [line.title for line in shown], escape(run.run), number, flat=True
+        )
+        trace.update(name=f"{escape(run.run)}, misses", legendgroup=f"misses {number}")
+        figure.add_traces([trace, _grey(trace, few)])
+        found = [line for line in shown if line.found.n]
+        hollow = _points(
+            [line.found for line in found], [line.title for line in found], escape(run.run), number, flat=True
+        )
+        hollow.update(name=f"{escape(run.run)}, found", legendgroup=f"found {number}", error_x=None)
+        hollow.update(marker={"symbol": f"{SYMBOLS[number % len(SYMBOLS)]}-open"})
+        figure.add_trace(hollow)
+    figure.update_layout(
+        xaxis={"title": {"text": f"% of the questions, misses and found at {table.k}"}, "range": [-2, 102]},
+        yaxis={
+            "autorange": "reversed",
+            "automargin": True,
+            "categoryorder": "array",
+            "categoryarray": [first.line(name).title for name in names],
+        },
+        height=110 + LINE + ROW * len(names),
+        **_layout(),
+    )
+    return figure
 
 
 def _places(curves: Curves, runs: Sequence[str]) -> dict[int, str]:

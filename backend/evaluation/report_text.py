@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from backend.core.spreadsheets import write_csv
@@ -12,6 +13,7 @@ from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.measures import MEASURES
 from backend.evaluation.report import MRR_DEPTH, By, Group, JudgedShare, MeasureFigures, Report, RunReport
 from backend.evaluation.terminal_tables import rich_tables
+from backend.retrieval.cost import Cost
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -55,6 +57,7 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
                 for k, e in run.macro.items()
             }
         },
+        "cost": asdict(run.cost),
         "notes": run.notes,
     }
     if run.measures:
@@ -163,9 +166,10 @@ def _measure_lines(
 
 def report_tables(report: Report) -> list[Table]:
     judged = [_judged_table(report)] if any(run.judged for run in report.runs) else []
+    cost = [_cost_table(report)] if any(run.cost.p50_ms is not None for run in report.runs) else []
     if report.measures:
-        return [table for name in report.measures for table in _measure_tables(report, name)] + judged
-    tables = [_success_table(report), _ranks_table(report), *judged]
+        return [table for name in report.measures for table in _measure_tables(report, name)] + judged + cost
+    tables = [_success_table(report), _ranks_table(report), *judged, *cost]
     macro = [run for run in report.runs if run.macro]
     if macro:
         tables.append(_macro_table(report, macro))
@@ -266,6 +270,34 @@ def _judged_table(report: Report) -> Table:
         if run.judged
     ]
     return "Judged@k, % [bounds of Success@k]", ["Run", "n", *_at(report)], rows
+
+
+def _cost_table(report: Report) -> Table:
+    rows = [
+        [run.name, per_second(run.cost), one_question(run.cost), index_size(run.cost)]
+        for run in report.runs
+        if run.cost.per_second is not None
+    ]
+    return (
+        "Cost, measured with each run",
+        ["Run", "Questions/s", "Median of one question, ms (n)", "Index, MB"],
+        rows,
+    )
+
+
+def per_second(cost: Cost) -> str:
+    """Questions per second as text; the sign of an absent figure for an imported run."""
+    return ABSENT if cost.per_second is None else f"{cost.per_second:,.{0 if cost.per_second >= 10 else 1}f}"
+
+
+def one_question(cost: Cost) -> str:
+    """The median milliseconds of one question, with the number of questions in brackets."""
+    return ABSENT if cost.p50_ms is None else f"{cost.p50_ms:,.{0 if cost.p50_ms >= 10 else 1}f} ({cost.n})"
+
+
+def index_size(cost: Cost) -> str:
+    """The size of the index in megabytes (10^6 bytes)."""
+    return ABSENT if cost.index_bytes is None else f"{cost.index_bytes / 1e6:,.1f}"
 
 
 def _at(report: Report) -> list[str]:

@@ -18,13 +18,16 @@ from backend.core.manifest import file_sha256, read_manifest, write_manifest
 from backend.core.summary import Step
 from backend.progress import Progress
 from backend.retrieval.encoder import Encoder, load_encoder
-from backend.retrieval.passage_encoder import PassageEncoder
+from backend.retrieval.int8 import int8_loss
+from backend.retrieval.model_kinds import encoder_kind
+from backend.retrieval.openvino_model import has_openvino
+from backend.retrieval.passage_encoder import Engine, PassageEncoder
 from backend.retrieval.retriever import RETRIEVERS, RetrieverKind
 from backend.retrieval.search import ExactSearch
 from backend.retrieval.shards import Shard, encode_shard, whole_set
 from backend.retrieval.shards import merge as merge_blocks
 from db.errors import BadInput, Missing, Refused
-from db.records import Hits
+from db.records import Hits, Passage
 
 if TYPE_CHECKING:
     from backend.core.settings import EncoderSettings, Settings
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 PER_STEP = 256  # questions encoded between two progress reports
 # sample of passages encoded in 16 and 32 bits to choose the precision; every shard uses the same sample
 PRECISION_SAMPLE = 32
+INT8_SAMPLE = 300  # passages that the integers are calibrated on
+WORTH_CONVERTING = 2048  # passages; converting the model to OpenVINO takes as long as encoding some hundred
 SAMPLE = 8  # sample of passages encoded here to check imported vectors
 WHOLE = Shard(1, 1)
 # maximum distance of an imported vector from our own, relative to the typical distance of two passages; 16 bits cause
@@ -151,9 +156,15 @@ def _encode(
 ) -> tuple[dict, list[Path]]:
     """Encode a shard; return its recipe, which includes the precision, and its blocks."""
     corpus, folder = study.corpus, study.path("indexes", recipe["encoder"], "shards")
-    sample = np.unique(np.linspace(0, max(len(corpus) - 1, 0), min(PRECISION_SAMPLE, len(corpus))).astype(int))
-    bulk = PassageEncoder(encoder, precision, corpus.passages(sample.tolist()))
+    size = INT8_SAMPLE if precision == "int8" else PRECISION_SAMPLE
+    sample = np.unique(np.linspace(0, max(len(corpus) - 1, 0), min(size, len(corpus))).astype(int))
+    engine: Engine = "openvino" if len(corpus) >= WORTH_CONVERTING and has_openvino() else "torch"
+    bulk = PassageEncoder(encoder, precision, corpus.passages(sample.tolist()), engine=engine)
     recipe = {**recipe, "precision": bulk.precision}
+    if bulk.openvino is not None:
+        recipe["engine"] = f"OpenVINO {bulk.openvino.version}"
+    if precision == "int8":
+        recipe["int8"] = int8_loss(study, encoder, bulk, folder / "int8.json", progress)
     encode_shard(corpus, bulk, recipe, shard, folder, progress)
     return recipe, sorted((folder / shard.name).glob("*.npy"))
 
@@ -171,7 +182,18 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
         )
     sample = np.unique(np.linspace(0, expected[0] - 1, SAMPLE).astype(int))
     passages = study.corpus.passages(sample.tolist())
-    ours, theirs = encoder.encode_passages(passages), vectors[sample].astype(np.float32)
+    check_sample(encoder, passages, vectors[sample], sample, path)
+
+
+def check_sample(
+    encoder: Encoder, passages: Sequence[Passage], vectors: np.ndarray, places: np.ndarray, path: Path
+) -> None:
+    """Raise BadInput if some vectors of a file differ from the encoder's own vectors of these passages.
+
+    Args:
+        vectors: (n, d), from the places (n,) of the file.
+    """
+    ours, theirs = encoder.encode_passages(passages), vectors.astype(np.float32)
     if encoder.similarity == "cosine":
         theirs = theirs / np.maximum(np.linalg.norm(theirs, axis=1, keepdims=True), 1e-12)
     apart = np.linalg.norm(ours[:, None] - ours[None], axis=2)[np.triu_indices(len(ours), 1)]
@@ -180,7 +202,7 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
     if error.max() > SAME_VECTOR:
         worst = int(error.argmax())
         raise BadInput(
-            f"row {sample[worst]} differs from the encoder's vector of passage {passages[worst].id!r} by "
+            f"row {places[worst]} differs from the encoder's vector of passage {passages[worst].id!r} by "
             f"{error[worst]:.0%} of the typical distance between two passages; check the model, the text template "
             "and the order of the passages",
             path,
@@ -198,6 +220,8 @@ class Dense:
         folder = study.path("indexes", name)
         manifest = read_manifest(folder)
         if manifest is None or manifest.get("kind") != "dense index":
+            if name in study.settings.encoders and (kind := encoder_kind(encoder_settings(study, name))) != "dense":
+                raise Refused(f"encoder {name!r} is {kind}, not dense; use --with {kind} --encoder {name}")
             raise Missing(f"no dense index for encoder {name!r}; run 'blindspot index dense --encoder {name}'")
         if manifest["corpus"] != study.corpus.digest:
             raise Refused(
@@ -357,6 +381,11 @@ class DenseKind(EncoderKind):
     ) -> Dense:
         return Dense(study, options.encoder, device, options.approximate)
 
+    def index_files(self, study: Study, options: DenseOptions) -> list[Path]:
+        if options.approximate is None:
+            return super().index_files(study, options)
+        return [study.path("indexes", options.encoder, f"faiss-{options.approximate}.index")]
+
     def run_name(self, options: DenseOptions) -> str:
         return f"{options.encoder}-{options.approximate}" if options.approximate else options.encoder
 
@@ -367,7 +396,8 @@ class DenseKind(EncoderKind):
         return f"dense, {manifest.get('retriever')}"
 
     def steps(self, study: Study) -> list[Step]:
-        encoder = next(iter(study.settings.encoders), None)
+        encoders = study.settings.encoders.items()
+        encoder = next((name for name, settings in encoders if encoder_kind(settings) == "dense"), None)
         if encoder is None or dense_indexes(study):
             return []
         return [

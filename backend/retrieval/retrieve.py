@@ -10,6 +10,7 @@ from backend.core.runs import Run, claim_run, write_run
 from backend.core.settings import check_name
 from backend.core.splits import questions_in_split
 from backend.progress import Progress
+from backend.retrieval.cost import index_bytes, live_latency
 from backend.retrieval.retriever import RETRIEVERS, options_for
 from db.errors import Refused
 
@@ -51,8 +52,10 @@ def retrieve(
         questions = questions_in_split(study, split)
         retriever = chosen.open(study, chosen_options, device)
         extra = chosen.tuned(study, retriever, chosen_options, rule, progress)
+        texts = [question.text for question in questions]
         started = time.monotonic()
-        hits = retriever.search([question.text for question in questions], k, progress)
+        hits = retriever.search(texts, k, progress)
+        seconds = round(time.monotonic() - started, 2)
         return write_run(
             study,
             name,
@@ -65,7 +68,9 @@ def retrieve(
                 "split": split,
                 "seed": settings.seed,
                 "rule": rule,
-                "search_seconds": round(time.monotonic() - started, 2),
+                "search_seconds": seconds,
+                "latency": live_latency(retriever, texts, k),
+                "index_bytes": index_bytes(study, chosen, chosen_options),
             },
             rule=rule,
             replace=replace,

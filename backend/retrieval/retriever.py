@@ -74,6 +74,7 @@ class RetrieverKind(ABC):
         fusion: whether it combines other retrievers.
         uses_torch: whether its searches run in PyTorch and compete for the cores.
         suggested: whether Home suggests a run with it.
+        explains: whether its retrievers say what a score is made of (`backend.retrieval.explanation.Explainer`).
     """
 
     name: ClassVar[str]
@@ -84,6 +85,7 @@ class RetrieverKind(ABC):
     fusion: ClassVar[bool] = False
     uses_torch: ClassVar[bool] = False
     suggested: ClassVar[bool] = False
+    explains: ClassVar[bool] = False
 
     @abstractmethod
     def available(self, study: Study) -> list[str]:
@@ -130,6 +132,16 @@ class RetrieverKind(ABC):
         """Return the files whose change means that the retriever `name` must be opened again."""
         return [study.path("indexes", part, MANIFEST) for part in self.parts_in(study, name)]
 
+    def index_files(self, study: Study, options: Any) -> list[Path]:
+        """Return the files that a search with these options reads; their size is the size of the index."""
+        folders = (study.path("indexes", part) for part in self.parts_in(study, self.name_of(options)))
+        return [
+            path
+            for folder in folders
+            for path in sorted(folder.glob("*"))
+            if path.suffix != ".db" and not path.name.startswith("faiss-")  # a cache, and indexes of another option
+        ]
+
     def settings_of(self, settings: Settings, name: str) -> tuple:
         """Return the settings of study.toml that affect the retriever `name`."""
         return ()
@@ -145,6 +157,10 @@ class RetrieverKind(ABC):
     def made(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether a retriever of this kind made the run with this manifest."""
         return manifest.get("retriever") == self.name
+
+    def is_lexical(self, manifest: Mapping[str, Any]) -> bool:
+        """Return whether the retriever of a run of this kind ranks by shared words."""
+        return self.lexical
 
     def describe(self, manifest: Mapping[str, Any]) -> str:
         """Describe the retriever of a run that this kind made, for the interface."""
@@ -203,7 +219,7 @@ def kind_of_run(manifest: Mapping[str, Any]) -> RetrieverKind | None:
 def is_lexical(manifest: Mapping[str, Any]) -> bool:
     """Return whether a retriever that ranks by shared words made the run with this manifest."""
     kind = kind_of_run(manifest)
-    return kind is not None and kind.lexical
+    return kind is not None and kind.is_lexical(manifest)
 
 
 def options_for(kind: RetrieverKind, given: Mapping[str, Any]) -> Any:

@@ -210,11 +210,8 @@ def train(
     check_packages()
     settings = settings or DualEncoderSettings()
     check(settings)
-    if settings.distil is not None and teacher is None:
-        raise Refused(f"this training has no cross-encoder to learn from; leave out distil {settings.distil!r}")
-    if settings.guide is not None and guide is None:
-        raise Refused(f"this training has no scores of {settings.guide!r} to be guided by; leave out the guide")
-    on = training_device(device)
+    _check_helpers(settings, teacher, guide)
+    on, shown = training_device(device), progress if is_main_process() else None
     arguments = training_arguments(SentenceTransformerTrainingArguments, working, settings, on, FIGURE)
     every = with_positives(examples)
     chosen, pool = _split(every, settings, dev)
@@ -237,39 +234,24 @@ def train(
             del model  # frees its memory for the first round
             first = FirstRound(working, start, settings.passage_tokens)
             if not first.folder.is_dir():
-                train(
-                    start,
-                    examples,
-                    first.folder,
-                    first.checkpoints,
-                    replace(settings, refresh=False),
-                    dev=dev,
-                    device=device,
-                    teacher=teacher,
-                    stored=stored,
-                    guide=guide,
-                    progress=progress,
-                )
-            chosen = first.refreshed(chosen, dropped, on, progress if is_main_process() else None)
+                once = replace(settings, refresh=False)
+                same: dict[str, Any] = {
+                    "dev": dev,
+                    "device": device,
+                    "teacher": teacher,
+                    "stored": stored,
+                    "guide": guide,
+                }
+                train(start, examples, first.folder, first.checkpoints, once, progress=progress, **same)
+            chosen = first.refreshed(chosen, dropped, on, shown)
             model, rounds = _start(first.encoder, settings, on), {"first_round": first.about()}
         dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
         if teacher is not None:
-            teacher.prepare(dataset, sampler, progress if is_main_process() else None)
+            teacher.prepare(dataset, sampler, shown)
         if stored is not None and not (settings.only == "question" and stored.agree(model, start.passage_template)):
             stored = None
         collator = replace(_collator(model, settings, start.passage_template, teacher), stored=stored, guide=guide)
-        _run_trainer(
-            model,
-            arguments,
-            settings,
-            scale,
-            collator,
-            dataset,
-            sampler,
-            pool,
-            checkpoint,
-            progress if is_main_process() else None,
-        )
+        _run_trainer(model, arguments, settings, scale, collator, dataset, sampler, pool, checkpoint, shown)
         made = TrainedDualEncoder(
             target.name, str(target), sampler.steps, sampler.steps, None, round(time.monotonic() - began, 1)
         )
@@ -297,6 +279,14 @@ def train(
             )
         wait_for_all()
     return made
+
+
+def _check_helpers(settings: DualEncoderSettings, teacher: Teacher | None, guide: Guide | None) -> None:
+    """Raises Refused if the settings name a cross-encoder or a judge that was not passed."""
+    if settings.distil is not None and teacher is None:
+        raise Refused(f"this training has no cross-encoder to learn from; leave out distil {settings.distil!r}")
+    if settings.guide is not None and guide is None:
+        raise Refused(f"this training has no scores of {settings.guide!r} to be guided by; leave out the guide")
 
 
 def _start(start: EncoderSettings, settings: DualEncoderSettings, device: str) -> SentenceTransformer:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from app import url
 from app.components.marks import grouping, percent, relation_label
-from app.components.quality.marks import bounds, gauge, heads, rate_figure, row, stopping
+from app.components.quality.marks import bounds, gauge, gauge_head, heads, rate_figure, row, stopping
 from app.components.tables import scrolling
 from app.components.training.judges import VIEW
 from app.markup import Html, div, join, link, span, tag, term
@@ -143,14 +143,7 @@ def _group_rates(found: Audit, by: str, here: Callable[..., str]) -> Html:
     groups = found.by.get(by, {})
     if not groups:
         return div(choices, span(f"No audited question has a {grouping(by)}.", cls="soft"), cls="choice-line")
-    scale = tag(
-        "th",
-        span("0", cls="zero"),
-        span("100", cls="hundred"),
-        cls="gauge-cell",
-        scope="col",
-        title="False negatives in percent: the dot is the rate, the line its 95% interval",
-    )
+    scale = gauge_head("False negatives in percent: the dot is the rate, the line its 95% interval")
     head = heads(
         by,
         "questions",

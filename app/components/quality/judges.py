@@ -10,7 +10,7 @@ from analysis.agreement import Agreement
 from analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES, Bin, GroupTrust, JudgeFigures, Trust
 from analysis.relations import relation_order
 from app.components.marks import command, grouping, relation_label
-from app.components.quality.marks import INTERVAL_NOTE, coefficient, gauge, heads, rate_figure, row
+from app.components.quality.marks import INTERVAL_NOTE, coefficient, gauge, gauge_head, heads, rate_figure, row
 from app.components.tables import scrolling
 from app.markup import Html, div, join, link, span, tag, term
 from backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge
@@ -176,14 +176,7 @@ def _detail(name: str, figures: JudgeFigures, by: str, injections: str, here: He
 
 def _calibration(bins: list[Bin]) -> Html:
     """Each range of scores with the share of positives: the dot with its interval; the mark is the mean score."""
-    scale = tag(
-        "th",
-        span("0", cls="zero"),
-        span("100", cls="hundred"),
-        cls="gauge-cell",
-        scope="col",
-        title="Dot and line: share of positives with its 95% interval. Upright mark: the mean score",
-    )
+    scale = gauge_head("Dot and line: share of positives with its 95% interval. Upright mark: the mean score")
     lines = [
         row(
             f"{each.positive.passages:,}",

@@ -34,6 +34,11 @@ def rate_figure(rate: Rate) -> Html:
     )
 
 
+def gauge_head(title: str) -> Html:
+    """The head of a column of gauges: its scale from 0 to 100."""
+    return tag("th", span("0", cls="zero"), span("100", cls="hundred"), cls="gauge-cell", scope="col", title=title)
+
+
 def gauge(rate: Rate) -> Html:
     """The rate as a dot on a scale from 0 to 100, with its interval as a line."""
     if rate.value is None or rate.low is None or rate.high is None:

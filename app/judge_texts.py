@@ -1,0 +1,136 @@
+"""Lines that `blindspot judge` prints about a judge: how good it is, what a run would cost, what its stages decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backend.text.counting import counted, duration
+from db.errors import Missing
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+    from backend.judges.judge import JudgeCard
+    from backend.judges.llm.judge import LLMPlan
+
+
+def quality_lines(about: dict[str, Any]) -> list[str]:
+    """Return the judge's quality on out-of-fold training questions, as lines of text."""
+    drop, settings = about["drop"], about["settings"]
+    lines = [
+        f"AUC {about['auc']:.3f}, average precision {about['average_precision']:.3f} "
+        f"({about['positives']:,} positives, base rate {about['base_rate']:.1%}; {about['measured_on']})"
+    ]
+    if unknown := about.get("unknown", 0):
+        lines.append(
+            f"left out: {counted(unknown, 'pair')} ({unknown / about['pairs']:.1%}) contain an answer or are "
+            "disputed, and nobody settled them; they teach nothing and set no threshold for negatives"
+        )
+    if drop["value"] is None:
+        lines.append(
+            f"no threshold keeps known positives under {settings['false_negatives']:.1%}: label more questions"
+        )
+    else:
+        lines.append(
+            f"keep as negatives below {drop['value']:.3f}: {drop['share']:.1%} of the kept are known positives "
+            f"[{drop['low']:.1%}, {drop['high']:.1%}], n={drop['pairs']:,}"
+        )
+        lines += _bound(drop)
+    with_answer = about.get("drop_with_answer") or {"value": None}
+    if with_answer["value"] is None:
+        lines.append("passages that contain an answer: kept as negatives only if people label them so")
+    else:
+        lines.append(
+            f"passages that contain an answer: keep as negatives below {with_answer['value']:.3f}; "
+            f"{with_answer['share']:.1%} of the kept are known positives "
+            f"[{with_answer['low']:.1%}, {with_answer['high']:.1%}], n={with_answer['pairs']:,}"
+        )
+    for key, which in (("add", "passages"), ("add_with_answer", "passages that contain an answer")):
+        add = about[key]
+        if add["value"] is None:
+            lines.append(f"{which}: no threshold reaches a precision of positives of {settings['precision']:.0%}")
+        else:
+            lines.append(
+                f"{which}: add as positives from {add['value']:.3f}; precision {add['share']:.1%} "
+                f"[{add['low']:.1%}, {add['high']:.1%}], n={add['pairs']:,}"
+            )
+    return lines
+
+
+def _bound(drop: dict[str, Any]) -> list[str]:
+    """Say what the share of false negatives would be if every pair that the threshold left out were one."""
+    left_out = drop.get("left_out", 0)
+    if not left_out:
+        return []
+    worst = (drop["share"] * drop["pairs"] + left_out) / (drop["pairs"] + left_out)
+    return [
+        f"another {counted(left_out, 'pair')} below it contain an answer and are not labelled: with them as "
+        f"negatives, up to {worst:.1%} could be false, so the policy does not keep them"
+    ]
+
+
+def plan_lines(found: LLMPlan) -> list[str]:
+    """Say what a language model would be asked, at which cost, and where the texts go."""
+    how = "from earlier answers" if found.measured else "estimated from the length of the texts"
+    lines = [
+        f"{counted(found.pairs, 'pair')} to judge: {counted(found.requests, 'request')}, "
+        f"{counted(found.stored, 'answer')} stored already.",
+        f"{found.tokens_in:,} input and {found.tokens_out:,} output tokens{cost_words(found.cost)}, "
+        f"{duration(found.seconds)} ({how}).",
+        f"Texts go to {found.destination}. Nothing was sent.",
+    ]
+    return lines if found.allowed else [*lines, "Allow it once with --send."]
+
+
+def cost_words(cost: float | None) -> str:
+    """Return the end of a sentence about the cost."""
+    return ", cost unknown (no price given)" if cost is None else f", cost {cost:,.4f}"
+
+
+def stage_lines(result: dict[str, Any]) -> list[str]:
+    """Say how many pairs each stage of a cascade decided, and their cost."""
+    return [
+        f"  {stage}: {counted(pairs, 'pair')} {decided or 'left to judge'}" + (f", cost {cost:,.4f}" if cost else "")
+        for stage, decided, pairs, cost in result["stages"]
+    ]
+
+
+def language_model_line(opened: Study, card: JudgeCard) -> str:
+    """Describe a language model: its kind, models, host, prompt, and how often injections succeed."""
+    from backend.judges.judge import kind_title
+    from backend.judges.llm.endpoint import destination
+    from backend.judges.llm.injections import injection_report
+    from backend.judges.llm.judge import LLMJudge
+
+    judge, tried = LLMJudge.load(opened, card.name), injection_report(opened, card.name)
+    words = [
+        f"{kind_title(card.kind)}, {', '.join(judge.models)} at {destination(judge.about['endpoint']).host}",
+        f"prompt {judge.prompt.name}",
+        f"injections succeed in {tried['rate']:.1%} of {tried['tried']:,}"
+        if tried and tried["tried"]
+        else "injections not measured",
+    ]
+    return ", ".join(words) + (
+        "" if card.scored else f"; no scores yet, run: blindspot judge run {card.name} --run RUN"
+    )
+
+
+def decision_lines(opened: Study, cascade: str, run: str, question: str, passages: int) -> list[str]:
+    """Say which stage of a cascade decided each of a question's top passages.
+
+    Raises:
+        Missing: the run does not hold the question.
+    """
+    from backend.judges.cascade import DecisionStore
+
+    found, decisions = opened.run(run), DecisionStore(opened, cascade).of(question)
+    row = found.row(question)
+    if row is None:
+        raise Missing(f"run {run!r} holds no question {question!r}")
+    rows = [ordinal for ordinal in found.hits.ordinals[row, :passages].tolist() if ordinal >= 0]
+    lines = []
+    for rank, passage in enumerate(opened.corpus.passages(rows), 1):
+        decision = decisions.get(passage.id)
+        said = "not judged" if decision is None else f"{decision.stage}: {decision.decided or 'to judge'}"
+        cost = f", cost {decision.cost:.5f}" if decision is not None and decision.cost else ""
+        lines.append(f"{rank}. {said}{cost}  {passage.title} ({passage.id})")
+    return lines

@@ -1,0 +1,70 @@
+"""What a retriever costs: questions per second, the time of one live question, and the bytes of its indexes.
+
+`retrieve` measures the cost and records it in the run's manifest, so that tables show it beside the run's quality.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+    from backend.retrieval.retriever import Retriever, RetrieverKind
+
+LATENCY_QUESTIONS = 20  # questions asked one at a time, evenly spread over the run's questions
+LATENCY_SECONDS = 2.0  # a slow retriever is asked fewer questions
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of a run's retriever. A figure that the manifest lacks is None.
+
+    Attributes:
+        per_second: questions per second, searched together, without loading the index and the model.
+        p50_ms: median milliseconds of one question asked alone.
+        n: questions behind that median.
+        index_bytes: size on disk of the index files that a search reads, without models.
+    """
+
+    per_second: float | None
+    p50_ms: float | None
+    n: int
+    index_bytes: int | None
+
+
+def cost_of(manifest: Mapping[str, Any]) -> Cost:
+    """Return the cost that a run's manifest records. Imported runs and runs of older versions record less."""
+    seconds, latency = manifest.get("search_seconds"), manifest.get("latency") or {}
+    return Cost(
+        manifest["questions"] / max(seconds, 0.01) if seconds is not None else None,
+        latency.get("p50_ms"),
+        latency.get("n", 0),
+        manifest.get("index_bytes"),
+    )
+
+
+def live_latency(retriever: Retriever, questions: Sequence[str], k: int) -> dict[str, Any]:
+    """Search for some of the questions one at a time; return {"n", "p50_ms"}, or {} without questions.
+
+    The retriever has searched before, so its index and model are loaded.
+    """
+    rows = np.unique(np.linspace(0, max(len(questions) - 1, 0), LATENCY_QUESTIONS).astype(int))[: len(questions)]
+    taken: list[float] = []
+    for row in rows.tolist():
+        started = time.perf_counter()
+        retriever.search([questions[row]], k)
+        taken.append(time.perf_counter() - started)
+        if sum(taken) > LATENCY_SECONDS:
+            break
+    return {"n": len(taken), "p50_ms": round(1000 * float(np.median(taken)), 2)} if taken else {}
+
+
+def index_bytes(study: Study, kind: RetrieverKind, options: Any) -> int | None:
+    """Return the size of the index files that a retriever with these options searches; None if it names none."""
+    sizes = [path.stat().st_size for path in kind.index_files(study, options) if path.is_file()]
+    return sum(sizes) if sizes else None

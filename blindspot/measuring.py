@@ -1,0 +1,209 @@
+"""Measuring runs from Python: reports, comparisons, slices, and their plots."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from backend.evaluation.relevance import Kind
+from backend.text.answers import DEFAULT_RULE
+from blindspot.opened import OpenedStudy
+from db.errors import BadInput
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from plotly.graph_objects import Figure
+
+Table = Literal["relation", "bucket", "slice"]
+
+
+class StudyMeasures(OpenedStudy):
+    """Reports, comparisons, slices and plots."""
+
+    def report(
+        self,
+        runs: Sequence[str] | None = None,
+        by: Literal["relation", "bucket", "split", "slice"] | None = None,
+        relevance: Kind = "answers",
+        rule: str = DEFAULT_RULE,
+        ks: Sequence[int] = (1, 5, 20, 100),
+        measures: Sequence[str] = (),
+    ) -> pd.DataFrame:
+        """Return the accuracy of runs, one figure a row, as `blindspot report --csv` writes it.
+
+        The columns are run, relevance, group, measure, k, value, n, n_groups, low, high and method.
+        `attrs["convention"]` says how the figures were computed; `attrs["notes"]` holds warnings. Raises Missing,
+        BadInput, Refused.
+        """
+        from backend.evaluation.report import report
+
+        made = report(self.study, runs, by, relevance, rule, ks, measures=measures)
+        notes = [*made.notes, *(f"{run.name}: {note}" for run in made.runs for note in run.notes)]
+        return _frame(made.as_csv(), convention=made.convention, notes=notes)
+
+    def compare(
+        self,
+        a: str,
+        b: str,
+        k: int | None = None,
+        by: Table | None = None,
+        relevance: Kind = "answers",
+        rule: str = DEFAULT_RULE,
+        slice: str = "",
+        measure: str = "success",
+    ) -> pd.DataFrame:
+        """Compare two runs, one group of questions a row, as `blindspot compare --csv` writes it.
+
+        Args:
+            k: cut-off of the groups and the conclusion; default 5 for Success@k, 10 for other measures.
+            by: adds groups by relation, bucket or saved slice.
+            relevance: "answers", "gold" or "labels".
+            slice: an expression; only its questions count.
+            measure: "success", "mrr", "ndcg", "map", "recall" or "r-precision".
+
+        `attrs` holds the conclusion, the reservation, the method and the notes. Raises Missing, BadInput, Refused.
+        """
+        from backend.evaluation.comparison_report import ComparisonOptions, compare_with
+
+        made = compare_with(self.study, a, b, ComparisonOptions(k, by, relevance, rule, slice, measure))
+        attributes = ("conclusion", "reservation", "method", "notes")
+        return _frame(made.as_csv(), **{name: getattr(made, name) for name in attributes})
+
+    def slices(
+        self, a: str, b: str, k: int | None = None, slice: str = "", relevance: Kind = "answers"
+    ) -> pd.DataFrame:
+        """Return the slices in which the difference of two runs departs from the rest, as `compare --find-slices` does.
+
+        The columns are slice, k, n, a, b, difference, low, high, outside, explained, p and p_adjusted;
+        `attrs["method"]` explains the test. Raises Missing, BadInput.
+        """
+        from backend.evaluation.slice_report import find_in_runs, method
+
+        made = find_in_runs(self.study, a, b, k, relevance, slice=slice)
+        return _frame(made.as_csv(), method=method(made.found))
+
+    def causes(
+        self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"
+    ) -> pd.DataFrame:
+        """Count the causes of the misses of one run or two, a cause of a run a row, as `blindspot misses --csv` does.
+
+        The columns are run, k, questions, misses, cause, count, measured, share, low, high, found, found_measured,
+        difference, difference_low, difference_high and examples (question ids, joined by spaces); `attrs` holds the
+        method and the notes. Raises Missing, BadInput.
+        """
+        from backend.evaluation.miss_report import MissOptions, misses
+
+        made = misses(self.study, a, b, MissOptions(k, relevance, slice=slice))
+        frame = _frame(made.as_csv(), method=made.table.method, notes=made.notes)
+        return frame.astype({"examples": object}).fillna({"examples": ""})
+
+    def miss_causes(
+        self, run: str, other: str | None = None, k: int = 20, slice: str = "", relevance: Kind = "answers"
+    ) -> pd.DataFrame:
+        """Return the causes of each miss of a run, one question a row, indexed by question id, one cause a column.
+
+        A value is True, False, or missing where a fact that the rule needs is unknown. `other` is the run that chance
+        matches are looked for in. Raises Missing, BadInput.
+        """
+        import pandas as pd
+
+        from backend.evaluation.cause_rules import ORDER
+        from backend.evaluation.miss_report import MissOptions, causes_of_misses
+
+        options = MissOptions(k, relevance, slice=slice)
+        found, ids = causes_of_misses(self.study, run, other or run, options)
+        columns = {str(cause): pd.array(found.has(cause), dtype="boolean") for cause in ORDER}
+        frame = pd.DataFrame(columns, index=pd.Index(ids, name="question"))
+        for cause in ORDER:
+            frame.loc[~found.known(cause), str(cause)] = pd.NA
+        return frame
+
+    def saved_slices(self) -> pd.DataFrame:
+        """Return the saved slices, oldest first: slice, expression, made."""
+        import pandas as pd
+
+        from backend.evaluation.saved_slices import saved
+
+        rows = [(each.name, each.expression, each.made) for each in saved(self.study).values()]
+        return pd.DataFrame(rows, columns=["slice", "expression", "made"])
+
+    def save_slice(self, name: str, expression: str, replace: bool = False) -> str:
+        """Save a slice by name, as the Slices page does, and return its expression in its simplest form.
+
+        Raises BadInput for an invalid name or expression, Refused if the name is taken.
+        """
+        from backend.evaluation.saved_slices import save
+
+        return save(self.study, name, expression, replace).expression
+
+    def per_question(self, run: str, measure: str = "success", k: int = 5, relevance: Kind = "answers") -> pd.Series:
+        """Return a measure of each measured question, indexed by question id, for tests and plots of your own.
+
+        Raises BadInput for a measure that needs gold or labels, Missing, Refused.
+        """
+        import pandas as pd
+
+        from backend.evaluation.comparison import measure as measured
+        from backend.evaluation.measures import MEASURES
+
+        chosen = MEASURES.get(measure)
+        side = measured(self.study, run, relevance)
+        if k > side.k or k < 1:
+            raise BadInput(f"k is {k}; {run} has {side.k} hits per question")
+        ids = [question.id for question in side.questions]
+        return pd.Series(side.values(chosen, k), index=pd.Index(ids, name="question"), name=chosen.at(k))
+
+    def plot_relations(self, runs: Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
+        """Return the plot of Success@k by relation of the Relations page, a plotly figure."""
+        from analysis.relations import relation_order
+        from backend.evaluation.comparison import measure_all
+        from backend.evaluation.panel import Panel, relation_table
+        from backend.evaluation.report_plots import dumbbell
+
+        table = relation_table(Panel.of(measure_all(self.study, runs, relevance)), k)
+        return dumbbell(table, list(runs), sorted((row.group for row in table.rows), key=relation_order))
+
+    def plot_frequency(self, runs: Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
+        """Return the plot of Success@k by mentions of the subject of the Relations page, a plotly figure."""
+        from backend.evaluation.comparison import measure_all
+        from backend.evaluation.panel import Panel, frequency_curves
+        from backend.evaluation.report_plots import curve_plot
+
+        return curve_plot(frequency_curves(Panel.of(measure_all(self.study, runs, relevance)), k), list(runs))
+
+    def plot_slices(self, a: str, b: str, k: int | None = None, slice: str = "", relevance: Kind = "answers") -> Figure:
+        """Return a plot of the slices that `slices` finds: the difference of two runs in each, with its interval."""
+        from backend.evaluation.report_plots import slice_plot
+        from backend.evaluation.slice_report import find_in_runs
+
+        return slice_plot(find_in_runs(self.study, a, b, k, relevance, slice=slice))
+
+    def plot_causes(
+        self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"
+    ) -> Figure:
+        """Return a plot of the table of `causes`: the share of each cause among misses and among found questions."""
+        from backend.evaluation.miss_report import MissOptions, misses
+        from backend.evaluation.report_plots import cause_plot
+
+        return cause_plot(misses(self.study, a, b, MissOptions(k, relevance, slice=slice)).table)
+
+    def save_plot(self, figure: Figure, path: str | Path) -> Path:
+        """Save a plot for a paper, in one column's width, as .pdf, .svg or .png. Raises BadInput for another ending."""
+        from backend.evaluation.paper_plots import FORMS, paper_plot
+
+        path = Path(path)
+        form = next((each for each in FORMS if path.suffix == f".{each}"), None)
+        if form is None:
+            raise BadInput(f"{path.name} must end in {', '.join(f'.{each}' for each in FORMS)}")
+        path.write_bytes(paper_plot(figure, form))
+        return path
+
+
+def _frame(text: str, **attributes: object) -> pd.DataFrame:
+    import pandas as pd
+
+    made = pd.read_csv(io.StringIO(text))
+    made.attrs.update(attributes)
+    return made
