@@ -6,7 +6,7 @@ evaluated as code.
     expression  = conjunction { "or" conjunction }
     conjunction = factor { "and" factor }
     factor      = "not" factor | "(" expression ")" | condition
-    condition   = NAME ( ":" | "=" ) VALUE | NAME [ "(" ARGUMENT ")" ] [ OPERATOR NUMBER ]
+    condition   = NAME [ "(" ARGUMENT ")" ] ( ":" | "=" ) VALUE | NAME [ "(" ARGUMENT ")" ] [ OPERATOR NUMBER ]
 
 A NAME is letters and `_`. A VALUE or ARGUMENT is a word without spaces, quotes and parentheses, or anything in double
 quotes, in which
@@ -43,7 +43,10 @@ class NotAnExpression(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`name:value`, `name`, `name(argument)`, `name(argument) <= number`. `name=text` is read as `name:text`."""
+    """`name:value`, `name(argument):value`, `name`, `name(argument)`, `name(argument) <= number`.
+
+    `name=text` is read as `name:text`.
+    """
 
     name: str
     argument: str | None = None
@@ -195,18 +198,18 @@ class _Reader:
             message = f"not {token.text!r}" if token.text else "but the expression ends here"
             raise NotAnExpression(f"expected a condition such as relation:P19, {message}", token.position)
         name, argument = token.text.casefold(), None
-        if self.sign(":"):
-            self.take()
-            return Condition(name, None, ":", self._text("a value"), token.position)
         if self.sign("("):
             self.take()
             argument = self._text("a name")
             self._closed()
+        if self.sign(":"):
+            self.take()
+            return Condition(name, argument, ":", self._text("a value"), token.position)
         if not self.sign(*OPERATORS):
             return Condition(name, argument, position=token.position)
         operator = self.take().text
-        if operator == "=" and argument is None and not _NUMBER.fullmatch(self.next.text):
-            return Condition(name, None, ":", self._text("a value"), token.position)
+        if operator == "=" and not _NUMBER.fullmatch(self.next.text):
+            return Condition(name, argument, ":", self._text("a value"), token.position)
         return Condition(name, argument, operator, self._number(operator), token.position)
 
     def _closed(self) -> None:

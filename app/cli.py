@@ -25,12 +25,14 @@ from app.commands import (
     recipe,
     runs,
     serve,
+    tags,
     train,
 )
 from app.commands import map as maps
 from app.commands import training_sets as sets
 from app.commands.common import group
 from app.commands.compare import compare
+from app.commands.misses import misses
 from app.commands.read import read, train_reader
 from app.terminal import clean_streams
 from db.errors import BlindspotError
@@ -46,6 +48,8 @@ LOOP = (
     "retrieve",
     "report",
     "compare",
+    "misses",
+    "tags",
     "map",
     "open",
     "serve",
@@ -93,14 +97,14 @@ def options(
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "download": opening.download,
+    "compare": compare, "misses": misses, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "download": opening.download,
 }  # fmt: skip
 LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {
     "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
     "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
     "training-set": sets.training_set_app, "train": train.train_app, "experiment": experiments.experiment_app,
-    "export": exports.export_app, "hub": hub.hub_app, "jobs": jobs.jobs_app, "judge": judge.judge_app,
+    "export": exports.export_app, "hub": hub.hub_app, "jobs": jobs.jobs_app, "tags": tags.tags_app, "judge": judge.judge_app,
 }  # fmt: skip
 train.train_app.command("rocketqa")(recipe.rocketqa)
 train.train_app.command("reader")(train_reader)

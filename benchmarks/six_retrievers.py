@@ -2,8 +2,9 @@
 
     python -m benchmarks.six_retrievers --study DIR
 
-The study needs a BM25 index, the minilm index, an adapter over minilm and a feature judge, all made from its train
-questions: `blindspot train adapter`, `blindspot judge learn`. Each retriever runs in a process of its own.
+The study needs a BM25 index, the minilm index, a run over its train questions (bm25-train) and an adapter over minilm
+that was trained on train questions (`blindspot train adapter`). The feature judge is learned here from that run. Each
+retriever runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -18,25 +19,24 @@ from backend.core.study import Study
 from backend.evaluation.report import RunReport, report
 from backend.evaluation.report_text import index_size, one_question, per_second
 
-SPLIT, K = "dev", 100
+SPLIT, K, JUDGE = "dev", 100, "six-judge"
 SUCCESS_AT, NDCG_AT = (1, 5, 20), 10
 
 
-def retrievers(judge: str, adapter: str) -> dict[str, list[str]]:
+def retrievers(adapter: str) -> dict[str, list[str]]:
     """Return the name in the table and the options of `blindspot retrieve` of each retriever."""
     return {
         "BM25": ["--with", "bm25"],
         "MiniLM": ["--with", "dense", "--encoder", "minilm"],
         "hybrid of both": ["--with", "hybrid", "--encoder", "minilm"],
-        "BM25 reranked by the feature judge": ["--with", "rerank", "--judge", judge],
+        "BM25 reranked by the feature judge": ["--with", "rerank", "--judge", JUDGE],
         "MiniLM with an adapter": ["--with", "dense", "--encoder", adapter],
         "entity lookup": ["--with", "titles"],
     }
 
 
-def retrieve(study: Path, name: str, options: list[str]) -> None:
-    command = [sys.executable, "-m", "app.cli", "retrieve", *options, "--split", SPLIT, "--k", str(K), "--name", name]
-    subprocess.run([*command, "--replace", "--study", str(study)], check=True)
+def blindspot(study: Path, *arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "app.cli", *arguments, "--study", str(study)], check=True)
 
 
 def row(title: str, answers: RunReport, gold: RunReport) -> str:
@@ -56,15 +56,17 @@ def interval(estimate: Estimate) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--study", type=Path, required=True)
-    parser.add_argument("--judge", default="fj")
+    parser.add_argument("--learn-from", default="bm25-train", help="run over train questions, for the judge")
     parser.add_argument("--adapter", default="ad-mlp")
     parser.add_argument("--table", action="store_true", help="print the table of runs that exist")
     asked = parser.parse_args()
-    titles = {f"six-{number}": title for number, title in enumerate(retrievers("", ""), 1)}
+    titles = {f"six-{number}": title for number, title in enumerate(retrievers(asked.adapter), 1)}
     if not asked.table:
-        subprocess.run([sys.executable, "-m", "app.cli", "index", "titles", "--study", str(asked.study)], check=True)
-        for name, options in zip(titles, retrievers(asked.judge, asked.adapter).values(), strict=True):
-            retrieve(asked.study, name, options)
+        blindspot(asked.study, "index", "titles")
+        blindspot(asked.study, "judge", "learn", JUDGE, "--run", asked.learn_from, "--encoder", "minilm", "--replace")
+        for name, options in zip(titles, retrievers(asked.adapter).values(), strict=True):
+            more = ["--split", SPLIT, "--k", str(K), "--name", name, "--replace"]
+            blindspot(asked.study, "retrieve", *options, *more)
     study = Study.open(asked.study)
     answers = report(study, list(titles), relevance="answers", ks=SUCCESS_AT).runs
     gold = report(study, list(titles), relevance="gold", ks=(NDCG_AT,), measures=["ndcg"]).runs

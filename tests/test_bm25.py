@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from backend.retrieval import bm25
+from backend.retrieval import bm25, lucene_search
 from backend.retrieval.bm25 import BM25
 from db.errors import Missing, Refused
 from db.records import Passage
@@ -99,14 +99,14 @@ def test_the_first_ordinals_win_a_tie_of_any_length(tmp_path):
 def test_blocks_change_nothing_and_show_progress(indexed_study, monkeypatch):
     texts = [question.text for question in indexed_study.questions.all()[:7]] + ["the of", "harbour"]
     whole, seen = BM25(indexed_study).search(texts, 10), []
-    monkeypatch.setattr(bm25, "HITS_PER_CALL", 2 * (10 + bm25.TIE_MARGIN))
+    monkeypatch.setattr(lucene_search, "HITS_PER_CALL", 2 * (10 + lucene_search.TIE_MARGIN))
     hits = BM25(indexed_study).search(texts, 10, progress=lambda done, total, doing: seen.append((done, total)))
     assert (hits.ordinals == whole.ordinals).all() and (hits.scores == whole.scores).all()
     assert seen == [(2, 9), (4, 9), (6, 9), (8, 9), (9, 9)]
 
 
 def test_ends_between_two_blocks(indexed_study, monkeypatch):
-    monkeypatch.setattr(bm25, "QUESTIONS_PER_CALL", 1)
+    monkeypatch.setattr(lucene_search, "QUESTIONS_PER_CALL", 1)
     retriever, seen = BM25(indexed_study), []
 
     def end(done, total, doing):

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from backend.retrieval.retriever import RETRIEVERS
 from tests.studies import births, people, tiny_bert
 
 
@@ -109,7 +110,7 @@ def test_a_first_import_into_an_empty_folder_makes_the_study(blindspot, files, t
         (
             ["retrieve", "--with", "magic", "--study", "STUDY"],
             1,
-            "known: bm25, dense, fusion, hybrid, milvus, rerank, titles",
+            f"known: {', '.join(RETRIEVERS.names())}",
         ),
         (["retrieve", "--with", "bm25", "--study", "STUDY", "--k", "5"], 1, "blindspot index bm25"),
         (["retrieve", "--with", "bm25", "--study", "STUDY"], 1, "only 45 passages"),

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from backend.core import http_client
 from backend.core.copying import copy_study
 from backend.core.study import Study
 from backend.judges.judge import judge_kind_of, judges_of
@@ -48,7 +49,7 @@ def study(original, tmp_path):
 
 @pytest.fixture(autouse=True)
 def quick_pauses(monkeypatch):
-    monkeypatch.setattr(http, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
     monkeypatch.delenv("BLINDSPOT_LLM_KEY", raising=False)
 
 

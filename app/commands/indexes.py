@@ -9,8 +9,10 @@ import typer
 
 from app.commands.common import Device, Encoder, StudyOption, Trust, do, group, open_study, progress, trust_models
 from app.commands.options import takes_settings
-from backend.core.settings import MODELS, EncoderSettings, add_encoder
+from backend.core.settings import MODELS, EncoderSettings
+from backend.retrieval.engines.engine_settings import EngineSettings
 from backend.retrieval.faiss_options import KINDS, FaissOptions
+from backend.retrieval.model_kinds import INDEX_COMMANDS
 from backend.text.counting import counted
 from db.errors import Missing, Refused
 
@@ -37,6 +39,38 @@ def index_titles(study: StudyOption = None) -> None:
 
     manifest = do(build_index, open_study(study))
     print(f"Indexed {counted(manifest['titles'], 'title')} in {manifest['seconds']} s.")
+
+
+@index_app.command("sparse")
+def index_sparse(
+    encoder: Annotated[str, typer.Option(help="A sparse encoder of study.toml.")],
+    study: StudyOption = None,
+    device: Device = None,
+) -> None:
+    """Encode the passages with a sparse encoder (SPLADE) and write the inverted index. Resumes an interrupted encoding."""
+    from backend.retrieval.sparse import build_index
+
+    manifest = do(build_index, open_study(study), name=encoder, device=device)
+    print(
+        f"{counted(manifest['passages'], 'passage')}, {manifest['terms_per_passage']} terms a passage, "
+        f"{manifest['bytes'] / 1e6:,.1f} MB, {manifest['seconds']} s."
+    )
+
+
+@index_app.command("late-interaction")
+def index_late_interaction(
+    encoder: Annotated[str, typer.Option(help="A late-interaction encoder of study.toml.")],
+    study: StudyOption = None,
+    device: Device = None,
+) -> None:
+    """Encode the passages with a late-interaction encoder (ColBERT), a vector a token. Resumes an interrupted encoding."""
+    from backend.retrieval.late_interaction import build_index
+
+    manifest = do(build_index, open_study(study), name=encoder, device=device)
+    print(
+        f"{counted(manifest['passages'], 'passage')}, {manifest['tokens_per_passage']} vectors a passage of "
+        f"{manifest['dimension']} dimensions, {manifest['bytes'] / 1e6:,.1f} MB, {manifest['seconds']} s."
+    )
 
 
 @index_app.command("dense")
@@ -180,6 +214,35 @@ def index_milvus(
     )
 
 
+@index_app.command("open")
+@takes_settings(EngineSettings)
+def index_open(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name for the index, to use with retrieve --index.")],
+    where: Annotated[str, typer.Argument(metavar="WHERE", help="Path or address of the index.")],
+    engine: Annotated[
+        str, typer.Option(metavar="lucene|faiss|milvus|elasticsearch|opensearch|vespa", help="What WHERE is.")
+    ],
+    *,
+    settings: dict[str, Any],
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an opened index of this name.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Search an index or engine that exists already, without indexing anything again."""
+    from backend.retrieval.opened import open_index
+
+    if "ids" in settings:
+        settings["ids"] = str(Path(settings["ids"]).absolute())
+    record = do(
+        open_index, open_study(study), name=name, where=where, engine=engine, settings=settings, replace=replace
+    )
+    if record["passages_read"]:
+        print(f"Read {counted(record['passages_read'], 'passage')} from the index into the study.")
+    matched = record["matched"]
+    known = "" if matched is None else f", {matched:,} of them passages of this study"
+    print(f"Opened {record['where']}: {counted(record['documents'], 'document')}{known}.")
+    print(f"Next: blindspot retrieve --with opened --index {name}")
+
+
 @encoder_app.command("add")
 @takes_settings(EncoderSettings)
 def encoder_add(
@@ -190,7 +253,7 @@ def encoder_add(
     study: StudyOption = None,
 ) -> None:
     """Add an encoder to study.toml, after loading it once to see that it works."""
-    from backend.retrieval.encoder import load_encoder
+    from backend.retrieval.adding_encoders import add_loaded_encoder
 
     model, question_model, passage_model = (settings.get(key) for key in MODELS)
     opened = open_study(study)
@@ -201,12 +264,8 @@ def encoder_add(
             settings[key] = str(Path(settings[key]).absolute())
     if trust:
         trust_models(opened, model, question_model, passage_model)
-    loaded = load_encoder(EncoderSettings(**settings), "cpu")
-    add_encoder(opened.settings_path, encoder, settings)
-    print(
-        f"{encoder}: {loaded.dimension} dimensions, similarity {loaded.similarity}, pooling {loaded.pooling}. "
-        f"Next: blindspot index dense --encoder {encoder}"
-    )
+    added = add_loaded_encoder(opened, encoder, settings)
+    print(f"{encoder}: {added.description}. Next: blindspot {INDEX_COMMANDS[added.kind]} --encoder {encoder}")
 
 
 @encoder_app.command("list")

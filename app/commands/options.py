@@ -92,7 +92,7 @@ def option(one: Declared, default: Any) -> Any:
     about = one.help if default == one.default else one.help.split("; default ")[0]
     if one.kind is bool and default is False:
         return Annotated[bool | None, typer.Option(dashed, help=f"{about}.")]
-    if default is not None:
+    if default not in (None, ""):
         about = f"{about} (default {plain(default)})"
     if one.kind is bool:
         return Annotated[bool | None, typer.Option(f"{dashed}/--no-{dashed[2:]}", help=f"{about}.")]

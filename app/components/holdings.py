@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from app.markup import Html, div, join, span, tag, term
 from app.study import set_label
+from backend.retrieval.opened import KIND as OPENED_INDEX
+from backend.retrieval.opened import describe_index
 
 
 def holdings(held: dict[str, Any]) -> Html:
@@ -78,11 +81,20 @@ def _indexes(indexes: dict[str, dict]) -> object:
         return span("none yet", cls="soft")
     lines = []
     for name, manifest in indexes.items():
-        dense = manifest.get("kind") == "dense index"
-        description = (
-            f"dense, {manifest.get('dimension', '?')} dimensions, {manifest.get('similarity', '')}"
-            if dense
-            else "Lucene"
-        )
-        lines.append(div(span(name), span(description, cls="soft after")))
+        lines.append(div(span(name), span(_description(manifest), cls="soft after")))
     return join(*lines)
+
+
+def _description(manifest: Mapping[str, Any]) -> str:
+    """What an index is, by the kind that its manifest names."""
+    if manifest.get("kind") == OPENED_INDEX:
+        return describe_index(manifest)
+    megabytes = f"{manifest.get('bytes', 0) / 1e6:,.1f} MB"
+    kinds = {
+        "dense index": f"dense, {manifest.get('dimension', '?')} dimensions, {manifest.get('similarity', '')}",
+        "sparse index": f"learned sparse, {manifest.get('terms_per_passage', '?')} terms a passage, {megabytes}",
+        "late-interaction index": f"late interaction, {manifest.get('tokens_per_passage', '?')} vectors a passage, "
+        f"{megabytes}",
+        "title index": f"titles, {manifest.get('titles', 0):,}",
+    }
+    return kinds.get(str(manifest.get("kind")), "Lucene")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 NAMESAKE_SHARE = 0.5
-"""near_namesake, other_entity_passage: share of the words of the subject's name that a title must contain."""
+"""near_namesake and other_entity_passage: share of the words of the subject's name that a title needs."""
 OTHER_WORDS_SHARE = 0.5
-"""other_words: the best gold passage contains a smaller share of the question's content words than this."""
+"""other_words: each gold passage contains a smaller share of the question's content words than this."""
 LATE_SHARE, LONG_WORDS = 0.5, 60
 """late_fact: a passage of at least LONG_WORDS words, with the first answer after this share of them."""
 RARE_MENTIONS, RAREST_BUCKET = 1, 7
@@ -54,7 +54,7 @@ CAUSES: dict[Cause, CauseRule] = {
     ),
     Cause.OTHER_WORDS: CauseRule(
         "Answer in other words",
-        f"No gold passage has {OTHER_WORDS_SHARE:.0%} of the question's content words in its title or text.",
+        f"Each gold passage has less than {OTHER_WORDS_SHARE:.0%} of the question's content words in title or text.",
     ),
     Cause.LATE_FACT: CauseRule(
         "Fact late in a long passage",
@@ -63,7 +63,7 @@ CAUSES: dict[Cause, CauseRule] = {
     ),
     Cause.OTHER_ENTITY_PASSAGE: CauseRule(
         "Fact in another entity's passage",
-        f"No gold passage's title has {NAMESAKE_SHARE:.0%} of the words of the subject's name.",
+        f"The title of each gold passage has less than {NAMESAKE_SHARE:.0%} of the words of the subject's name.",
     ),
     Cause.RARE_SUBJECT: CauseRule(
         "Rare subject",
@@ -84,12 +84,12 @@ CAUSES: dict[Cause, CauseRule] = {
     ),
     Cause.DOUBTFUL_GOLD: CauseRule(
         "Doubtful gold",
-        "For every gold passage, people agree that it is not positive, or it contains no answer by the matching rule "
-        "and nobody labelled it positive.",
+        "People agree of every gold passage that it is related or negative; or, of those without a label, none "
+        "contains an answer by the matching rule.",
     ),
     Cause.FALSE_NEGATIVE_ABOVE: CauseRule(
         "False negative above",
-        "A passage of the top k that ranks above every relevant one is labelled positive by people, or, without a "
-        f"label, a judge gives it a probability of at least {JUDGED_POSITIVE:.0%}.",
+        "People labelled a passage of the top k positive, or a calibrated judge gives it a probability of at least "
+        f"{JUDGED_POSITIVE:.0%} and people labelled it in no other way.",
     ),
 }

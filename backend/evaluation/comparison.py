@@ -37,6 +37,8 @@ By = Literal["relation", "bucket", "slice"]
 BYS: tuple[str, ...] = ("relation", "bucket", "slice")
 KS = (1, 5, 20, 100)
 SEED = 0
+STILL_TO_JUDGE = "the reader has still to judge them"
+"""Why a question that is hidden from the reader is left out."""
 SURE = 0.05
 FIGURES_CACHED = 1000  # figures kept per comparison; a few hundred bytes each
 VALUES_HELD = 32  # arrays kept per run: a measure at a cut-off, 8 bytes a question
@@ -144,7 +146,11 @@ def measure_all(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs over the questions measured in both. Row i is the same question in every array."""
+    """Two runs over the questions measured in both. Row i is the same question in every array.
+
+    evidence: whether the causes of misses may use people's labels and judges' scores. The app sets False for an
+    annotator who still has to judge.
+    """
 
     a: Measured
     b: Measured
@@ -153,6 +159,7 @@ class Comparison:
     first_b: np.ndarray
     rows_a: np.ndarray
     rows_b: np.ndarray
+    evidence: bool = True
 
     @classmethod
     def of(cls, a: Measured, b: Measured) -> Comparison:

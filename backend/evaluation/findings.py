@@ -12,7 +12,8 @@ from analysis.accuracy import Estimate, found_by, proportion
 from analysis.buckets import FEW, UNKNOWN
 from analysis.significance import independent_difference
 from backend.evaluation.comparison import SURE, Comparison, PairedFigures, at
-from backend.retrieval.retriever import kind_of_run
+from backend.retrieval.engines.engine import OPENED
+from backend.retrieval.retriever import is_lexical, kind_of_run
 from backend.text.counting import counted
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
@@ -56,9 +57,9 @@ def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
     runs = {name: manifest for name, manifest in runs.items() if "learning_curve" not in manifest} or runs
     names = list(runs)
     kinds = {name: kind_of_run(manifest) for name, manifest in runs.items()}
-    for a in (name for name, kind in kinds.items() if kind is not None and kind.lexical):
+    for a in (name for name in names if is_lexical(runs[name])):
         for b, kind in kinds.items():
-            other = kind is None or not (kind.lexical or kind.fusion)
+            other = kind is None or not (is_lexical(runs[b]) or kind.fusion)
             if other and runs[b].get("question_set") == runs[a].get("question_set"):
                 return a, b
     return (names[-2], names[-1]) if len(names) > 1 else (names[0], names[0])
@@ -74,6 +75,8 @@ def _retriever(name: str, manifest: Mapping[str, Any]) -> str:
     kind = kind_of_run(manifest)
     if kind is None or kind.fusion:
         return name
+    if kind.name == OPENED:
+        return kind.describe(manifest)
     return "BM25" if kind.lexical else f"dense ({manifest.get('retriever', name)})"
 
 

@@ -6,6 +6,7 @@ first(bm25-dev)<=5`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,15 @@ from analysis import flips
 from analysis.accuracy import first_hit
 from analysis.expressions import OPERATORS, Condition, Expression, Not, NotAnExpression, evaluate, parse
 from backend.core.gold import gold_matrix
+from backend.evaluation.cause_rules import RunCauses, Side, run_causes
+from backend.evaluation.causes import Cause
 from backend.evaluation.comparison import Comparison
+from backend.evaluation.miss_table import NONE
 from backend.retrieval.retriever import is_lexical
 from backend.text.answers import match_run
 from db.errors import BadInput, Missing
 from db.labels import Labels
+from db.tags import Tags
 
 if TYPE_CHECKING:
     from backend.core.runs import Run
@@ -31,7 +36,7 @@ TEXTS = {
     "set": "set:common-random-buckets",
     "word": "word:where (the question word; other if there is none)",
     "group": 'group:"4-9 mentions" (mentions of the subject, in ranges)',
-    "tag": "tag:bm25_only",
+    "tag": 'tag:bm25_only or tag:"wrong gold" (people\'s tags; tag(bm25-dev):odd for those about a run)',
     "selection": 'selection:"far east" (saved on the map)',
 }
 NUMBERS = {
@@ -46,6 +51,10 @@ OF_RUNS = {
     "first": "first(bm25-dev)<=5 (rank of the first relevant passage; infinite if there is none)",
     "gold": "gold(minilm-dev)>20 (rank of the best gold passage; infinite if there is none)",
 }
+MISSES = {
+    "cause": "cause:near_namesake (a cause of a miss at k in the run that is not BM25, else B) or "
+    "cause(bm25-dev):none (by run; none: no cause was measured)",
+}
 TAGS = {
     "only_a": "only A finds it at k",
     "only_b": "only B finds it at k",
@@ -59,7 +68,7 @@ TAGS = {
 
 
 CHOSEN_BY_RESULTS = (
-    "A result of the runs defines this slice (a rank or a tag). The difference within it follows from that choice, "
+    "A result of the runs defines this slice (a rank, a tag or a cause). The difference within it follows from that choice, "
     "so a test of it has no meaning."
 )
 
@@ -70,7 +79,7 @@ def by_results(expression: str) -> bool:
         conditions = _conditions(parse(expression)) if expression.strip() else []
     except NotAnExpression:
         return False
-    return any(condition.name in (*OF_RUNS, "tag") for condition in conditions)
+    return any(condition.name in (*OF_RUNS, *MISSES, "tag") for condition in conditions)
 
 
 def _conditions(expression: Expression) -> list[Condition]:
@@ -104,8 +113,12 @@ class Facts:
 
     def _condition(self, condition: Condition) -> np.ndarray:
         name = condition.name
-        if name in TEXTS:
+        if name in MISSES:
             if condition.operator != ":":
+                raise self._condition_error(condition, MISSES[name])
+            return self._cause(condition, str(condition.value))
+        if name in TEXTS:
+            if condition.operator != ":" or (condition.argument is not None and name != "tag"):
                 raise self._condition_error(condition, TEXTS[name])
             return self._text(name, str(condition.value), condition)
         if name in NUMBERS:
@@ -119,7 +132,7 @@ class Facts:
                 raise self._condition_error(condition, OF_RUNS[name])
             ranks = self.first(condition.argument) if name == "first" else self.gold_rank(condition.argument)
             return self._compared(condition, ranks, OF_RUNS[name])
-        known = ", ".join((*TEXTS, *NUMBERS, *FLAGS, *OF_RUNS))
+        known = ", ".join((*TEXTS, *NUMBERS, *FLAGS, *OF_RUNS, *MISSES))
         raise NotAnExpression(f"unknown condition {name!r}; known: {known}", condition.position)
 
     def _condition_error(self, condition: Condition, example: str) -> NotAnExpression:
@@ -143,9 +156,7 @@ class Facts:
 
     def _text(self, name: str, value: str, condition: Condition) -> np.ndarray:
         if name == "tag":
-            if value not in TAGS:
-                raise NotAnExpression(f"unknown tag {value!r}; known: {', '.join(TAGS)}", condition.position)
-            return self.tag(value)
+            return self.tag(value) if value in TAGS and condition.argument is None else self._given(value, condition)
         if name == "selection":
             from backend.evaluation.saved_selections import saved_selection
 
@@ -159,6 +170,45 @@ class Facts:
             return np.fromiter((q.split == value for q in self.comparison.questions), bool, len(self.comparison))
         texts = {"relation": self.comparison.relations, "group": self.comparison.buckets, "word": self.questions.word}
         return texts[name] == value
+
+    def _given(self, tag: str, condition: Condition) -> np.ndarray:
+        """Return the questions that people tagged with a word, (q,) bool; of a run, if the condition names one."""
+        try:
+            tagged = Tags(self.study.labels_path).questions(tag, condition.argument)
+        except Missing as error:
+            message = f"{error}; tags of runs: {', '.join(TAGS)}"
+            raise NotAnExpression(message, condition.position) from None
+        return np.fromiter((q.id in tagged for q in self.comparison.questions), bool, len(self.comparison))
+
+    def _cause(self, condition: Condition, value: str) -> np.ndarray:
+        """Return the questions that a run misses at k with a cause, (q,) bool."""
+        if value not in (*Cause, NONE):
+            known = ", ".join((*Cause, NONE))
+            raise NotAnExpression(f"unknown cause {value!r}; known: {known}", condition.position)
+        causes = self.causes(condition.argument).misses
+        mask = np.zeros(len(self.comparison), dtype=bool)
+        mask[causes.rows] = causes.without if value == NONE else causes.has(Cause(value))
+        return mask
+
+    def causes(self, run: str | None = None) -> RunCauses:
+        """Return what the rules of causes say of this comparison's questions in a run; default the run that is not BM25,
+        else B. Raises Missing for an unknown run, BadInput for one that was not searched as deep as k.
+        """
+        compared = self.comparison
+        if run is None or run in (compared.a.name, compared.b.name):
+            other = self.sides()[1]
+            side: Side = "a" if (other == "a" if run is None else run == compared.a.name) else "b"
+            return run_causes(compared, side, self.k)
+        third = compared.other(run)
+        if third.k < self.k:
+            raise BadInput(f"k is {self.k}, but {run} has {third.k} hits per question")
+        key = "third", run, third.run.manifest.get("made")
+        alone: Comparison = compared.figures.get(
+            key, lambda: replace(Comparison.of(third, compared.a), evidence=compared.evidence)
+        )
+        causes = run_causes(alone, "a", self.k)
+        rows = np.array([compared.rows.get(question.id, -1) for question in alone.questions], dtype=np.int64)
+        return replace(causes, rows=rows[causes.rows]).within(np.arange(len(compared)))
 
     def first(self, run: str) -> np.ndarray:
         """Return the rank of the first relevant passage in a run, (q,) float64; inf without one, NaN if the run lacks

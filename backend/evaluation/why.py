@@ -207,12 +207,15 @@ def near_namesake(subject: str | None, title: str) -> float:
 
     "Arve Furset" and "Arve Henriksen" share 1 of 2 words: 0.5 (EntityQuestions, Table 7).
     """
-    if not subject:
+    if not subject or name_words(subject) == name_words(title):
         return 0.0
+    return name_share(subject, title)
+
+
+def name_share(subject: str, title: str) -> float:
+    """Return the share of the words of a subject's name that a title has, 0 to 1; 0 for a name without words."""
     ours, theirs = name_words(subject), name_words(title)
-    if not ours or ours == theirs:
-        return 0.0
-    return sum(word in theirs for word in ours) / len(ours)
+    return sum(word in theirs for word in ours) / len(ours) if ours else 0.0
 
 
 def pattern(question: Question) -> str | None:

@@ -18,13 +18,14 @@ from backend.core.manifest import file_sha256, read_manifest, write_manifest
 from backend.core.summary import Step
 from backend.progress import Progress
 from backend.retrieval.encoder import Encoder, load_encoder
+from backend.retrieval.model_kinds import encoder_kind
 from backend.retrieval.passage_encoder import PassageEncoder
 from backend.retrieval.retriever import RETRIEVERS, RetrieverKind
 from backend.retrieval.search import ExactSearch
 from backend.retrieval.shards import Shard, encode_shard, whole_set
 from backend.retrieval.shards import merge as merge_blocks
 from db.errors import BadInput, Missing, Refused
-from db.records import Hits
+from db.records import Hits, Passage
 
 if TYPE_CHECKING:
     from backend.core.settings import EncoderSettings, Settings
@@ -171,7 +172,18 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
         )
     sample = np.unique(np.linspace(0, expected[0] - 1, SAMPLE).astype(int))
     passages = study.corpus.passages(sample.tolist())
-    ours, theirs = encoder.encode_passages(passages), vectors[sample].astype(np.float32)
+    check_sample(encoder, passages, vectors[sample], sample, path)
+
+
+def check_sample(
+    encoder: Encoder, passages: Sequence[Passage], vectors: np.ndarray, places: np.ndarray, path: Path
+) -> None:
+    """Raise BadInput if some vectors of a file differ from the encoder's own vectors of these passages.
+
+    Args:
+        vectors: (n, d), from the places (n,) of the file.
+    """
+    ours, theirs = encoder.encode_passages(passages), vectors.astype(np.float32)
     if encoder.similarity == "cosine":
         theirs = theirs / np.maximum(np.linalg.norm(theirs, axis=1, keepdims=True), 1e-12)
     apart = np.linalg.norm(ours[:, None] - ours[None], axis=2)[np.triu_indices(len(ours), 1)]
@@ -180,7 +192,7 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
     if error.max() > SAME_VECTOR:
         worst = int(error.argmax())
         raise BadInput(
-            f"row {sample[worst]} differs from the encoder's vector of passage {passages[worst].id!r} by "
+            f"row {places[worst]} differs from the encoder's vector of passage {passages[worst].id!r} by "
             f"{error[worst]:.0%} of the typical distance between two passages; check the model, the text template "
             "and the order of the passages",
             path,
@@ -198,6 +210,8 @@ class Dense:
         folder = study.path("indexes", name)
         manifest = read_manifest(folder)
         if manifest is None or manifest.get("kind") != "dense index":
+            if name in study.settings.encoders and (kind := encoder_kind(encoder_settings(study, name))) != "dense":
+                raise Refused(f"encoder {name!r} is {kind}, not dense; use --with {kind} --encoder {name}")
             raise Missing(f"no dense index for encoder {name!r}; run 'blindspot index dense --encoder {name}'")
         if manifest["corpus"] != study.corpus.digest:
             raise Refused(
@@ -372,7 +386,8 @@ class DenseKind(EncoderKind):
         return f"dense, {manifest.get('retriever')}"
 
     def steps(self, study: Study) -> list[Step]:
-        encoder = next(iter(study.settings.encoders), None)
+        encoders = study.settings.encoders.items()
+        encoder = next((name for name, settings in encoders if encoder_kind(settings) == "dense"), None)
         if encoder is None or dense_indexes(study):
             return []
         return [

@@ -19,10 +19,12 @@ import numpy as np
 
 from backend.core.model_files import ModelFolder, open_model, readable_model
 from backend.core.settings import EncoderSettings
+from backend.retrieval.model_kinds import check_kind
 from db.errors import Refused
 from db.records import Passage
 
 if TYPE_CHECKING:
+    import torch
     from sentence_transformers import SentenceTransformer
 
 SIMILARITIES = {"dot": "dot", "cosine": "cosine", "euclidean": "l2", "dot_product": "dot"}
@@ -103,13 +105,14 @@ def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encode
         similarity = (
             "dot" if plain or _normalises(model) else SIMILARITIES.get(model.similarity_fn_name or "dot", "dot")
         )
-    return Encoder(model.eval(), settings, pooling, similarity, _hash(model))
+    return Encoder(model.eval(), settings, pooling, similarity, weights_hash(model))
 
 
 def _single(settings: EncoderSettings, path: str, device: str | None) -> tuple[SentenceTransformer, str]:
     from sentence_transformers import SentenceTransformer
 
     folder = open_model(path)
+    check_kind(folder.path, "dense", settings)
     if not (Path(folder.path) / "modules.json").is_file():
         modules, pooling = _tower(folder, settings, "model")
         return SentenceTransformer(modules=modules, device=device), pooling
@@ -196,7 +199,8 @@ def _normalises(model: SentenceTransformer) -> bool:
     return type(list(model)[-1]).__name__ == "Normalize"
 
 
-def _hash(model: SentenceTransformer) -> str:
+def weights_hash(model: torch.nn.Module) -> str:
+    """Return the SHA-256 of all weights of a model, by name."""
     import torch
 
     digest = hashlib.sha256()

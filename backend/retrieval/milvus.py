@@ -74,9 +74,8 @@ def build(
     """
     if index not in INDEXES:
         raise Refused(f"--index must be one of {', '.join(INDEXES)}, not {index!r}")
-    _checked(uri)
+    uri = absolute_uri(uri)
     dense, started = Dense(study, encoder), time.monotonic()
-    uri = str(Path(uri).absolute()) if _embedded(uri) else uri
     if dense.manifest["similarity"] == "l2":
         raise Refused(
             f"{encoder!r} uses l2 similarity, but Milvus collections use inner products here; use 'blindspot "
@@ -84,8 +83,8 @@ def build(
         )
     print_of = f"{dense.manifest['corpus']}-{dense.manifest['made']}-{dense.manifest['model_hash']}"
     name = collection or re.sub(r"\W", "_", f"blindspot_{encoder}_{dense.manifest['corpus'][:12]}")
-    with study.building(f"indexes/{encoder}-milvus"), _one_line(uri):
-        client = _connect(uri)
+    with study.building(f"indexes/{encoder}-milvus"), one_line(uri):
+        client = connect(uri)
         fresh = _prepared(client, name, dense, print_of, index, parameters or {}, replace, _embedded(uri))
         client.load_collection(name, replica_number=replicas)
         n_present = 0 if fresh else count(client, name)
@@ -169,7 +168,7 @@ class Milvus:
         return top_k(ordinals, self._dense.score_vectors(vectors, ordinals), k)
 
     def _ask(self, vectors: np.ndarray, wanted: int) -> list[list[int]]:
-        with _one_line(self.record["uri"]):
+        with one_line(self.record["uri"]):
             half = self._dtype == "FLOAT16_VECTOR"
             answer = self._client.search(
                 self.record["collection"],
@@ -184,7 +183,7 @@ class Milvus:
 
     @cached_property
     def _client(self) -> Any:
-        client = _connect(self.record["uri"])
+        client = connect(self.record["uri"])
         name = self.record["collection"]
         if not client.has_collection(name):
             raise Missing(
@@ -266,6 +265,12 @@ def _fill(client: Any, name: str, dense: Dense, held: int, progress: Progress | 
     client.flush(name, timeout=SECONDS_TO_WRITE)
 
 
+def absolute_uri(uri: str) -> str:
+    """Return the address of a server, or the absolute path of an embedded file. Raises Refused for another text."""
+    _checked(uri)
+    return str(Path(uri).absolute()) if _embedded(uri) else uri
+
+
 def _embedded(uri: str) -> bool:
     return "://" not in uri
 
@@ -283,7 +288,8 @@ def _checked(uri: str) -> None:
         )
 
 
-def _connect(uri: str) -> Any:
+def connect(uri: str) -> Any:
+    """Return a client. Raises Missing without pymilvus."""
     _checked(uri)
     try:
         import logging
@@ -300,7 +306,7 @@ def _connect(uri: str) -> Any:
 
 
 @contextmanager
-def _one_line(uri: str) -> Iterator[None]:
+def one_line(uri: str) -> Iterator[None]:
     """Turn errors of Milvus and its client into errors of one line."""
     try:
         yield

@@ -74,6 +74,7 @@ class RetrieverKind(ABC):
         fusion: whether it combines other retrievers.
         uses_torch: whether its searches run in PyTorch and compete for the cores.
         suggested: whether Home suggests a run with it.
+        explains: whether its retrievers say what a score is made of (`backend.retrieval.explanation.Explainer`).
     """
 
     name: ClassVar[str]
@@ -84,6 +85,7 @@ class RetrieverKind(ABC):
     fusion: ClassVar[bool] = False
     uses_torch: ClassVar[bool] = False
     suggested: ClassVar[bool] = False
+    explains: ClassVar[bool] = False
 
     @abstractmethod
     def available(self, study: Study) -> list[str]:
@@ -156,6 +158,10 @@ class RetrieverKind(ABC):
         """Return whether a retriever of this kind made the run with this manifest."""
         return manifest.get("retriever") == self.name
 
+    def is_lexical(self, manifest: Mapping[str, Any]) -> bool:
+        """Return whether the retriever of a run of this kind ranks by shared words."""
+        return self.lexical
+
     def describe(self, manifest: Mapping[str, Any]) -> str:
         """Describe the retriever of a run that this kind made, for the interface."""
         return self.title
@@ -213,7 +219,7 @@ def kind_of_run(manifest: Mapping[str, Any]) -> RetrieverKind | None:
 def is_lexical(manifest: Mapping[str, Any]) -> bool:
     """Return whether a retriever that ranks by shared words made the run with this manifest."""
     kind = kind_of_run(manifest)
-    return kind is not None and kind.lexical
+    return kind is not None and kind.is_lexical(manifest)
 
 
 def options_for(kind: RetrieverKind, given: Mapping[str, Any]) -> Any:

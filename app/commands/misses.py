@@ -1,0 +1,43 @@
+"""`blindspot misses`: the causes of a run's misses, counted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.commands.common import RelevanceOption, StudyOption
+
+
+def misses(
+    a: Annotated[str, typer.Argument(metavar="A", help="Run whose misses are explained.")],
+    b: Annotated[str | None, typer.Argument(metavar="[B]", help="Second run, over the same questions.")] = None,
+    k: Annotated[int | None, typer.Option("--k", min=1, help="Cut-off of a miss (default: 20).")] = None,
+    slice: Annotated[
+        str,
+        typer.Option(metavar="EXPRESSION", help="Count only these questions, as in 'first(bm25-dev)<=20'."),
+    ] = "",
+    relevance: RelevanceOption = "answers",
+    rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX tables (booktabs).")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Count the causes of one run's misses, or of two runs': near-namesakes, other words, rare subjects and others."""
+    from backend.core.study import Study
+    from backend.evaluation.miss_report import MissOptions
+    from backend.evaluation.miss_report import misses as count_causes
+
+    if json + csv + latex > 1:
+        raise typer.BadParameter("give one of --json, --csv, --latex")
+    report = count_causes(Study.open(study), a, b, MissOptions(k, relevance, rule, slice))
+    if json or csv or latex:
+        from app.terminal import clean_json
+
+        text = clean_json(report.as_json()) if json else report.as_csv() if csv else report.as_latex()
+        print(text.rstrip("\n"))
+    else:
+        from app.console import Terminal
+
+        Terminal().print(report.as_rich())

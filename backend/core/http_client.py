@@ -1,0 +1,241 @@
+"""HTTP to one server: a request is repeated while the server is busy or away, and goes to the named address only.
+
+A key goes into one header. It is in no file, log or message.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import random
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from db.errors import BlindspotError, Refused
+
+if TYPE_CHECKING:
+    import urllib3
+
+TRANSIENT = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+MAXIMUM_REPLY = 4_000_000  # bytes
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0  # seconds
+LONGEST_ASKED_PAUSE = 600.0  # of what Retry-After may ask for
+SECONDS_TO_CONNECT = 10.0
+
+
+class ServerAway(BlindspotError):
+    """A server that did not answer one request, repetitions included. Another request may succeed."""
+
+
+class Stopped(BlindspotError):
+    """The work that wanted an answer has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of a server. content: at most one byte more than the limit; a longer answer is cut."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where the texts of a study go.
+
+    Attributes:
+        host: Host and port.
+        local: Whether that is this machine.
+        encrypted: Whether the connection is.
+    """
+
+    host: str
+    local: bool
+    encrypted: bool
+
+    def __str__(self) -> str:
+        if self.local:
+            return f"{self.host} (this machine)"
+        return self.host if self.encrypted else f"{self.host} (not encrypted)"
+
+
+def check_url(url: str, option: str, example: str) -> str:
+    """Return the address of a server without a slash at its end. Raises Refused for one that is none.
+
+    Args:
+        option, example: what gave the address, and a right one, for the message.
+    """
+    parts = urlsplit(url.strip())
+    try:
+        port_is_valid = parts.port is None or parts.port > 0
+    except ValueError:
+        port_is_valid = False
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_valid:
+        raise Refused(f"{option} must be a URL as in {example}, not {_without_secrets(url)!r}")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise Refused(
+            f"{option} must have no user name, password or query, since the study stores it; give a key in the "
+            "environment"
+        )
+    return url.strip().rstrip("/")
+
+
+def destination(url: str) -> Destination:
+    """Return where requests to a server go."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost" or host.endswith(".localhost")
+    return Destination(parts.netloc, local, parts.scheme == "https")
+
+
+class HttpClient:
+    """Requests to one address. Threads may share it; an answer that asks to wait makes all of them wait.
+
+    Args:
+        url: The address to which `post` adds its path.
+        authorization: The header of that name, with the key; "" for requests without a key.
+        timeout: Seconds for one answer.
+        retries: How often a request is repeated.
+        connections: How many requests may be under way at once.
+        maximum_reply: Bytes of the longest answer that is read.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        authorization: str,
+        timeout: float,
+        retries: int,
+        connections: int,
+        maximum_reply: int = MAXIMUM_REPLY,
+    ):
+        import urllib3
+
+        self.url, self.timeout, self.retries, self.maximum_reply = url, timeout, retries, maximum_reply
+        self._authorization = authorization
+        self._pool = urllib3.PoolManager(maxsize=connections, block=True)
+        self._wait_until = 0.0
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """End every pause; requests that wait raise Stopped."""
+        self._stopped.set()
+
+    def post(self, body: bytes, path: str = "", content_type: str = "application/json", method: str = "POST") -> Answer:
+        """Return the first answer that does not ask to try again.
+
+        Raises:
+            ServerAway: no such answer after all repetitions.
+        """
+        problem = ""
+        for attempt in range(self.retries + 1):
+            self._pause(self._wait_until - time.monotonic())
+            asked_pause = None
+            try:
+                answer = self._once(method, body, path, content_type)
+            except OSError as error:
+                problem = plain_error(error)
+            else:
+                if answer.status not in TRANSIENT:
+                    return answer
+                problem, asked_pause = f"HTTP {answer.status}", _retry_after(answer.headers)
+            if attempt < self.retries:
+                self._wait(attempt, asked_pause)
+        requests = "1 request" if self.retries == 0 else f"{self.retries + 1} requests"
+        raise ServerAway(f"{self.url}: {problem} after {requests}")
+
+    def _once(self, method: str, body: bytes, path: str, content_type: str) -> Answer:
+        import urllib3
+
+        headers = {"Content-Type": content_type, "Accept": "application/json"}
+        if self._authorization:
+            headers["Authorization"] = self._authorization
+        try:
+            answer = self._pool.request(
+                method,
+                self.url + path,
+                body=body,
+                headers=headers,
+                timeout=urllib3.Timeout(connect=min(self.timeout, SECONDS_TO_CONNECT), read=self.timeout),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            return Answer(answer.status, answer.headers, self._content(answer))
+        except urllib3.exceptions.HTTPError as error:
+            raise OSError(plain_error(error)) from None
+
+    def _content(self, answer: urllib3.BaseHTTPResponse) -> bytes:
+        """Read an answer, at most one byte over the maximum. Raises TimeoutError if it drips in for too long."""
+        deadline, blocks, size = time.monotonic() + self.timeout, [], 0
+        while size <= self.maximum_reply and (block := answer.read1(65_536) or b""):
+            blocks.append(block)
+            size += len(block)
+            if time.monotonic() > deadline:
+                answer.close()
+                raise TimeoutError(f"no whole answer within {self.timeout:g} s")
+        if size > self.maximum_reply:
+            answer.close()
+        else:
+            answer.release_conn()
+        return b"".join(blocks)[: self.maximum_reply + 1]
+
+    def _wait(self, attempt: int, asked: float | None) -> None:
+        if asked is None:
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt) * (0.5 + random.random())
+            self._pause(pause)
+            return
+        self._wait_until = max(self._wait_until, time.monotonic() + min(asked, LONGEST_ASKED_PAUSE))
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopped.wait(max(seconds, 0)) if seconds > 0 else self._stopped.is_set():
+            raise Stopped("stopped")
+
+
+def message_of(content: bytes, secret: str = "") -> str:
+    """Return what a server says about an error, as the end of a message; "" if it says nothing readable."""
+    try:
+        found = json.loads(content[:10_000])
+        error = found.get("error", found)
+        if isinstance(error, dict):
+            said = error.get("message") or error.get("reason") or ""
+        else:
+            said = error
+    except (ValueError, AttributeError):
+        return ""
+    text = " ".join(str(said).split())[:160]
+    text = text.replace(secret, "***") if secret else text
+    return f": {text}" if text else ""
+
+
+def plain_error(error: BaseException) -> str:
+    """Return one line about a failed connection, without objects and addresses in memory."""
+    words = re.sub(r"<[^>]*>:?\s*|\w+\(.*?\):\s*", "", str(error)).strip()
+    return words[:160] or type(error).__name__
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of Retry-After, which may be a number or a date; None without it."""
+    from urllib3.exceptions import InvalidHeader
+    from urllib3.util import Retry
+
+    value = headers.get("Retry-After")
+    if not value:
+        return None
+    try:
+        return float(Retry().parse_retry_after(value))
+    except (InvalidHeader, ValueError):
+        return None
+
+
+def _without_secrets(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//", url)[:80]

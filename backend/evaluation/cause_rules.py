@@ -1,0 +1,341 @@
+"""The causes of a run's misses, measured by the rules of `backend.evaluation.causes`.
+
+Every rule reads its facts for all misses together: titles and gold passages once a passage, labels, scores and training
+questions once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from analysis.accuracy import found_by
+from analysis.buckets import subject_key
+from backend.data.importing.gold import find_ordinals
+from backend.evaluation.causes import (
+    JUDGED_POSITIVE,
+    LATE_SHARE,
+    LONG_WORDS,
+    NAMESAKE_SHARE,
+    OTHER_WORDS_SHARE,
+    RARE_MENTIONS,
+    RARE_PATTERN,
+    RAREST_BUCKET,
+    Cause,
+)
+from backend.evaluation.gold_facts import GoldPassage, answer_place, largest_name_share, largest_overlap
+from backend.evaluation.judged_scores import likely_positive
+from backend.evaluation.why import near_namesake, pattern
+from backend.text.answers import match_run, mentions_subject
+from db.labels import Labels
+from db.records import Passage, Question
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+    from backend.evaluation.comparison import Comparison
+
+Side = Literal["a", "b"]
+Answer = bool | None
+"""What a rule says of one question; None if a fact that it needs is unknown."""
+ORDER = tuple(Cause)
+"""The column of each cause."""
+
+
+@dataclass(frozen=True)
+class RunCauses:
+    """What the rules say of the questions of a run at k.
+
+    rows: (n,) int64 rows of the comparison. missed: (n,) bool, whether the run misses the question. present: (n, 10)
+    bool, whether the rule of a cause applies, in the order of `ORDER`. measured: (n, 10) bool, whether the facts that
+    the rule needs are known.
+    """
+
+    run: str
+    k: int
+    rows: np.ndarray
+    missed: np.ndarray
+    present: np.ndarray
+    measured: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def has(self, cause: Cause) -> np.ndarray:
+        """Return for which questions the rule of a cause applies, (n,) bool."""
+        present: np.ndarray = self.present[:, ORDER.index(cause)]
+        return present
+
+    def known(self, cause: Cause) -> np.ndarray:
+        """Return for which questions a cause could be measured, (n,) bool."""
+        known: np.ndarray = self.measured[:, ORDER.index(cause)]
+        return known
+
+    @property
+    def without(self) -> np.ndarray:
+        """The questions to which no rule applies, (n,) bool."""
+        without: np.ndarray = ~self.present.any(axis=1)
+        return without
+
+    @property
+    def misses(self) -> RunCauses:
+        """The same of the missed questions alone."""
+        return self._kept(self.missed)
+
+    @property
+    def found(self) -> RunCauses:
+        """The same of the questions that the run finds."""
+        return self._kept(~self.missed)
+
+    def within(self, rows: np.ndarray) -> RunCauses:
+        """Return the same of some rows of the comparison, (m,) int64."""
+        return self._kept(np.isin(self.rows, rows))
+
+    def _kept(self, kept: np.ndarray) -> RunCauses:
+        arrays = (each[kept] for each in (self.rows, self.missed, self.present, self.measured))
+        return RunCauses(self.run, self.k, *arrays)
+
+
+def run_causes(compared: Comparison, side: Side, k: int, rows: np.ndarray | None = None) -> RunCauses:
+    """Return what the rules say of the questions of one run of a comparison.
+
+    Args:
+        rows: (n,) int64, only these rows; default all, and then the comparison keeps the result until a label, a score
+            or a question changes.
+
+    Raises: Missing for a rule or passage that the study lacks.
+    """
+    if rows is not None:
+        return _Questions(compared, side, k, rows).causes()
+    key = "causes", side, k, evidence_state(compared)
+    causes: RunCauses = compared.figures.get(
+        key, lambda: _Questions(compared, side, k, np.arange(len(compared))).causes()
+    )
+    return causes
+
+
+def evidence_state(compared: Comparison) -> tuple[object, ...]:
+    """Return a key that changes with the labels, the scores and the questions that the rules read."""
+    study = compared.a.study
+    scores = tuple(
+        (name, path.stat().st_mtime_ns)
+        for name in study.parts("scores")
+        for path in sorted(study.path("scores", name).glob("scores.db*"))
+    )
+    return compared.evidence, Labels(study.labels_path).last_event, study.questions.last, scores
+
+
+class _Questions:
+    """Questions of one run, and the facts that several rules need. Row i is the same question in every list."""
+
+    def __init__(self, compared: Comparison, side: Side, k: int, rows: np.ndarray):
+        self.compared, self.side, self.k, self.study = compared, side, k, compared.a.study
+        own, other = (compared.a, compared.b) if side == "a" else (compared.b, compared.a)
+        self.run, self.other = own.run, other.run
+        firsts = (compared.first_a, compared.first_b)
+        self.first, self.first_other = firsts if side == "a" else firsts[::-1]
+        places = (compared.rows_a, compared.rows_b)
+        self.run_rows, self.other_rows = places if side == "a" else places[::-1]
+        self.rows = np.asarray(rows, dtype=np.int64)
+        self.missed = ~found_by(self.first[self.rows], k)
+        self.questions: list[Question] = [compared.questions[row] for row in self.rows.tolist()]
+
+    def causes(self) -> RunCauses:
+        present = np.zeros((len(self.rows), len(ORDER)), dtype=bool)
+        measured = np.zeros_like(present)
+        for column, cause in enumerate(ORDER):
+            for row, answer in enumerate(RULES[cause](self)):
+                present[row, column], measured[row, column] = bool(answer), answer is not None
+        return RunCauses(self.run.name, self.k, self.rows, self.missed, present, measured)
+
+    @cached_property
+    def gold(self) -> list[list[int]]:
+        """The rows of each question's gold passages in the collection."""
+        known = find_ordinals(self.study.corpus, {id for question in self.questions for id in question.gold})
+        return [sorted({known[id] for id in question.gold if id in known}) for question in self.questions]
+
+    @cached_property
+    def gold_passages(self) -> list[list[GoldPassage]]:
+        read = _passages(self.study, (row for rows in self.gold for row in rows))
+        prepared = {row: GoldPassage.of(passage) for row, passage in read.items()}
+        return [[prepared[row] for row in rows] for rows in self.gold]
+
+    @cached_property
+    def hits(self) -> np.ndarray:
+        """The rows of the run's hits, (m, at most k) int32; -1 pads."""
+        return np.asarray(self.run.hits.ordinals[self.run_rows[self.rows]])[:, : self.k]
+
+    @cached_property
+    def labels(self) -> dict[str, dict[str, str]]:
+        """The settled labels of people: question to passage to label; empty where the reader may not see them."""
+        settled: dict[str, dict[str, str]] = defaultdict(dict)
+        if self.compared.evidence:
+            for each in Labels(self.study.labels_path).consensus([question.id for question in self.questions]):
+                if each.label is not None and each.label != "unsure":
+                    settled[each.question][each.passage] = each.label
+        return settled
+
+    @property
+    def _training(self) -> TrainingCounts:
+        questions = self.study.questions
+        counts: TrainingCounts = self.compared.figures.get(
+            ("training", questions.last), lambda: TrainingCounts.of(questions.all(split="train"))
+        )
+        return counts
+
+    def near_namesake(self) -> Iterable[Answer]:
+        winners = self.hits[:, 0].tolist() if self.hits.shape[1] else [-1] * len(self.rows)
+        read = _passages(self.study, (winner for winner in winners if winner >= 0))
+        for question, winner, gold in zip(self.questions, winners, self.gold, strict=True):
+            if not question.subject or winner < 0:
+                yield None
+            else:
+                yield winner not in gold and near_namesake(question.subject, read[winner].title) >= NAMESAKE_SHARE
+
+    def other_words(self) -> Iterable[Answer]:
+        for question, passages in zip(self.questions, self.gold_passages, strict=True):
+            share = largest_overlap(question, passages)
+            yield None if share is None else share < OTHER_WORDS_SHARE
+
+    def late_fact(self) -> Iterable[Answer]:
+        for question, passages in zip(self.questions, self.gold_passages, strict=True):
+            places = [place for each in passages if (place := answer_place(question, each)) is not None]
+            late = [
+                place.words >= LONG_WORDS and not place.in_title and place.before > LATE_SHARE * place.words
+                for place in places
+            ]
+            yield all(late) if late else None
+
+    def other_entity_passage(self) -> Iterable[Answer]:
+        for question, passages in zip(self.questions, self.gold_passages, strict=True):
+            share = largest_name_share(question, passages)
+            yield None if share is None else share < NAMESAKE_SHARE
+
+    def rare_subject(self) -> Iterable[Answer]:
+        for question in self.questions:
+            if question.bucket is not None:
+                yield question.bucket == RAREST_BUCKET
+            else:
+                yield None if question.frequency is None else question.frequency <= RARE_MENTIONS
+
+    def unseen_relation(self) -> Iterable[Answer]:
+        training = self._training
+        for question in self.questions:
+            known = question.relation and training.total
+            yield question.relation not in training.relations if known else None
+
+    def question_wording(self) -> Iterable[Answer]:
+        training = self._training
+        wordings = self._wordings()
+        for question in self.questions:
+            wording = pattern(question)
+            found = {
+                is_found for other, is_found in wordings.get(_fact(question), ()) if other != (wording or question.text)
+            }
+            if wording is not None and question.relation in training.relations:
+                yield True in found or training.patterns[wording] < RARE_PATTERN
+            else:
+                yield True in found if found else None
+
+    def _wordings(self) -> dict[tuple[str, str] | None, list[tuple[str, bool]]]:
+        """The wordings of each (subject, relation) in the comparison, and whether the run finds the question so worded."""
+        asked = {_fact(question) for question in self.questions} - {None}
+        found = found_by(self.first, self.k).tolist()
+        wordings: dict[tuple[str, str] | None, list[tuple[str, bool]]] = defaultdict(list)
+        for question, is_found in zip(self.compared.questions, found, strict=True):
+            fact = _fact(question)
+            if fact in asked:
+                wordings[fact].append((pattern(question) or question.text, is_found))
+        return wordings
+
+    def chance_match(self) -> Iterable[Answer]:
+        first = self.first_other[self.rows]
+        found = found_by(first, self.k) & (self.other.name != self.run.name)
+        hits = np.asarray(self.other.hits.ordinals[self.other_rows[self.rows]])
+        relevant = np.where(found, hits[np.arange(len(hits)), np.maximum(first - 1, 0)], -1).tolist()
+        read = _passages(self.study, (row for row in relevant if row >= 0))
+        for question, row, gold in zip(self.questions, relevant, self.gold, strict=True):
+            if row < 0 or not question.subject:
+                yield None
+            else:
+                yield row not in gold and not mentions_subject(read[row], question)
+
+    def doubtful_gold(self) -> Iterable[Answer]:
+        width = max((len(rows) for rows in self.gold), default=0)
+        ordinals = np.full((len(self.gold), width), -1, dtype=np.int32)
+        for row, gold in enumerate(self.gold):
+            ordinals[row, : len(gold)] = gold
+        answered = match_run(self.study.corpus, self.questions, ordinals, self.compared.a.rule)
+        for question, passages, holds in zip(self.questions, self.gold_passages, answered.tolist(), strict=True):
+            given = [self.labels.get(question.id, {}).get(each.passage.id) for each in passages]
+            matches = [holds[place] for place, label in enumerate(given) if label is None]
+            if not passages or (matches and not question.answers):
+                yield None
+            else:
+                yield "positive" not in given and not any(matches)
+
+    def false_negative_above(self) -> Iterable[Answer]:
+        ids = [question.id for question in self.questions]
+        judged = likely_positive(self.study, ids, JUDGED_POSITIVE) if self.compared.evidence else {}
+        named = {passage for pairs in self.labels.values() for passage in pairs}
+        named |= {passage for passages in judged.values() for passage in passages}
+        known = self.study.corpus.ordinals(named)
+        for question, missed, hits in zip(self.questions, self.missed.tolist(), self.hits.tolist(), strict=True):
+            top = set(hits) if missed else set()
+            labels = {
+                known[passage]: label
+                for passage, label in self.labels.get(question.id, {}).items()
+                if known.get(passage) in top
+            }
+            likely = {known[p] for p in judged.get(question.id, ()) if p in known} & top
+            if not missed or (not labels and question.id not in judged):
+                yield None
+            else:
+                yield "positive" in labels.values() or bool(likely - labels.keys())
+
+
+RULES: dict[Cause, Callable[[_Questions], Iterable[Answer]]] = {
+    Cause.NEAR_NAMESAKE: _Questions.near_namesake,
+    Cause.OTHER_WORDS: _Questions.other_words,
+    Cause.LATE_FACT: _Questions.late_fact,
+    Cause.OTHER_ENTITY_PASSAGE: _Questions.other_entity_passage,
+    Cause.RARE_SUBJECT: _Questions.rare_subject,
+    Cause.UNSEEN_RELATION: _Questions.unseen_relation,
+    Cause.QUESTION_WORDING: _Questions.question_wording,
+    Cause.CHANCE_MATCH: _Questions.chance_match,
+    Cause.DOUBTFUL_GOLD: _Questions.doubtful_gold,
+    Cause.FALSE_NEGATIVE_ABOVE: _Questions.false_negative_above,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingCounts:
+    """The training questions of a study: how many there are, and how many have each relation and each pattern."""
+
+    total: int
+    relations: Counter[str]
+    patterns: Counter[str]
+
+    @classmethod
+    def of(cls, questions: Sequence[Question]) -> TrainingCounts:
+        wordings = (pattern(question) for question in questions)
+        return cls(
+            len(questions),
+            Counter(question.relation for question in questions if question.relation),
+            Counter(wording for wording in wordings if wording is not None),
+        )
+
+
+def _fact(question: Question) -> tuple[str, str] | None:
+    """The fact that a question asks for: its subject and relation; None if one is unknown."""
+    return (subject_key(question.subject), question.relation) if question.subject and question.relation else None
+
+
+def _passages(study: Study, rows: Iterable[int]) -> dict[int, Passage]:
+    """Read passages by row, each once."""
+    wanted = sorted(set(rows))
+    return dict(zip(wanted, study.corpus.passages(wanted), strict=True))

@@ -1,0 +1,70 @@
+"""Facts about the gold passages of one question: the words they share with it, their titles, and where the answer is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backend.evaluation.question_facts import content_words, count_words
+from backend.evaluation.why import name_share
+from backend.text.answers import answer_spans, joined, nfd
+from db.records import Passage, Question
+
+
+@dataclass(frozen=True, slots=True)
+class GoldPassage:
+    """A gold passage with its title and text as lower-case tokens, for searches of whole words."""
+
+    passage: Passage
+    title_tokens: str
+    text_tokens: str
+
+    @classmethod
+    def of(cls, passage: Passage) -> GoldPassage:
+        return cls(passage, joined(nfd(passage.title)), joined(nfd(passage.text)))
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPlace:
+    """Where a passage holds the first answer: the words before it, and all its words. in_title: the title holds one."""
+
+    before: int
+    words: int
+    in_title: bool
+
+
+def largest_overlap(question: Question, gold: Sequence[GoldPassage]) -> float | None:
+    """Return the largest share of the question's content words in one passage (title or text); None if it has none."""
+    words = [f" {word} " for word in content_words(question.text)]
+    if not words or not gold:
+        return None
+    found = [sum(word in each.title_tokens or word in each.text_tokens for word in words) for each in gold]
+    return max(found) / len(words)
+
+
+def largest_name_share(question: Question, gold: Sequence[GoldPassage]) -> float | None:
+    """Return the largest share of the words of the subject's name in one title; None without a subject or passages."""
+    if not question.subject or not gold:
+        return None
+    return max(name_share(question.subject, each.passage.title) for each in gold)
+
+
+def answer_place(question: Question, gold: GoldPassage) -> AnswerPlace | None:
+    """Return where a passage holds an answer, token by token or by pattern; None if it holds none."""
+    if question.answer_rule == "regex":
+        spans = answer_spans(gold.passage.text, question.answers, "regex")
+        in_title = bool(answer_spans(gold.passage.title, question.answers, "regex"))
+        before = count_words(gold.passage.text[: spans[0][0]]) if spans else None
+    else:
+        answers = [text for text in (joined(nfd(answer)) for answer in question.answers) if not text.isspace()]
+        in_title = any(answer in gold.title_tokens for answer in answers)
+        at = min((place for answer in answers if (place := gold.text_tokens.find(answer)) >= 0), default=None)
+        before = None if at is None else _words(gold.text_tokens[:at])
+    if before is None and not in_title:
+        return None
+    return AnswerPlace(before or 0, _words(gold.text_tokens), in_title)
+
+
+def _words(tokens: str) -> int:
+    """Count the words among tokens, without punctuation."""
+    return sum([token[0].isalnum() for token in tokens.split()])

@@ -1,0 +1,214 @@
+"""The output of `blindspot misses`: the table of causes as JSON, CSV, LaTeX and terminal tables."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.accuracy import Estimate
+from backend.core.spreadsheets import write_csv
+from backend.evaluation.comparison import Comparison, check_k, measure_all
+from backend.evaluation.latex import ABSENT, Table, latex_table
+from backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
+from backend.evaluation.relevance import Kind
+from backend.evaluation.slices import Facts
+from backend.text.answers import DEFAULT_RULE
+from backend.text.counting import counted
+from db.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from backend.core.study import Study
+
+K = 20
+COLUMNS = (
+    "run", "k", "questions", "misses", "cause", "count", "measured", "share", "low", "high", "found", "found_measured",
+    "difference", "difference_low", "difference_high", "examples",
+)  # fmt: skip
+HEAD = ["Cause", "misses", "of", "share", "found", "misses - found", "examples"]
+PAIRED_HEAD = ["Missed with cause", "A", "B", "A - B", "p (Holm)"]
+
+
+@dataclass(frozen=True, slots=True)
+class MissReport:
+    """A table of causes, with what it was made of."""
+
+    table: MissTable
+    kind: Kind
+    slice: str
+    notes: list[str]
+
+    def as_json(self) -> str:
+        runs = [
+            {
+                "run": run.run,
+                "questions": run.questions,
+                "misses": run.misses,
+                "causes": [_figures(line) | {"title": line.title, "rule": line.rule} for line in run.lines],
+            }
+            for run in self.table.runs
+        ]
+        paired = {
+            name: {
+                "a": each.a.value,
+                "b": each.b.value,
+                "difference": each.difference.estimate.value,
+                "low": each.difference.estimate.low,
+                "high": each.difference.estimate.high,
+                "p": each.difference.p,
+                "p_holm": each.difference.p_adjusted,
+            }
+            for name, each in self.table.paired.items()
+        }
+        content = {
+            "k": self.table.k,
+            "questions": self.table.n,
+            "relevance": self.kind,
+            "slice": self.slice,
+            "runs": runs,
+            "paired": paired,
+            "method": self.table.method,
+            "notes": self.notes,
+        }
+        return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
+
+    def as_csv(self) -> str:
+        """Return CSV with a line for each cause of each run; the columns are COLUMNS. Examples are joined by spaces."""
+        text = io.StringIO()
+        rows: list[dict[str, Any]] = [
+            {"run": run.run, "k": run.k, "questions": run.questions, "misses": run.misses}
+            | _figures(line)
+            | {"examples": " ".join(line.examples)}
+            for run in self.table.runs
+            for line in run.lines
+        ]
+        write_csv(text, COLUMNS, rows)
+        return text.getvalue()
+
+    def tables(self) -> list[Table]:
+        return cause_tables(self.table, self.slice)
+
+    def remarks(self) -> list[str]:
+        return [*self.notes, self.table.method]
+
+    def as_latex(self) -> str:
+        return latex_table(self.tables(), self.remarks())
+
+    def as_rich(self) -> RenderableType:
+        from backend.evaluation.report_text import rich_tables
+
+        return rich_tables(self.tables(), self.remarks())
+
+
+def cause_tables(table: MissTable, slice: str = "") -> list[Table]:
+    """Return a table for each run, and the paired table of two runs, in percent."""
+    of_slice = f", slice {slice}" if slice else ""
+    tables: list[Table] = []
+    for run in table.runs:
+        letter = f"{run.side.upper()}: " if len(table.runs) > 1 else ""
+        caption = f"{letter}{run.run} misses {run.misses:,} of {counted(run.questions, 'question')} at {run.k}, %"
+        tables.append((caption + of_slice, HEAD, [_row(line) for line in run.lines]))
+    if table.paired:
+        tables.append((f"Both runs over the same {counted(table.n, 'question')}, %", PAIRED_HEAD, paired_rows(table)))
+    return tables
+
+
+def _row(line: CauseLine) -> list[str]:
+    return [
+        line.title,
+        f"{line.count:,}",
+        f"{line.share.n:,}",
+        interval_words(line.share),
+        ABSENT if line.found.value is None else f"{100 * line.found.value:.1f}",
+        interval_words(line.difference, signed=True),
+        " ".join(line.examples) or ABSENT,
+    ]
+
+
+def paired_rows(table: MissTable) -> list[list[str]]:
+    """Return a row for each cause that was measured in either run."""
+    first: RunMisses = table.runs[0]
+    rows = []
+    for name, each in table.paired.items():
+        p = each.difference.p_shown
+        shares = [ABSENT if side.value is None else f"{100 * side.value:.1f}" for side in (each.a, each.b)]
+        difference = interval_words(each.difference.estimate, signed=True)
+        rows.append([first.line(name).title, *shares, difference, "<0.001" if p < 0.001 else f"{p:.3f}"])
+    return rows
+
+
+def interval_words(estimate: Estimate, signed: bool = False) -> str:
+    """Format an estimate in percent with its interval: "20.1 [17.5,23.0]"."""
+    if estimate.value is None or estimate.low is None:
+        return ABSENT
+    value, low, high = estimate.percent
+    return f"{value:+z.1f} [{low:+z.1f},{high:+z.1f}]" if signed else f"{value:.1f} [{low:.1f},{high:.1f}]"
+
+
+def _figures(line: CauseLine) -> dict[str, Any]:
+    return {
+        "cause": line.name,
+        "count": line.count,
+        "measured": line.share.n,
+        "share": line.share.value,
+        "low": line.share.low,
+        "high": line.share.high,
+        "found": line.found.value,
+        "found_measured": line.found.n,
+        "difference": line.difference.value,
+        "difference_low": line.difference.low,
+        "difference_high": line.difference.high,
+        "examples": list(line.examples),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class MissOptions:
+    """What to count causes by. k: default 20, if the runs are deep enough. slice: only its questions count.
+
+    hidden: questions to leave out, because the reader still has to judge them. evidence: whether labels and judges'
+    scores may be used.
+    """
+
+    k: int | None = None
+    relevance: Kind = "answers"
+    rule: str = DEFAULT_RULE
+    slice: str = ""
+    hidden: frozenset[str] = frozenset()
+    evidence: bool = True
+
+
+def misses(study: Study, a: str, b: str | None = None, options: MissOptions | None = None) -> MissReport:
+    """Count the causes of the misses of one run or of two.
+
+    Raises: Missing for an unknown run, rule or saved selection; BadInput for an invalid k or slice, or if no question
+        can be measured.
+    """
+    from dataclasses import replace
+
+    options = options or MissOptions()
+    names = [a] if b is None else [a, b]
+    measured = measure_all(study, names, options.relevance, options.rule)
+    if options.hidden:
+        reason = "the reader has still to judge them"
+        measured = {name: each.without(options.hidden, reason) for name, each in measured.items()}
+    compared = replace(Comparison.of(measured[names[0]], measured[names[-1]]), evidence=options.evidence)
+    if not len(compared):
+        raise BadInput(f"no question of {' and '.join(names)} can be measured by {compared.a.kind}; choose other runs")
+    k = min(K, compared.depth) if options.k is None else check_k(options.k, compared)
+    rows = np.flatnonzero(Facts(compared, k).mask(options.slice))
+    if not len(rows):
+        raise BadInput("no question of these runs is in that slice")
+    table = miss_table(compared, k, rows, ("a",) if b is None or b == a else ("a", "b"))
+    return MissReport(table, compared.a.kind, options.slice, _notes(compared))
+
+
+def _notes(compared: Comparison) -> list[str]:
+    from backend.evaluation.comparison_report import notes
+
+    return notes(compared.a.study, compared, None)

@@ -1,0 +1,155 @@
+"""The table of causes: how many misses of one run, or of two, have each cause, and how many found questions do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.accuracy import Estimate, proportion
+from analysis.significance import Difference, adjusted_together, compare, independent_difference
+from backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
+from backend.evaluation.causes import CAUSES, Cause
+from backend.evaluation.comparison import Comparison
+
+EXAMPLES = 3
+NONE = "none"
+"""The name of the line of misses without a measured cause, also in slices."""
+NONE_TITLE = "None measured"
+METHOD = (
+    "A cause is a circumstance that a rule measured at a miss. It does not prove why the run missed. A miss may have "
+    "several causes. Shares are of the misses for which the cause could be measured, with Wilson's 95% interval. "
+    "'Found' is the share of the questions that the run finds. Difference: misses - found, with Newcombe's 95% "
+    "interval. If it includes 0, the circumstance is as common where the run succeeds, and explains nothing."
+)
+PAIRED_METHOD = (
+    "Paired: questions that a run misses with the cause, in % of all questions that count, and A - B over the same "
+    "questions with a paired bootstrap interval (95%). p: sign-flip test, adjusted by Holm's method for the causes."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CauseLine:
+    """One cause among the misses of a run.
+
+    name: a `Cause`, or `NONE`. count: misses with the cause. share: of the misses for which it could be measured.
+    found: the same share of the questions that the run finds. difference: share - found. examples: ids of misses that
+    have the cause and few others.
+    """
+
+    name: str
+    title: str
+    rule: str
+    count: int
+    share: Estimate
+    found: Estimate
+    difference: Estimate
+    examples: tuple[str, ...]
+
+    @property
+    def is_measured(self) -> bool:
+        return self.share.n > 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunMisses:
+    """The causes of one run's misses. questions: the questions that count; misses: those that the run misses at k."""
+
+    run: str
+    side: Side
+    k: int
+    questions: int
+    misses: int
+    lines: list[CauseLine]
+
+    def line(self, name: str) -> CauseLine:
+        return next(line for line in self.lines if line.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class PairedMisses:
+    """Questions missed with a cause by either run, in shares of all n questions, and the paired difference A - B."""
+
+    a: Estimate
+    b: Estimate
+    difference: Difference
+
+
+@dataclass(frozen=True, slots=True)
+class MissTable:
+    """The causes of the misses of one run or of two over the same questions.
+
+    paired: by name of the cause, for those that were measured; empty for one run.
+    """
+
+    n: int
+    k: int
+    runs: list[RunMisses]
+    paired: dict[str, PairedMisses]
+
+    @property
+    def method(self) -> str:
+        return f"{METHOD} {PAIRED_METHOD}" if self.paired else METHOD
+
+
+def miss_table(compared: Comparison, k: int, rows: np.ndarray, sides: tuple[Side, ...] = ("a", "b")) -> MissTable:
+    """Count the causes among some questions of a comparison.
+
+    Args:
+        rows: (n,) int64 rows of the comparison. sides: the runs to count; ("a",) for a run on its own.
+    """
+    causes = {side: run_causes(compared, side, k).within(rows) for side in sides}
+    runs = [_run_misses(compared, side, each) for side, each in causes.items()]
+    paired = _paired(causes["a"], causes["b"]) if len(sides) == 2 and len(rows) else {}
+    return MissTable(len(rows), k, runs, paired)
+
+
+def _run_misses(compared: Comparison, side: Side, causes: RunCauses) -> RunMisses:
+    misses, found = causes.misses, causes.found
+    lines = []
+    for cause in ORDER:
+        shares = [proportion(part.has(cause)[part.known(cause)]) for part in (misses, found)]
+        lines.append(_line(compared, misses, cause, CAUSES[cause].title, CAUSES[cause].rule, shares, misses.has(cause)))
+    # The share is of all misses. A found question without any cause is no counterpart of a miss without one.
+    shares = [proportion(part.without) for part in (misses, found)]
+    rule = "No rule applies to the miss, or the facts that the rules need are unknown."
+    lines.append(_line(compared, misses, NONE, NONE_TITLE, rule, shares, misses.without))
+    return RunMisses(causes.run, side, causes.k, len(causes), len(misses), lines)
+
+
+def _line(
+    compared: Comparison,
+    misses: RunCauses,
+    name: str,
+    title: str,
+    rule: str,
+    shares: list[Estimate],
+    has: np.ndarray,
+) -> CauseLine:
+    share, found = shares
+    rows = np.flatnonzero(has)
+    # The clearest examples first: those with the fewest other causes, then in the order of the questions.
+    clearest = rows[np.argsort(misses.present[rows].sum(axis=1), kind="stable")][:EXAMPLES]
+    examples = tuple(compared.questions[row].id for row in misses.rows[clearest].tolist())
+    difference = independent_difference(share, found)
+    return CauseLine(str(name), title, rule, int(has.sum()), share, found, difference, examples)
+
+
+def _paired(a: RunCauses, b: RunCauses) -> dict[str, PairedMisses]:
+    """Return the paired difference of each cause that was measured at a miss of either run."""
+    measured: Mapping[str, tuple[np.ndarray, np.ndarray]] = {
+        str(cause): (a.missed & a.has(cause), b.missed & b.has(cause))
+        for cause in ORDER
+        if (a.missed & a.known(cause)).any() or (b.missed & b.known(cause)).any()
+    }
+    differences = adjusted_together({name: compare(*pair) for name, pair in measured.items()})
+    return {
+        name: PairedMisses(proportion(measured[name][0]), proportion(measured[name][1]), difference)
+        for name, difference in differences.items()
+    }
+
+
+def cause_named(name: str) -> Cause | None:
+    """Return the cause of this name; None for `NONE`. Raises ValueError for another name."""
+    return None if name == NONE else Cause(name)

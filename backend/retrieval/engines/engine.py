@@ -1,0 +1,183 @@
+"""The interface of engines: how an index that exists already is checked, recorded and searched.
+
+To add an engine, write one file with a subclass of `Engine`, register it in `ENGINES`, and name the file there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+
+from backend.core.declared import declared
+from backend.core.registry import Registry, must_be
+from backend.retrieval.engines.engine_settings import EngineSettings
+from db.errors import Missing, Refused
+from db.records import Hits
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+    from backend.progress import Progress
+    from backend.retrieval.encoder import Encoder
+    from backend.retrieval.retriever import Retriever
+    from db.corpus import Row
+
+OPENED = "opened"
+"""The kind of retriever: "opened:NAME"."""
+
+
+class Engine(ABC):
+    """One kind of index or search engine.
+
+    Attributes:
+        name: the value of `blindspot index open --engine`.
+        title: its name in the interface.
+        help: one line: what WHERE names.
+        uses: the settings that it understands.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    help: ClassVar[str]
+    uses: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def examine(
+        self, study: Study, where: str, settings: EngineSettings, folder: Path, progress: Progress | None
+    ) -> dict[str, Any]:
+        """Check that the index can be searched, and return what the manifest records of it.
+
+        Args:
+            folder: where arrays that the search needs are written.
+
+        Returns:
+            where (absolute), fingerprint, documents, matched (how many are passages of the study; None if unknown),
+            lexical, and what else `open` needs.
+
+        Raises BlindspotError with one line for an index that cannot be searched.
+        """
+
+    @abstractmethod
+    def open(self, study: Study, name: str, manifest: Mapping[str, Any], device: str | None) -> Retriever:
+        """Open a recorded index. Raises Refused if it has changed, Missing if it is gone."""
+
+    def read_passages(
+        self, study: Study, where: str, settings: EngineSettings, progress: Progress | None
+    ) -> PassagesInIndex | None:
+        """Return the passages that the index stores; None if it stores none or cannot list them."""
+        return None
+
+    def check_settings(self, settings: EngineSettings) -> None:
+        """Raise Refused for a setting of another engine."""
+        for name, declaration in declared(EngineSettings).items():
+            if name not in self.uses and getattr(settings, name) != declaration.default:
+                raise Refused(f"{declaration.option} does not apply to --engine {self.name}")
+
+
+class PassagesInIndex(Protocol):
+    """The passages that an index stores."""
+
+    def blocks(self) -> Iterator[list[Row]]:
+        """Yield lists of (id, title, text)."""
+        ...
+
+
+ENGINES: Registry[Engine] = Registry(
+    "engine",
+    modules=(
+        "backend.retrieval.engines.lucene_index",
+        "backend.retrieval.engines.faiss_file",
+        "backend.retrieval.engines.milvus_collection",
+        "backend.retrieval.engines.elasticsearch",
+        "backend.retrieval.engines.vespa",
+    ),
+    group="blindspot.engines",
+    check=must_be(Engine),
+)
+
+
+def run_settings(name: str, manifest: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Return what a run's manifest records of an opened index."""
+    recorded = ("engine", "where", "fingerprint", "documents", "lexical", "settings", "encoder", "model_hash")
+    return {
+        "retriever": f"{OPENED}:{name}",
+        "kind": OPENED,
+        "index": name,
+        **{key: manifest[key] for key in recorded if key in manifest},
+        **more,
+    }
+
+
+def encoder_for(
+    study: Study, settings: EngineSettings, width: int | None, what: str, device: str | None = None
+) -> Encoder:
+    """Load the encoder of an index's vectors.
+
+    Args:
+        width: dimensions of the index; None if they are unknown. what: the index, as messages call it.
+
+    Raises Refused without an encoder, or if the encoder's vectors have another width.
+    """
+    from backend.retrieval.dense import encoder_settings
+    from backend.retrieval.encoder import load_encoder
+
+    if not settings.encoder:
+        raise Refused(f"{what} holds vectors; name the encoder that made them with --encoder")
+    encoder = load_encoder(encoder_settings(study, settings.encoder), device)
+    if width is not None and encoder.dimension != width:
+        raise Refused(
+            f"{what} has vectors of {width} dimensions, but encoder {settings.encoder!r} gives {encoder.dimension}; "
+            "name the encoder that made them with --encoder"
+        )
+    return encoder
+
+
+def same_model(encoder: Encoder, name: str, manifest: Mapping[str, Any]) -> None:
+    """Raise Refused if the encoder is not the one with which the index was opened."""
+    if encoder.model_hash != manifest["model_hash"]:
+        raise Refused(
+            f"encoder {manifest['encoder']!r} has changed since the index {name!r} was opened; open it again with "
+            f"'blindspot index open {name} {manifest['where']} --engine {manifest['engine']} --replace'"
+        )
+
+
+def changed(name: str, manifest: Mapping[str, Any], how: str) -> Refused:
+    """Return the error for an index that is no longer the recorded one."""
+    return Refused(
+        f"{manifest['where']} {how} since it was opened; if the new index is meant, run 'blindspot index open {name} "
+        f"{manifest['where']} --engine {manifest['engine']} --replace'"
+    )
+
+
+def rows_of_ids(study: Study, ids: Sequence[str], what: str) -> np.ndarray:
+    """Return the passage row of each id, (n,) int32; -1 for an id that the study lacks.
+
+    Raises Missing if the study has none of them.
+    """
+    known = study.corpus.ordinals(ids)
+    rows = np.array([known.get(id, -1) for id in ids], np.int32)
+    if not len(rows) or rows.max() < 0:
+        shown = f", such as {ids[0]!r}" if ids else ""
+        raise Missing(
+            f"none of the {len(ids):,} ids of {what}{shown} is a passage of this study; import the passages of this "
+            "index, with the same ids"
+        )
+    return rows
+
+
+def hits_of(study: Study, lists: Sequence[Sequence[tuple[str, float]]], k: int) -> Hits:
+    """Return Hits of lists of (passage id, score); ids that the study lacks are left out, ties are ordered by row."""
+    from backend.retrieval.retriever import top_k
+
+    known = study.corpus.ordinals({id for found in lists for id, _ in found})
+    width = max([1, *(len(found) for found in lists)])
+    ordinals = np.full((len(lists), width), -1, np.int32)
+    scores = np.full((len(lists), width), -np.inf, np.float32)
+    for row, found in enumerate(lists):
+        pairs = {known[id]: score for id, score in reversed(found) if id in known}
+        ordinals[row, : len(pairs)] = list(pairs)
+        scores[row, : len(pairs)] = list(pairs.values())
+    return top_k(ordinals, scores, k)

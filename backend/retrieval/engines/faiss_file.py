@@ -1,0 +1,238 @@
+"""A FAISS index file that exists already, with a file of passage ids and the name of the encoder that made its vectors.
+
+WHERE is the file, or a folder as Pyserini writes it (`index` and `docid`). The ids are text with one id a line, or a
+.npy array without pickled objects. An IndexIDMap may do without: its labels are then the ids. Pickled ids are refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.core.arrays import open_array
+from backend.progress import Progress
+from backend.retrieval.dense import PER_STEP, check_sample
+from backend.retrieval.engines.engine import (
+    ENGINES,
+    Engine,
+    changed,
+    encoder_for,
+    rows_of_ids,
+    run_settings,
+    same_model,
+)
+from backend.retrieval.engines.engine_settings import EngineSettings
+from backend.retrieval.retriever import top_k
+from backend.retrieval.search import finite_questions
+from db.errors import BadInput, Missing, Refused
+from db.records import Hits
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+    from backend.retrieval.encoder import Encoder
+
+ROWS = "rows.npy"
+SAMPLED_BYTES, SAMPLES = 1 << 20, 16  # of the fingerprint
+SAMPLE = 8  # vectors that are compared with the encoder's own
+MARGIN = 32  # hits fetched beyond k
+EXACT = ("IndexFlat", "IndexFlatIP", "IndexFlatL2", "IndexHNSWFlat", "IndexIVFFlat")
+
+
+def fingerprint(path: Path) -> str:
+    """Return a hash of the file's size and of 16 samples of 1 MB: reading all of 60 GB would take minutes."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with open(path, "rb") as file:
+        for start in np.linspace(0, max(size - SAMPLED_BYTES, 0), SAMPLES).astype(np.int64).tolist():
+            file.seek(start)
+            digest.update(file.read(SAMPLED_BYTES))
+    return digest.hexdigest()
+
+
+def locate(where: str, ids: str) -> tuple[Path, Path | None]:
+    """Return the index file and the file of ids. Raises Missing if one of them does not exist."""
+    path = Path(where).absolute()
+    named = Path(ids).absolute() if ids else None
+    if path.is_dir():
+        named = named or next((path / name for name in ("docid", "ids.txt") if (path / name).is_file()), None)
+        path = path / "index"
+    for file in (path, named):
+        if file is not None and not file.is_file():
+            raise Missing(f"there is no file {file}")
+    return path, named
+
+
+def read_index(path: Path) -> Any:
+    """Open an index without reading all of it into memory. Raises BadInput for a file that is no FAISS index."""
+    import faiss
+
+    with open(path, "rb") as file:
+        is_inverted = file.read(2) == b"Iw"  # FAISS marks inverted files so; only these map with IO_FLAG_MMAP
+    flags = faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY if is_inverted else faiss.IO_FLAG_MMAP_IFC
+    try:
+        return faiss.read_index(str(path), flags)
+    except RuntimeError as error:
+        raise BadInput(
+            "is not a FAISS index that this version of FAISS reads; write it with faiss.write_index", path
+        ) from error
+
+
+def read_ids(path: Path, expected: int) -> list[str]:
+    """Return the passage ids of the vectors. Raises BadInput for a pickle, and for another number of ids."""
+    with open(path, "rb") as file:
+        head = file.read(6)
+    if head == b"\x93NUMPY":
+        try:
+            ids = [str(each) for each in np.load(path, allow_pickle=False).tolist()]
+        except ValueError:
+            raise BadInput(
+                "holds pickled objects, which can run a program; write the ids as text, one a line", path
+            ) from None
+    elif head[:1] == b"\x80":
+        raise BadInput("is a pickle, which can run a program; write the ids as text, one a line", path)
+    else:
+        try:
+            ids = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            raise BadInput("is not UTF-8 text; write the ids as text, one a line", path) from None
+    if len(ids) != expected:
+        raise BadInput(f"has {len(ids):,} ids, but the FAISS index has {expected:,} vectors", path)
+    return ids
+
+
+class FaissFile:
+    """An opened FAISS index as a retriever. Scores are FAISS's: products, or minus the squared distances."""
+
+    def __init__(self, study: Study, name: str, manifest: Mapping[str, Any], device: str | None):
+        path = Path(manifest["file"])
+        if not path.is_file():
+            raise Missing(f"the FAISS index {path} of {name!r} is gone; put it back, or open the index again")
+        if fingerprint(path) != manifest["fingerprint"]:
+            raise changed(name, manifest, "has changed")
+        self.name, self.settings = f"opened:{name}", run_settings(name, manifest)
+        self._study, self._manifest, self._device = study, manifest, device
+        self._index = read_index(path)
+        self._rows = open_array(study.path("indexes", name) / ROWS, f"open the index {name!r} again with --replace")
+        self._labels = _labels(self._index)
+        self._encoder: Encoder | None = None
+
+    def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
+        if self._encoder is None:
+            settings = EngineSettings(encoder=self._manifest["encoder"])
+            self._encoder = encoder_for(self._study, settings, self._index.d, self._manifest["where"], self._device)
+            same_model(self._encoder, self.name.removeprefix("opened:"), self._manifest)
+        ordinals = np.full((len(questions), k), -1, np.int32)
+        scores = np.full((len(questions), k), -np.inf, np.float32)
+        for start in range(0, len(questions), PER_STEP):
+            if progress is not None:
+                progress(start, len(questions), "searching with FAISS")
+            block = slice(start, start + PER_STEP)
+            hits = self.search_vectors(self._encoder.encode_questions(questions[block]), k)
+            ordinals[block], scores[block] = hits.ordinals, hits.scores
+        return Hits(ordinals, scores)
+
+    def search_vectors(self, vectors: np.ndarray, k: int) -> Hits:
+        """Search for question vectors (q, d) float32. Vectors of passages that the study lacks are passed over."""
+        vectors = finite_questions(vectors, self._index.d)
+        count = self._index.ntotal
+        fetch = min(count, k + MARGIN)
+        while True:
+            scores, labels = self._index.search(vectors, fetch)
+            places = labels if self._labels is None else _places(self._labels, labels)
+            rows = np.where(labels < 0, -1, self._rows[places]).astype(np.int32)
+            enough = (rows >= 0).sum(axis=1) >= k
+            if fetch == count or (enough | (labels[:, -1] < 0)).all():
+                break
+            fetch = min(count, 4 * fetch)
+        return top_k(rows, -scores if _is_distance(self._index) else scores, k)
+
+
+def _places(order: tuple[np.ndarray, np.ndarray], labels: np.ndarray) -> np.ndarray:
+    values, places = order
+    return places[np.minimum(np.searchsorted(values, labels), len(values) - 1)]
+
+
+def _labels(index: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the labels of an IndexIDMap, ascending, with their places; None if labels are places."""
+    import faiss
+
+    if not hasattr(index, "id_map"):
+        return None
+    labels = faiss.vector_to_array(index.id_map)
+    order = np.argsort(labels)
+    return labels[order], order
+
+
+def _is_distance(index: Any) -> bool:
+    import faiss
+
+    return index.metric_type == faiss.METRIC_L2
+
+
+def check_metric(index: Any, encoder: Encoder, path: Path) -> None:
+    """Raise Refused if the index compares vectors in another way than the encoder."""
+    ours, theirs = encoder.similarity, "l2" if _is_distance(index) else "dot"
+    if (ours == "l2") != (theirs == "l2") and ours != "cosine":
+        raise Refused(f"{path} compares vectors by {theirs}, but encoder {encoder.settings.model!r} by {ours}")
+
+
+def check_vectors(study: Study, index: Any, rows: np.ndarray, encoder: Encoder, path: Path) -> None:
+    """Raise BadInput if some vectors of an index that stores them whole differ from the encoder's own."""
+    known = np.flatnonzero(rows >= 0)
+    sample = known[np.unique(np.linspace(0, len(known) - 1, SAMPLE).astype(int))]
+    if type(index).__name__ not in EXACT:
+        return
+    try:
+        theirs = np.stack([index.reconstruct(int(place)) for place in sample])
+    except RuntimeError:  # an inverted file without a direct map
+        return
+    check_sample(encoder, study.corpus.passages(rows[sample].tolist()), theirs, sample, path)
+
+
+class FaissEngine(Engine):
+    name, title = "faiss", "FAISS"
+    help = "a FAISS index file, or a folder of Pyserini's with index and docid"
+    uses = ("encoder", "ids")
+
+    def examine(
+        self, study: Study, where: str, settings: EngineSettings, folder: Path, progress: Progress | None
+    ) -> dict[str, Any]:
+        path, named = locate(where, settings.ids)
+        index = read_index(path)
+        if named is not None:
+            ids = read_ids(named, index.ntotal)
+        elif hasattr(index, "id_map"):
+            import faiss
+
+            ids = [str(label) for label in faiss.vector_to_array(index.id_map).tolist()]
+        else:
+            raise Refused(
+                f"{path} holds vectors without passage ids; name a file with the id of each vector, one a line, with "
+                "--ids"
+            )
+        encoder = encoder_for(study, settings, index.d, str(path))
+        check_metric(index, encoder, path)
+        rows = rows_of_ids(study, ids, str(named or path))
+        check_vectors(study, index, rows, encoder, path)
+        np.save(folder / ROWS, rows)
+        return {
+            "where": str(Path(where).absolute()),
+            "file": str(path),
+            "fingerprint": fingerprint(path),
+            "documents": index.ntotal,
+            "matched": int((rows >= 0).sum()),
+            "lexical": False,
+            "index_type": type(index).__name__,
+            "encoder": settings.encoder,
+            "model_hash": encoder.model_hash,
+        }
+
+    def open(self, study: Study, name: str, manifest: Mapping[str, Any], device: str | None) -> FaissFile:
+        return FaissFile(study, name, manifest, device)
+
+
+ENGINES.register(FaissEngine())

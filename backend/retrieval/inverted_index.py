@@ -1,0 +1,119 @@
+"""An inverted index of term weights, memory-mapped, with exact scores.
+
+    passages.offsets.npy   (n + 1,) int64     the terms of passage i are at offsets[i]:offsets[i + 1]
+    passages.terms.npy     (m,) int32         passages.weights.npy (m,) float32
+    terms.offsets.npy      (v + 1,) int64     the passages of term t are at offsets[t]:offsets[t + 1], by row
+    postings.rows.npy      (m,) int32         postings.weights.npy (m,) float32
+
+A score is the sum of question weight x passage weight over the shared terms, in float64, rounded once to float32. A
+passage that shares no term with the question is no hit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+
+from backend.core.arrays import new_array, open_array
+from backend.retrieval.retriever import top_k
+from backend.retrieval.sparse_encoder import TermRows
+from db.records import Hits
+
+
+def write_inverted_index(
+    folder: Path, blocks: Callable[[], Iterable[TermRows]], vocabulary: int, passages: int
+) -> dict[str, int]:
+    """Write both directions of the index and return {"postings", "bytes"}. Memory is bounded by one block.
+
+    Args:
+        blocks: yields the rows of following passages; it is called twice.
+    """
+    by_term = np.zeros(vocabulary + 1, np.int64)
+    by_passage = [np.zeros(1, np.int64)]
+    for block in blocks():
+        by_term[1:] += np.bincount(block.terms, minlength=vocabulary)
+        by_passage.append(block.offsets[1:] + by_passage[-1][-1])
+    term_offsets, passage_offsets = np.cumsum(by_term), np.concatenate(by_passage)
+    assert len(passage_offsets) == passages + 1, "every passage is in one block"
+    size = int(term_offsets[-1])
+    np.save(folder / "terms.offsets.npy", term_offsets)
+    np.save(folder / "passages.offsets.npy", passage_offsets)
+    forward_terms = new_array(folder / "passages.terms.npy", np.int32, (size,))
+    forward_weights = new_array(folder / "passages.weights.npy", np.float32, (size,))
+    rows = new_array(folder / "postings.rows.npy", np.int32, (size,))
+    weights = new_array(folder / "postings.weights.npy", np.float32, (size,))
+    free, first, written = term_offsets[:-1].copy(), 0, 0  # the next free place of each term
+    for block in blocks():
+        forward_terms[written : written + len(block.terms)] = block.terms
+        forward_weights[written : written + len(block.terms)] = block.weights
+        order = np.argsort(block.terms, kind="stable")  # by term, then by row
+        terms = block.terms[order]
+        counts = np.bincount(terms, minlength=vocabulary)
+        starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        places = free[terms] + np.arange(len(terms)) - starts[terms]
+        rows[places] = first + np.repeat(np.arange(len(block)), np.diff(block.offsets))[order]
+        weights[places] = block.weights[order]
+        free += counts
+        first, written = first + len(block), written + len(terms)
+    for array in (forward_terms, forward_weights, rows, weights):
+        array.flush()
+    return {"postings": size, "bytes": sum(path.stat().st_size for path in folder.glob("*.npy"))}
+
+
+class InvertedIndex:
+    """An index that `write_inverted_index` wrote.
+
+    Args:
+        advice: what to do about a damaged file, as the end of a sentence.
+    """
+
+    def __init__(self, folder: Path, advice: str):
+        def part(name: str) -> np.ndarray:
+            return open_array(folder / f"{name}.npy", advice)
+
+        self.passages = TermRows(part("passages.offsets"), part("passages.terms"), part("passages.weights"))
+        self._offsets, self._rows, self._weights = (
+            part("terms.offsets"),
+            part("postings.rows"),
+            part("postings.weights"),
+        )
+
+    def search(self, questions: TermRows, k: int) -> Hits:
+        """Return the k best passages of each question, ties by row, padded with -1."""
+        ordinals = np.full((len(questions), k), -1, np.int32)
+        scores = np.full((len(questions), k), -np.inf, np.float32)
+        sums = np.zeros(len(self.passages), np.float64)
+        shares = np.zeros(len(self.passages), bool)
+        for i in range(len(questions)):
+            sums[:], shares[:] = 0, False
+            for term, weight in zip(*(part.tolist() for part in questions.row(i)), strict=True):
+                inside = slice(int(self._offsets[term]), int(self._offsets[term + 1]))
+                rows = self._rows[inside]
+                sums[rows] += weight * self._weights[inside].astype(np.float64)  # a term names a passage once
+                shares[rows] = True
+            best = _first(np.flatnonzero(shares), sums, k)
+            ordinals[i, : len(best[0])], scores[i, : len(best[0])] = best
+        return Hits(ordinals, scores)
+
+    def score(self, questions: TermRows, ordinals: np.ndarray) -> np.ndarray:
+        """Return the scores (q, m) float32 of the passages (q, m) int32; -inf for -1, 0 without a shared term."""
+        scores = np.full(ordinals.shape, -np.inf, np.float32)
+        for i in range(len(questions)):
+            terms, weights = questions.row(i)
+            for j in np.flatnonzero(ordinals[i] >= 0).tolist():
+                others, values = self.passages.row(int(ordinals[i, j]))
+                _, ours, theirs = np.intersect1d(terms, others, assume_unique=True, return_indices=True)
+                scores[i, j] = weights[ours].astype(np.float64) @ values[theirs].astype(np.float64)
+        return scores
+
+
+def _first(rows: np.ndarray, sums: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k best of some rows and their scores, rounded to float32 before ties are ordered by row."""
+    scores = sums[rows].astype(np.float32)
+    if len(rows) > k:
+        least = np.partition(scores, len(rows) - k)[len(rows) - k]
+        rows, scores = rows[scores >= least], scores[scores >= least]
+    hits = top_k(rows[None].astype(np.int32), scores[None], min(k, len(rows)))
+    return hits.ordinals[0], hits.scores[0]

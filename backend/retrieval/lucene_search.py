@@ -1,0 +1,170 @@
+"""BM25 over the `contents` field of a Lucene index, with Anserini's analysis: the hits of a question, and exact scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backend.progress import Progress
+from backend.retrieval.lucene import java_class, on_jvm
+from backend.retrieval.lucene_batch import FIELD, BatchSearch
+from backend.retrieval.retriever import top_k
+from db.records import Hits
+
+QUESTIONS_PER_CALL = 128
+HITS_PER_CALL = 1 << 17  # limits the memory of a call at a large k
+MAX_WORDS = 1 << 16  # limit of distinct words in a question (Lucene's own limit is 1,024)
+TIE_MARGIN = (
+    20  # extra hits to fetch beyond k, so that few questions need a second search for passages that tie with the k-th
+)
+
+
+def open_reader(index: Path) -> Any:
+    """Open an index for reading. Call it only inside `on_jvm`; raises what Lucene raises."""
+    import jnius
+
+    path = java_class("java.nio.file.Paths").get(str(index.parent), index.name)
+    directory = java_class("org.apache.lucene.store.FSDirectory").open(path)
+    reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
+    return jnius.cast("org.apache.lucene.index.IndexReader", reader)
+
+
+class LuceneSearch:
+    """BM25 over a Lucene index.
+
+    Args:
+        folder: the index.
+        rows: (documents,) int32, the passage row of each Lucene document number; -1 for a document that is none of the
+            study's passages, which no search returns.
+    """
+
+    def __init__(self, folder: Path, rows: np.ndarray, k1: float, b: float):
+        self.folder, self.k1, self.b = folder, k1, b
+        self._ordinals = rows
+
+    def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
+        """Return the k best passages of each question. A question made only of stop words has no hits."""
+        hits = Hits(np.full((len(questions), k), -1, np.int32), np.full((len(questions), k), -np.inf, np.float32))
+        for block in _blocks(len(questions), k + TIE_MARGIN):
+            found = self._search_block(questions[block], k, k + TIE_MARGIN)
+            hits.ordinals[block], hits.scores[block] = found.ordinals, found.scores
+            if progress is not None:
+                progress(min(block.stop, len(questions)), len(questions), "searching with BM25")
+        return hits
+
+    def score(self, questions: Sequence[str], ordinals: np.ndarray, progress: Progress | None = None) -> np.ndarray:
+        """Return the exact BM25 scores (q, m) float32 of the passages (q, m) int32: 0 without a shared word, -inf for
+        -1.
+        """
+        scores = np.zeros(ordinals.shape, np.float32)
+        for start in range(0, len(questions), QUESTIONS_PER_CALL):
+            rows = slice(start, start + QUESTIONS_PER_CALL)
+            scores[rows] = on_jvm(self._score_block, questions[rows], ordinals[rows])
+            if progress is not None:
+                progress(min(rows.stop, len(questions)), len(questions), "scoring the dense hits with BM25")
+        return np.where(ordinals < 0, -np.inf, scores).astype(np.float32)
+
+    def _search_block(self, questions: Sequence[str], k: int, fetch: int) -> Hits:
+        """Return the k best of the `fetch` best hits in Lucene, which orders equal scores by its own document numbers.
+
+        If every hit after the k-th has the same score as the k-th, the question is searched again for four times as
+        many hits, until all ties are known; likewise if too many hits are no passages of the study.
+        """
+        fetch = min(fetch, len(self._ordinals))
+        documents, scores = on_jvm(self._fetch, questions, fetch)
+        hits = top_k(np.where(documents < 0, -1, self._ordinals[documents]), scores, k)
+        if fetch == len(self._ordinals):
+            return hits
+        undecided = (hits.ordinals[:, -1] < 0) | (hits.scores[:, -1] == scores[:, -1])
+        tied = np.flatnonzero((documents[:, -1] >= 0) & undecided)
+        for block in _blocks(len(tied), 4 * fetch):
+            rows = tied[block]
+            found = self._search_block([questions[row] for row in rows], k, 4 * fetch)
+            hits.ordinals[rows], hits.scores[rows] = found.ordinals, found.scores
+        return hits
+
+    def _fetch(self, questions: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._batch.search(questions, n)
+
+    def _score_block(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
+        import jnius
+
+        scores = np.zeros(ordinals.shape, np.float32)
+        mode = java_class("org.apache.lucene.search.ScoreMode").COMPLETE
+        for row, question in enumerate(questions):
+            columns = np.flatnonzero(ordinals[row] >= 0)
+            wanted = ordinals[row, columns]
+            within = np.minimum(wanted, len(self._documents) - 1)
+            documents = np.where(wanted == within, self._documents[within], -1)
+            order = np.argsort(documents)
+            weight = self._searcher.createWeight(self._searcher.rewrite(self._query(question)), mode, 1.0)
+            for leaf in self._leaves:
+                scorer = weight.scorer(leaf)
+                if scorer is None:
+                    continue
+                scorer = jnius.cast("org.apache.lucene.search.Scorer", scorer)
+                scores[row, columns[order]] += _scores_of(scorer, documents[order] - leaf.docBase)
+        return scores
+
+    def _query(self, question: str) -> Any:
+        return self._generator.buildQuery(FIELD, self._analyzer, question)
+
+    @cached_property
+    def _searcher(self) -> Any:
+        searchers = java_class("org.apache.lucene.search.IndexSearcher")
+        searchers.setMaxClauseCount(MAX_WORDS)
+        searcher = searchers(open_reader(self.folder))
+        searcher.setSimilarity(java_class("org.apache.lucene.search.similarities.BM25Similarity")(self.k1, self.b))
+        return searcher
+
+    @cached_property
+    def _batch(self) -> BatchSearch:
+        return BatchSearch(self._searcher, self._generator, self._analyzer)
+
+    @cached_property
+    def _generator(self) -> Any:
+        return java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
+
+    @cached_property
+    def _analyzer(self) -> Any:
+        return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+
+    @cached_property
+    def _leaves(self) -> list[Any]:
+        leaves = self._searcher.getIndexReader().leaves()
+        return [leaves.get(i) for i in range(leaves.size())]
+
+    @cached_property
+    def _documents(self) -> np.ndarray:
+        """Return Lucene's document number of each passage row; -1 for a passage that the index lacks."""
+        known = np.flatnonzero(self._ordinals >= 0)
+        documents = np.full(int(self._ordinals.max(initial=0)) + 1, -1, np.int32)
+        documents[self._ordinals[known]] = known
+        return documents
+
+
+def _scores_of(scorer: Any, documents: np.ndarray) -> np.ndarray:
+    """Return the scores of ascending document numbers in one Lucene segment: 0 for documents outside the segment or
+    without a shared word.
+    """
+    scores, iterator = np.zeros(len(documents), np.float32), scorer.iterator()
+    current = iterator.docID()
+    for i, document in enumerate(documents.tolist()):
+        if document < 0:
+            continue
+        if current < document:
+            current = iterator.advance(document)
+        if current == document:
+            scores[i] = scorer.score()
+    return scores
+
+
+def _blocks(questions: int, hits: int) -> Iterator[slice]:
+    """Split the questions into slices small enough for one call with this many hits each."""
+    size = max(1, min(QUESTIONS_PER_CALL, HITS_PER_CALL // hits))
+    for start in range(0, questions, size):
+        yield slice(start, start + size)

@@ -1,0 +1,192 @@
+"""Indexes and search engines that exist already, opened as they are: `blindspot index open`.
+
+`indexes/<name>/manifest.json` records where the index is and its fingerprint, so a changed index is refused instead of
+searched. `backend.retrieval.engines` has a file for each engine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from backend.core.declared import Field, build, declared, settings_class
+from backend.core.jobs import job
+from backend.core.manifest import read_manifest, whole_folder, write_manifest
+from backend.core.settings import check_name
+from backend.data.importing.tools import writable
+from backend.progress import Progress
+from backend.retrieval.engines.engine import ENGINES, OPENED, Engine
+from backend.retrieval.engines.engine_settings import EngineSettings
+from backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind
+from db.corpus import CorpusWriter
+from db.errors import Missing, Refused
+from db.imports import ImportRecord, Imports
+
+if TYPE_CHECKING:
+    from backend.core.settings import Settings
+    from backend.core.study import Study
+
+KIND = "opened index"
+OWN_INDEXES = ("bm25", "titles")
+
+
+@job("index open")
+def open_index(
+    study: Study,
+    name: str,
+    where: str,
+    engine: str,
+    settings: dict[str, Any] | None = None,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Open an index that exists already as the retriever "opened:NAME", and return its manifest. Nothing is indexed.
+
+    A study without passages gets those that the index stores. Otherwise hits are matched to the study's passages by id.
+
+    Args:
+        where: a path or an address, as the engine says.
+        engine: one of `ENGINES`.
+        settings: fields of `EngineSettings`.
+        replace: open another index under a name that an opened index has.
+
+    Raises BlindspotError with one line for an index that cannot be searched; then nothing is kept.
+    """
+    chosen, read_as = ENGINES.get(engine), build(EngineSettings, settings or {})
+    chosen.check_settings(read_as)
+    _check_free(study, check_name(name, "index"), replace)
+    started, folder = time.monotonic(), study.path("indexes", name)
+    with study.building(f"indexes/{name}"):
+        imported = not study.has_corpus
+        if imported:
+            _import_passages(study, chosen, where, read_as, progress)
+        try:
+            with whole_folder(folder) as building:
+                record = chosen.examine(study, where, read_as, building, progress)
+                manifest = {
+                    "kind": KIND,
+                    "name": name,
+                    "engine": engine,
+                    "passages": record["documents"],
+                    "corpus": study.corpus.digest,
+                    "settings": _given(read_as),
+                    **record,
+                    "passages_read": len(study.corpus) if imported else 0,
+                    "seconds": round(time.monotonic() - started, 1),
+                }
+                written = write_manifest(building, manifest)
+        except BaseException:
+            if imported:
+                study.__dict__.pop("corpus", None)
+                (study.folder / "corpus.db").unlink(missing_ok=True)
+            raise
+    if imported:
+        record = ImportRecord("passages", name, written["fingerprint"], 0, len(study.corpus), 0, "")
+        Imports(study.labels_path).add(record)
+    return written
+
+
+def _given(settings: EngineSettings) -> dict[str, Any]:
+    known = declared(EngineSettings)
+    return {name: getattr(settings, name) for name in known if getattr(settings, name) != known[name].default}
+
+
+def _check_free(study: Study, name: str, replace: bool) -> None:
+    existing = read_manifest(study.path("indexes", name))
+    if name in study.settings.encoders or name in OWN_INDEXES or (existing and existing.get("kind") != KIND):
+        raise Refused(f"{name!r} is the name of an index or encoder of this study; choose another name")
+    if existing and not replace:
+        raise Refused(f"there is already an opened index {name!r}; choose another name, or give --replace")
+
+
+def _import_passages(
+    study: Study, engine: Engine, where: str, settings: EngineSettings, progress: Progress | None
+) -> None:
+    """Write corpus.db from the passages that an index stores. Raises Missing if it stores none."""
+    stored = engine.read_passages(study, where, settings, progress)
+    if stored is None:
+        raise Missing(
+            "the study has no passages, and none can be read from this index; run 'blindspot import passages FILE' "
+            "first, with the ids of the index"
+        )
+    with writable(study.folder), CorpusWriter(study.folder / "corpus.db") as writer:
+        for rows in stored.blocks():
+            writer.add_rows(rows)
+        writer.finish(str(where), "")
+
+
+@settings_class
+class OpenedOptions:
+    index: str = Field(
+        default="", title="Index", description="Name of an opened index", json_schema_extra={"metavar": "NAME"}
+    )
+
+
+class OpenedKind(RetrieverKind):
+    name, title = OPENED, "opened index"
+    help = "an index or search engine that exists already (index open)"
+    options = OpenedOptions
+    uses_torch = True
+
+    def available(self, study: Study) -> list[str]:
+        return [f"{self.name}:{name}" for name, each in study.parts("indexes").items() if each.get("kind") == KIND]
+
+    def open(
+        self,
+        study: Study,
+        options: OpenedOptions,
+        device: str | None = None,
+        part: Callable[[str], Any] | None = None,
+    ) -> Retriever:
+        names = [name.removeprefix(f"{self.name}:") for name in self.available(study)]
+        name = options.index or (names[0] if len(names) == 1 else "")
+        if name not in names:
+            known = f"opened indexes: {', '.join(names)}" if names else "open one with 'blindspot index open'"
+            raise Missing(
+                f"there is no opened index {name!r}; {known}" if name else f"name the index with --index; {known}"
+            )
+        manifest = study.parts("indexes")[name]
+        if manifest["corpus"] != study.corpus.digest:
+            raise Refused(f"the index {name!r} was opened over other passages; open it again with --replace")
+        return ENGINES.get(manifest["engine"]).open(study, name, manifest, device)
+
+    def options_of(self, name: str) -> dict[str, Any]:
+        return {"index": name.removeprefix(f"{self.name}:")}
+
+    def name_of(self, options: OpenedOptions) -> str:
+        return f"{self.name}:{options.index}"
+
+    def label(self, name: str) -> str:
+        return name.removeprefix(f"{self.name}:")
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        return (name.removeprefix(f"{self.name}:"),)
+
+    def settings_of(self, settings: Settings, name: str) -> tuple:
+        return (settings.bm25, tuple(sorted(settings.encoders.items())))
+
+    def run_name(self, options: OpenedOptions) -> str:
+        return options.index or self.name
+
+    def made(self, manifest: Mapping[str, Any]) -> bool:
+        return manifest.get("kind") == self.name
+
+    def is_lexical(self, manifest: Mapping[str, Any]) -> bool:
+        return bool(manifest.get("lexical"))
+
+    def describe(self, manifest: Mapping[str, Any]) -> str:
+        engine = ENGINES.find(str(manifest.get("engine")))
+        title = str(manifest.get("engine")) if engine is None else engine.title
+        encoder = f", {manifest['encoder']}" if manifest.get("encoder") else ""
+        return f"{title} {manifest.get('index', '')}{encoder}"
+
+
+def describe_index(manifest: Mapping[str, Any]) -> str:
+    """Return where an opened index is, for Home: "Lucene at /data/index"."""
+    engine = ENGINES.find(str(manifest.get("engine")))
+    title = str(manifest.get("engine")) if engine is None else engine.title
+    return f"{title} at {manifest.get('where')}"
+
+
+RETRIEVERS.register(OpenedKind())

@@ -1,0 +1,360 @@
+"""Indexes and engines that exist already: opened as they are, equal to the study's own search, one line when wrong."""
+
+import json
+import pickle
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from backend.core import http_client
+from backend.core.settings import add_encoder
+from backend.core.study import Study
+from backend.evaluation.findings import default_pair
+from backend.retrieval import live
+from backend.retrieval.bm25 import BM25
+from backend.retrieval.dense import Dense
+from backend.retrieval.engines.lucene_index import title_and_text
+from backend.retrieval.engines.web import authorization, key_variable
+from backend.retrieval.indexes import names
+from backend.retrieval.lucene import java_command
+from backend.retrieval.opened import open_index
+from backend.retrieval.retrieve import retrieve
+from backend.retrieval.retriever import is_lexical, kind_of_run
+from db.corpus import CorpusWriter
+from db.errors import BadInput, BlindspotError, Missing, Refused
+from tests.search_engines import OpenSearchEngine, SearchEngine, VespaEngine
+
+QUESTIONS = ["Where was Arve Aurset0 born?", "a weaver from Oslo", "who was raised by an aunt in Bodo", "the harbour"]
+
+
+@pytest.fixture
+def study(tmp_path, indexed_study):
+    shutil.copytree(indexed_study.folder, tmp_path / "s")
+    return Study.open(tmp_path / "s")
+
+
+@pytest.fixture
+def empty(tmp_path):
+    return Study.create(tmp_path / "empty")
+
+
+@pytest.fixture(scope="module")
+def prebuilt(tmp_path_factory, indexed_study):
+    """An index that Anserini's own command made, with `raw` stored, as Pyserini's prebuilt indexes are."""
+    folder = tmp_path_factory.mktemp("prebuilt")
+    (folder / "json").mkdir()
+    rows = [{"id": p.id, "contents": f'"{p.title}"\n{p.text}'} for p in indexed_study.corpus.scan()]
+    (folder / "json" / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = f"-collection JsonCollection -input {folder / 'json'} -index {folder / 'index'} -threads 1 -storeRaw"
+    command = [*java_command(), "io.anserini.index.IndexCollection", *options.split()]
+    subprocess.run([*command, "-generator", "DefaultLuceneDocumentGenerator"], check=True, capture_output=True)
+    return folder / "index"
+
+
+@pytest.fixture
+def lucene(tmp_path, prebuilt):
+    shutil.copytree(prebuilt, tmp_path / "lucene")
+    return tmp_path / "lucene"
+
+
+@pytest.fixture
+def flat(tmp_path, indexed_study):
+    """A FAISS index with its ids, shuffled, as another tool wrote them: (file, ids file, order)."""
+    import faiss
+
+    vectors = np.load(indexed_study.folder / "indexes" / "tiny" / "embeddings.npy").astype(np.float32)
+    order = np.random.default_rng(1).permutation(len(vectors))
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors[order])
+    faiss.write_index(index, str(tmp_path / "wiki.index"))
+    ids = [passage.id for passage in indexed_study.corpus.passages(order.tolist())]
+    (tmp_path / "ids.txt").write_text("\n".join(ids) + "\n")
+    return tmp_path / "wiki.index", tmp_path / "ids.txt", order
+
+
+def same_hits(a, b):
+    assert a.ordinals.tolist() == b.ordinals.tolist()
+    np.testing.assert_allclose(a.scores, b.scores, rtol=1e-5)
+
+
+def refused_in_one_line(study, error, said, *arguments, **settings):
+    with pytest.raises(error, match=said) as caught:
+        open_index(study, *arguments, **settings)
+    assert "\n" not in str(caught.value)
+    assert f"opened:{arguments[0]}" not in names(study)
+
+
+def test_a_lucene_index_gives_the_hits_of_our_own(study, lucene):
+    record = open_index(study, "wiki", str(lucene), "lucene")
+    assert (record["documents"], record["matched"], record["passages_read"]) == (60, 60, 0)
+    run = retrieve(study, "opened", index="wiki", k=10, split="dev")
+    ours = retrieve(study, "bm25", k=10, split="dev")
+    assert run.name == "wiki-dev" and run.manifest["fingerprint"] == record["fingerprint"]
+    assert np.array_equal(run.hits.ordinals, ours.hits.ordinals) and np.array_equal(run.hits.scores, ours.hits.scores)
+    assert kind_of_run(run.manifest).describe(run.manifest) == "Lucene wiki" and is_lexical(run.manifest)
+    dense = retrieve(study, "dense", encoder="tiny", k=10, split="dev")
+    runs = {"tiny-dev": dense.manifest, "wiki-dev": run.manifest}
+    assert default_pair(runs) == ("wiki-dev", "tiny-dev"), "Compare puts words on side A"
+    assert "opened:wiki" in names(study)
+    same_hits(live.search(study, "opened:wiki", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
+
+
+def test_a_study_without_passages_reads_them_from_the_index(empty, lucene, indexed_study):
+    record = open_index(empty, "wiki", str(lucene), "lucene")
+    assert record["passages_read"] == 60
+    assert sorted(empty.corpus.scan(), key=str) == sorted(indexed_study.corpus.scan(), key=str)
+    found = live.search(empty, "opened:wiki", QUESTIONS, 1).ordinals[:, 0].tolist()
+    best = BM25(indexed_study).search(QUESTIONS, 1).ordinals[:, 0].tolist()
+    assert empty.corpus.passages(found) == indexed_study.corpus.passages(best)
+
+
+def test_an_index_without_stored_passages(empty, indexed_study):
+    ours = str(indexed_study.folder / "indexes" / "bm25")
+    refused_in_one_line(empty, Missing, "stores no passages; import them", "x", ours, "lucene")
+    assert not empty.has_corpus
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ('{"id": "1", "contents": "\\"Aaron\\"\\nAaron is a prophet."}', ("Aaron", "Aaron is a prophet.")),
+        ('{"_id": "1", "title": "Aaron", "text": "A prophet."}', ("Aaron", "A prophet.")),
+        ('{"id": "1", "contents": "no title"}', ("", "no title")),
+        ("{ no JSON", ("", "{ no JSON")),
+        ("plain text", ("", "plain text")),
+    ],
+)
+def test_stored_forms_of_passages(stored, expected):
+    assert title_and_text(stored) == expected
+
+
+def test_documents_that_the_study_lacks_are_passed_over(tmp_path, lucene, indexed_study):
+    half = Study.create(tmp_path / "half")
+    with CorpusWriter(half.folder / "corpus.db") as writer:
+        writer.add(list(indexed_study.corpus.scan())[::2])
+        writer.finish("half.tsv", "0" * 64)
+    assert open_index(half, "wiki", str(lucene), "lucene")["matched"] == 30
+    found = live.search(half, "opened:wiki", ["born in Oslo Bergen Molde town harbour"], 25)
+    whole = BM25(indexed_study).search(["born in Oslo Bergen Molde town harbour"], 60)
+    kept = [row // 2 for row in whole.ordinals[0].tolist() if row >= 0 and row % 2 == 0]
+    assert sorted(found.ordinals[0].tolist()) == sorted(kept[:25]) and (found.ordinals[0] >= 0).all()
+
+
+def test_what_is_wrong_with_a_lucene_index(study, lucene, tmp_path):
+    refused_in_one_line(study, Missing, "not a Lucene index", "x", str(tmp_path), "lucene")
+    refused_in_one_line(study, Refused, "--ids does not apply", "x", str(lucene), "lucene", {"ids": "a"})
+    refused_in_one_line(study, Refused, "the name of an index", "tiny", str(lucene), "lucene")
+    refused_in_one_line(study, Refused, "unknown engine 'solr'", "x", str(lucene), "solr")
+    segments = next(lucene.glob("segments_*"))
+    whole = segments.read_bytes()
+    # CodecUtil writes magic, the name with its length, and the version of the format.
+    place = whole.index(b"segments") + len(b"segments")
+    for version in (b"\0\0\0\2", b"\0\0\0\x63"):
+        segments.write_bytes(whole[:place] + version + whole[place + 4 :])
+        refused_in_one_line(study, Refused, "Lucene index of another version", "x", str(lucene), "lucene")
+    segments.write_bytes(whole[:-20] + bytes(20))
+    refused_in_one_line(study, BadInput, "broken Lucene index", "x", str(lucene), "lucene")
+
+
+def test_a_changed_index_is_refused(study, lucene):
+    open_index(study, "wiki", str(lucene), "lucene")
+    segments = next(lucene.glob("segments_*"))
+    shutil.copy(segments, lucene / "segments_z")
+    (lucene / "segments_z").write_bytes(segments.read_bytes() + b"x")
+    with pytest.raises(Refused, match=r"has changed since it was opened; .* --replace"):
+        retrieve(study, "opened", index="wiki", k=3)
+    (lucene / "segments_z").unlink()
+    refused = pytest.raises(Refused, match="already an opened index 'wiki'")
+    with refused:
+        open_index(study, "wiki", str(lucene), "lucene")
+    assert open_index(study, "wiki", str(lucene), "lucene", replace=True)["documents"] == 60
+
+
+def test_a_faiss_index_gives_the_hits_of_exact_search(study, flat):
+    path, ids, _ = flat
+    record = open_index(study, "faiss", str(path), "faiss", {"encoder": "tiny", "ids": str(ids)})
+    assert (record["documents"], record["matched"], record["index_type"]) == (60, 60, "IndexFlatIP")
+    exact = Dense(study, "tiny", "cpu").search(QUESTIONS, 10)
+    same_hits(live.search(study, "opened:faiss", QUESTIONS, 10), exact)
+    run = retrieve(study, "opened", index="faiss", k=10, split="dev", name="f")
+    assert not is_lexical(run.manifest) and run.manifest["encoder"] == "tiny"
+    assert kind_of_run(run.manifest).describe(run.manifest) == "FAISS faiss, tiny"
+
+
+def test_a_folder_of_pyserinis_and_the_labels_of_an_id_map(study, flat, tmp_path):
+    import faiss
+
+    path, ids, order = flat
+    (tmp_path / "folder").mkdir()
+    shutil.copy(path, tmp_path / "folder" / "index")
+    shutil.copy(ids, tmp_path / "folder" / "docid")
+    assert open_index(study, "folder", str(tmp_path / "folder"), "faiss", {"encoder": "tiny"})["matched"] == 60
+    inner = faiss.IndexFlatIP(32)
+    mapped = faiss.IndexIDMap(inner)
+    vectors = np.load(study.folder / "indexes" / "tiny" / "embeddings.npy").astype(np.float32)[order]
+    numbers = np.random.default_rng(0).permutation(60).astype(np.int64)
+    mapped.add_with_ids(vectors, numbers)
+    faiss.write_index(mapped, str(tmp_path / "mapped.index"))
+    (tmp_path / "names.txt").write_text("\n".join(f"p{row}" for row in order) + "\n")
+    settings = {"encoder": "tiny", "ids": str(tmp_path / "names.txt")}
+    open_index(study, "mapped", str(tmp_path / "mapped.index"), "faiss", settings)
+    same_hits(live.search(study, "opened:mapped", QUESTIONS, 7), Dense(study, "tiny", "cpu").search(QUESTIONS, 7))
+    refused_in_one_line(
+        study, Missing, "none of the 60 ids", "x", str(tmp_path / "mapped.index"), "faiss", {"encoder": "tiny"}
+    )
+
+
+def test_what_is_wrong_with_a_faiss_index(study, flat, tmp_path):
+    from tests.studies import tiny_bert
+
+    path, ids, _ = flat
+    tiny = {"encoder": "tiny"}
+    refused_in_one_line(study, Missing, "there is no file", "x", str(tmp_path / "no"), "faiss", tiny)
+    refused_in_one_line(study, BadInput, "not a FAISS index", "x", str(ids), "faiss", tiny)
+    refused_in_one_line(study, Refused, "without passage ids", "x", str(path), "faiss", tiny)
+    (tmp_path / "short.txt").write_text("p0\np1\n")
+    short = {**tiny, "ids": str(tmp_path / "short.txt")}
+    refused_in_one_line(study, BadInput, "has 2 ids, but the FAISS index has 60", "x", str(path), "faiss", short)
+    refused_in_one_line(study, Refused, "--encoder", "x", str(path), "faiss", {"ids": str(ids)})
+    (tmp_path / "meta.dpr").write_bytes(pickle.dumps(["p0"] * 60))
+    pickled = {**tiny, "ids": str(tmp_path / "meta.dpr")}
+    refused_in_one_line(study, BadInput, "is a pickle", "x", str(path), "faiss", pickled)
+    np.save(tmp_path / "ids.npy", np.array(["p0"] * 60, dtype=object), allow_pickle=True)
+    pickled = {**tiny, "ids": str(tmp_path / "ids.npy")}
+    refused_in_one_line(study, BadInput, "pickled objects", "x", str(path), "faiss", pickled)
+    tiny_bert(tmp_path / "narrow", width=16)
+    add_encoder(study.settings_path, "narrow", {"model": str(tmp_path / "narrow"), "pooling": "cls"})
+    other = {"encoder": "narrow", "ids": str(ids)}
+    said = "vectors of 32 dimensions, but encoder 'narrow' gives 16"
+    refused_in_one_line(study, Refused, said, "x", str(path), "faiss", other)
+    (tmp_path / "wrong.txt").write_text("\n".join(f"p{row}" for row in range(60)))
+    wrong = {**tiny, "ids": str(tmp_path / "wrong.txt")}
+    refused_in_one_line(study, BadInput, "differs from the encoder's vector", "x", str(path), "faiss", wrong)
+
+
+def test_a_milvus_collection_of_another_tool(study, tmp_path, empty):
+    pytest.importorskip("milvus_lite")
+    from pymilvus import DataType, MilvusClient
+
+    uri = str(tmp_path / "other.db")
+    client = MilvusClient(uri)
+    schema = client.create_schema(auto_id=False)
+    schema.add_field("docid", DataType.VARCHAR, is_primary=True, max_length=100)
+    schema.add_field("dense", DataType.FLOAT_VECTOR, dim=32)
+    schema.add_field("body", DataType.VARCHAR, max_length=2000)
+    indexed = client.prepare_index_params()
+    indexed.add_index("dense", index_type="FLAT", metric_type="IP")
+    client.create_collection("wiki", schema=schema, index_params=indexed)
+    vectors = np.load(study.folder / "indexes" / "tiny" / "embeddings.npy").astype(np.float32)
+    passages = list(study.corpus.scan())
+    client.insert(
+        "wiki",
+        [{"docid": p.id, "dense": v.tolist(), "body": p.text} for p, v in zip(passages, vectors, strict=True)],
+    )
+    settings = {"encoder": "tiny", "collection": "wiki"}
+    record = open_index(study, "milvus", uri, "milvus", settings)
+    assert (record["documents"], record["matched"], record["metric"]) == (60, 60, "IP")
+    same_hits(live.search(study, "opened:milvus", QUESTIONS, 9), Dense(study, "tiny", "cpu").search(QUESTIONS, 9))
+    said = "has no collection 'no'; collections there: wiki"
+    refused_in_one_line(study, Missing, said, "x", uri, "milvus", {**settings, "collection": "no"})
+    said = "no field 'no' for --id-field; fields: docid, dense, body"
+    refused_in_one_line(study, Refused, said, "x", uri, "milvus", {**settings, "id_field": "no"})
+    said = "none of 60 ids"
+    refused_in_one_line(study, Missing, said, "x", uri, "milvus", {**settings, "id_field": "body"})
+    add_encoder(empty.settings_path, "tiny", {"model": study.settings.encoders["tiny"].model, "pooling": "cls"})
+    refused_in_one_line(empty, Missing, "no passages, and none can be read", "x", uri, "milvus", settings)
+    assert open_index(empty, "m", uri, "milvus", {**settings, "text_field": "body"})["passages_read"] == 60
+    assert {p.id: p.text for p in empty.corpus.scan()} == {p.id: p.text for p in passages}
+
+
+@pytest.fixture
+def ranking(study):
+    """BM25 of the study as (fields, question, k), and its exact search as (vector, k), by passage id."""
+    dense, bm25 = Dense(study, "tiny", "cpu"), BM25(study)
+
+    def pairs(hits):
+        known = [(row, score) for row, score in zip(hits.ordinals[0].tolist(), hits.scores[0], strict=True) if row >= 0]
+        passages = study.corpus.passages([row for row, _ in known])
+        return [(p.id, float(score)) for p, (_, score) in zip(passages, known, strict=True)]
+
+    return (
+        lambda fields, question, k: pairs(bm25.search([question], min(k, 60))),
+        lambda vector, k: pairs(dense.search_vectors(np.array([vector], np.float32), min(k, 60))),
+    )
+
+
+ENGINES = {"elasticsearch": SearchEngine, "opensearch": OpenSearchEngine, "vespa": VespaEngine}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_remote_engine_is_a_retriever(study, ranking, engine, monkeypatch):
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
+    with ENGINES[engine](*ranking, busy=1) as server:
+        settings = {"collection": "wiki", "fields": "title,text"}
+        record = open_index(study, "remote", server.url, engine, settings)
+        assert record["documents"] == 60 and record["lexical"]
+        run = retrieve(study, "opened", index="remote", k=10, split="dev")
+        ours = retrieve(study, "bm25", k=10, split="dev")
+        assert np.array_equal(run.hits.ordinals, ours.hits.ordinals) and is_lexical(run.manifest)
+        assert server.url not in run.manifest["retriever"] and run.manifest["where"] == server.url
+        same_hits(live.search(study, "opened:remote", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
+        open_index(study, "ids", server.url, engine, {**settings, "id_field": "docid"})
+        same_hits(live.search(study, "opened:ids", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
+        nearest = {"collection": "wiki", "vector_field": "vector", "encoder": "tiny"}
+        assert not open_index(study, "near", server.url, engine, nearest)["lexical"]
+        same_hits(live.search(study, "opened:near", QUESTIONS, 5), Dense(study, "tiny", "cpu").search(QUESTIONS, 5))
+        assert "'" not in json.loads(server.bodies[-1].splitlines()[-1]).get("yql", "")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_wrong_with_a_remote_engine(study, ranking, engine, monkeypatch):
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
+    title = {"elasticsearch": "Elasticsearch", "opensearch": "OpenSearch", "vespa": "Vespa"}[engine]
+    settings = {"collection": "wiki", "fields": "text", "retries": 1}
+    header = "Bearer secret" if engine == "vespa" else "ApiKey secret"
+    with ENGINES[engine](*ranking, key=header) as server:
+        said = rf"{title} at \S+ refuses a request without a key \(\$BLINDSPOT_KEY_127_0_0_1 is not set\)"
+        refused_in_one_line(study, Refused, said, "x", server.url, engine, settings)
+        monkeypatch.setenv("BLINDSPOT_KEY_127_0_0_1", "wrong")
+        said = r"refuses the key in \$BLINDSPOT_KEY_127_0_0_1 \(HTTP 401\)"
+        refused_in_one_line(study, Refused, said, "x", server.url, engine, settings)
+        monkeypatch.setenv("BLINDSPOT_KEY_127_0_0_1", "secret")
+        record = open_index(study, "x", server.url, engine, settings)
+        assert "secret" not in json.dumps(record)
+        said = "Could not resolve source" if engine == "vespa" else r"no such index \[other\]"
+        other = {**settings, "collection": "other"}
+        refused_in_one_line(study, (Missing, Refused), said, "y", server.url, engine, other)
+        refused_in_one_line(study, Refused, "what .* searches", "y", server.url, engine, {"collection": "wiki"})
+        if engine != "vespa":
+            said = "has no field 'body'; fields: docid, "
+            refused_in_one_line(study, Refused, said, "y", server.url, engine, {**settings, "fields": "body"})
+            narrow = {"collection": "wiki", "vector_field": "vector", "encoder": "tiny"}
+            server.width = 16
+            said = "vectors of 16 dimensions, but encoder 'tiny' gives 32"
+            refused_in_one_line(study, Refused, said, "y", server.url, engine, narrow)
+            server.width = 32
+        server.documents = 61
+        with pytest.raises(Refused, match="has changed since it was opened"):
+            live.search(study, "opened:x", QUESTIONS, 3)
+        server.documents = 60
+    with pytest.raises(BlindspotError, match=rf"{title} at .* after 2 requests; is it running\?"):
+        live.search(study, "opened:x", QUESTIONS, 3)
+    for wrong in ("localhost:9200", "http://user:word@localhost:9200"):
+        refused_in_one_line(study, Refused, "WHERE must", "y", wrong, engine, settings)
+
+
+def test_hits_that_are_no_passages_of_the_study(study):
+    with SearchEngine(lambda fields, question, k: [("elsewhere", 1.0)]) as server:
+        said = r"none of 1 hits of .* \(the first is 'elsewhere'\); name the field"
+        refused_in_one_line(
+            study, Missing, said, "x", server.url, "elasticsearch", {"collection": "wiki", "fields": "text"}
+        )
+
+
+def test_a_key_goes_to_its_own_host_only(monkeypatch):
+    monkeypatch.setenv("BLINDSPOT_KEY_SEARCH_EXAMPLE_ORG", "me:word")
+    assert key_variable("https://search.example.org:9200/x") == "BLINDSPOT_KEY_SEARCH_EXAMPLE_ORG"
+    assert authorization("https://search.example.org", "ApiKey")[0] == "Basic bWU6d29yZA=="
+    assert authorization("https://search-example.org", "ApiKey") == ("", "")
