@@ -194,6 +194,8 @@ class SimulatedAnnotator:
     def _by_gain(self, judged: list[int], count: int) -> list[int]:
         pool, labelled = self.pool, self.labelled(judged)
         free = np.setdiff1d(np.arange(len(pool.truth)), judged)
+        if not len(free):
+            return []
         negatives = np.bincount(pool.question, minlength=len(pool.questions))
         related = pool.relation[judged]
         pairs = GainPairs(
@@ -206,7 +208,7 @@ class SimulatedAnnotator:
         )
         limits = PairLimits(count, count, count)
         chosen = choose_pairs(pairs, limits, lambda places: pool.vectors[free[places]], self.seed)
-        return free[[pair.place for pair in chosen]].tolist() if chosen else []
+        return [int(free[pair.place]) for pair in chosen]
 
     def _by_priority(self, judged: list[int], count: int) -> list[int]:
         """Take whole questions by P(false negative) x harm, as the priority arm of a batch does."""

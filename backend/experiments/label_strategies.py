@@ -42,7 +42,7 @@ from backend.retrieval.question_vectors import question_vectors
 from backend.text.answers import DEFAULT_RULE, match_run
 from backend.training.adapter import MapLearner, TrainingQuestions, learn, padded
 from backend.training.training_settings import AdapterSettings
-from db.errors import BadInput, Refused
+from db.errors import BadInput, Missing, Refused
 from db.records import Question
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ class StrategiesSpec:
             raise BadInput("give at least one seed; use three or more to get an interval")
         if not 0.5 < self.right <= 1 or self.batch < 1 or self.depth < 1:
             raise BadInput("the annotator is right more than half the time, and batch and depth are 1 or more")
+        if self.truth is not None and not Path(self.truth).is_file():
+            raise Missing(f"there is no file {self.truth}")
         self.adapter(0)
         questions = [
             question for split in self.split.split(",") for question in questions_in_split(self.study, split.strip())
@@ -126,7 +128,7 @@ class StrategiesSpec:
         return questions
 
     def request(self) -> dict[str, Any]:
-        left_out = ("study", "name")
+        left_out = ("study", "name", "truth")
         about = {key: getattr(self, key) for key in self.__dataclass_fields__ if key not in left_out}
         self.study.run(self.run)
         return {
