@@ -9,11 +9,10 @@ import typer
 
 from app.commands.common import Device, Encoder, StudyOption, Trust, do, group, open_study, progress, trust_models
 from app.commands.options import takes_settings
-from backend.core.model_files import open_model
-from backend.core.settings import MODELS, EncoderSettings, add_encoder
+from backend.core.settings import MODELS, EncoderSettings
 from backend.retrieval.engines.engine_settings import EngineSettings
 from backend.retrieval.faiss_options import KINDS, FaissOptions
-from backend.retrieval.model_kinds import INDEX_COMMANDS, WORDS, kind_of_model
+from backend.retrieval.model_kinds import INDEX_COMMANDS
 from backend.text.counting import counted
 from db.errors import Missing, Refused
 
@@ -55,6 +54,22 @@ def index_sparse(
     print(
         f"{counted(manifest['passages'], 'passage')}, {manifest['terms_per_passage']} terms a passage, "
         f"{manifest['bytes'] / 1e6:,.1f} MB, {manifest['seconds']} s."
+    )
+
+
+@index_app.command("late-interaction")
+def index_late_interaction(
+    encoder: Annotated[str, typer.Option(help="A late-interaction encoder of study.toml.")],
+    study: StudyOption = None,
+    device: Device = None,
+) -> None:
+    """Encode the passages with a late-interaction encoder (ColBERT), a vector a token. Resumes an interrupted encoding."""
+    from backend.retrieval.late_interaction import build_index
+
+    manifest = do(build_index, open_study(study), name=encoder, device=device)
+    print(
+        f"{counted(manifest['passages'], 'passage')}, {manifest['tokens_per_passage']} vectors a passage of "
+        f"{manifest['dimension']} dimensions, {manifest['bytes'] / 1e6:,.1f} MB, {manifest['seconds']} s."
     )
 
 
@@ -238,6 +253,8 @@ def encoder_add(
     study: StudyOption = None,
 ) -> None:
     """Add an encoder to study.toml, after loading it once to see that it works."""
+    from backend.retrieval.adding_encoders import add_loaded_encoder
+
     model, question_model, passage_model = (settings.get(key) for key in MODELS)
     opened = open_study(study)
     if (model is None) == (question_model is None or passage_model is None):
@@ -247,36 +264,8 @@ def encoder_add(
             settings[key] = str(Path(settings[key]).absolute())
     if trust:
         trust_models(opened, model, question_model, passage_model)
-    if settings.get("kind", "auto") == "auto":
-        settings["kind"] = _kind_of(model)
-    described = _loaded(EncoderSettings(**settings))
-    add_encoder(opened.settings_path, encoder, settings if settings["kind"] != "dense" else _without_kind(settings))
-    print(f"{encoder}: {described}. Next: blindspot {INDEX_COMMANDS[settings['kind']]} --encoder {encoder}")
-
-
-def _kind_of(model: str | None) -> str:
-    """The kind of a model, as its folder says; dense for a plain transformer and for two towers."""
-    found = None if model is None else kind_of_model(Path(open_model(model).path))
-    if found is not None and found not in INDEX_COMMANDS:
-        raise Refused(f"{model} is {WORDS[found]}, which scores pairs and encodes no passages; see --with rerank")
-    return found or "dense"
-
-
-def _without_kind(settings: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key != "kind"}
-
-
-def _loaded(settings: EncoderSettings) -> str:
-    """Load an encoder once to see that it works, and describe it."""
-    if settings.kind == "sparse":
-        from backend.retrieval.sparse_encoder import load_sparse_encoder
-
-        sparse = load_sparse_encoder(settings, "cpu")
-        return f"sparse, {sparse.vocabulary:,} terms, similarity {sparse.similarity}"
-    from backend.retrieval.encoder import load_encoder
-
-    dense = load_encoder(settings, "cpu")
-    return f"{dense.dimension} dimensions, similarity {dense.similarity}, pooling {dense.pooling}"
+    added = add_loaded_encoder(opened, encoder, settings)
+    print(f"{encoder}: {added.description}. Next: blindspot {INDEX_COMMANDS[added.kind]} --encoder {encoder}")
 
 
 @encoder_app.command("list")
