@@ -34,6 +34,7 @@ from app.commands.common import group
 from app.commands.compare import compare
 from app.commands.misses import misses
 from app.commands.read import read, train_reader
+from app.commands.why import why
 from app.terminal import clean_streams
 from db.errors import BlindspotError
 
@@ -49,6 +50,7 @@ LOOP = (
     "report",
     "compare",
     "misses",
+    "why",
     "tags",
     "map",
     "open",
@@ -97,7 +99,7 @@ def options(
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "misses": misses, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
+    "compare": compare, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
 }  # fmt: skip
 LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {

@@ -18,6 +18,7 @@ from backend.core.study import Study
 from backend.data.importing import importer, qrels, runs, triples
 from backend.experiments.label_budget import label_budget
 from backend.experiments.running import run_experiment
+from backend.interventions.batch import explain_misses
 from backend.judges.cascade import CascadeStage, judge_with_cascade
 from backend.judges.feature_judge import judge_run, learn_judge
 from backend.judges.imported import import_judgements
@@ -164,6 +165,8 @@ def test_every_kind_of_job(tmp_path, registered, where):
     assert submit(open_index, "lucene", str(study.path("indexes", "bm25")), "lucene")["matched"] == 60
     assert submit(retrieve, "bm25", k=10, split="train", name="mined") == {"name": "mined"}
     submit(retrieve, "bm25", k=10, split="dev", name="dev")
+    submit(retrieve, "dense", encoder="tiny", k=10, split="dev", name="dense", device="cpu")
+    assert submit(explain_misses, "dense", k=1, limit=2, device="cpu")["explained"] == 2
     submit(make, name="map", encoder="tiny", run="dev", passages=["gold", "random"], neighbours=5, cluster_count=2)
     assert submit(make_batch, "batch", ["mined"], size=5, by="ann")["name"] == "batch"
     assert submit(build, "clean", ["mined"]) == {"name": "clean"}
