@@ -126,7 +126,7 @@ class StudyContents(OpenedStudy):
         from backend.evaluation.why import summary_sentence, why
 
         found = why(self.study, self.study.questions.get(question), runs, rule, neighbours=0)
-        records = []
+        records: list[tuple[object, ...]] = []
         for each in found.standings:
             gold = None if each.gold is None else found.passages[each.gold].id
             gold_facts = (each.run, each.retriever, gold, each.rank, each.score, each.margin)
