@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.commands.common import Device, Encoder, StudyOption, Trust, do, group, open_study, progress, trust_models
 from app.commands.options import takes_settings
 from backend.core.model_files import open_model
-from backend.core.settings import MODELS, EncoderSettings, add_encoder
+from backend.core.settings import MODELS, VECTOR_SETTINGS, EncoderSettings, add_encoder
 from backend.retrieval.engines.engine_settings import EngineSettings
 from backend.retrieval.faiss_options import KINDS, FaissOptions
 from backend.retrieval.model_kinds import INDEX_COMMANDS, WORDS, kind_of_model
 from backend.text.counting import counted
 from db.errors import Missing, Refused
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")
 encoder_app = group("Add encoders to study.toml, or list them.")
@@ -154,6 +158,26 @@ def index_faiss(
     )
 
 
+@index_app.command("quantised")
+def index_quantised(
+    precision: Annotated[str, typer.Option(metavar="int8|binary", help="Bits of each dimension: 8 or 1.")] = "int8",
+    encoder: Encoder = "minilm",
+    study: StudyOption = None,
+) -> None:
+    """Write int8 or binary copies of an encoder's vectors, and measure their recall against exact search."""
+    from backend.retrieval.quantised import build
+
+    record = do(build, open_study(study), name=encoder, precision=precision)
+    recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in record["recall"].items() if k.isdigit())
+    print(
+        f"{precision}: {counted(record['passages'], 'vector')}, {record['bytes'] / 1e6:,.1f} MB instead of "
+        f"{record['float16_bytes'] / 1e6:,.1f} MB, {record['seconds']} s. Recall of the exact hits with "
+        f"{record['recall']['rescore']} candidates a hit: {recall} (mean over {record['recall']['n']} "
+        f"{record['recall']['of']})."
+    )
+    print(f"Next: blindspot retrieve --with {precision} --encoder {encoder}")
+
+
 @index_app.command("milvus")
 def index_milvus(
     uri: Annotated[
@@ -249,9 +273,46 @@ def encoder_add(
         trust_models(opened, model, question_model, passage_model)
     if settings.get("kind", "auto") == "auto":
         settings["kind"] = _kind_of(model)
-    described = _loaded(EncoderSettings(**settings))
-    add_encoder(opened.settings_path, encoder, settings if settings["kind"] != "dense" else _without_kind(settings))
+    if settings["kind"] == "dense":
+        described = _add_dense(opened, encoder, _without_kind(settings))
+    else:
+        if given := [key for key in VECTOR_SETTINGS if key in settings]:
+            raise Refused(f"--{given[0].replace('_', '-')} applies to dense encoders, not to {settings['kind']} ones")
+        described = _loaded(EncoderSettings(**settings))
+        add_encoder(opened.settings_path, encoder, settings)
     print(f"{encoder}: {described}. Next: blindspot {INDEX_COMMANDS[settings['kind']]} --encoder {encoder}")
+
+
+def _add_dense(opened: Study, encoder: str, settings: dict[str, Any]) -> str:
+    """Add a dense encoder with its prompts, print what is known of them, and describe the encoder."""
+    from backend.retrieval.encoder import load_encoder
+    from backend.retrieval.prompts import family_of, stored_prompts
+
+    model = settings.get("model")
+    loaded = load_encoder(EncoderSettings(**settings), "cpu")
+    prompts, given = stored_prompts(loaded.model), "question_prompt" in settings or "passage_prompt" in settings
+    family = None if model is None else family_of(str(model))
+    if not prompts and not given and model is not None and _can_ask():
+        for key, text in (("question", family and family.question), ("passage", family and family.passage)):
+            what = f"The model stores no prompts. Text before each {key} (Enter for {text!r})"
+            settings[f"{key}_prompt"] = typer.prompt(what, default=text or "", show_default=False)
+        loaded = load_encoder(EncoderSettings(**settings), "cpu")
+        prompts = stored_prompts(loaded.model)
+    if prompts:
+        settings |= {"question_prompt": prompts.question, "passage_prompt": prompts.passage}
+        print(f"Prompts: {prompts.question!r} before questions, {prompts.passage!r} before passages.")
+    elif family is not None:
+        print(
+            f"Warning: {family.name} models were trained with prompts, and this encoder has none. Give "
+            f"--question-prompt {family.question!r} --passage-prompt {family.passage!r}."
+        )
+    add_encoder(opened.settings_path, encoder, settings)
+    return f"{loaded.dimension} dimensions, similarity {loaded.similarity}, pooling {loaded.pooling}"
+
+
+def _can_ask() -> bool:
+    """Return whether a person sits at the terminal."""
+    return sys.stdin.isatty()
 
 
 def _kind_of(model: str | None) -> str:
