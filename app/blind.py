@@ -6,7 +6,6 @@ The pages get runs, comparisons and live searches through `app.study`, which app
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from hashlib import blake2b
 
@@ -15,11 +14,10 @@ from app.components.marks import empty
 from app.desk import desk
 from app.markup import Html, join, link
 from backend.core.study import Study
+from backend.judging import blindness
 from backend.text.counting import counted
-from db.errors import Refused
 
 REASON = "you have still to judge them"
-_WORDS = re.compile(r"\w+")
 
 
 def hidden(study: Study) -> frozenset[str]:
@@ -40,21 +38,8 @@ def digest(questions: Iterable[str]) -> str:
 
 
 def refuse_live(study: Study, question: str) -> None:
-    """Raise Refused for a typed question that would show the ranks of a hidden question.
-
-    A person without the right to see others' labels cannot ask anything while questions are hidden from them, because a
-    reworded question would show the same ranks. For everybody else, only the hidden questions themselves are refused.
-    """
-    waiting = hidden(study)
-    if not waiting:
-        return
-    if not who.may(study.labels_path, "see others' labels"):
-        raise Refused(
-            "you can ask your own questions once you have judged those assigned to you: "
-            f"{counted(len(waiting), 'question')} remaining"
-        )
-    if _plain(question) in {_plain(each.text) for each in study.questions.some(sorted(waiting))}:
-        raise Refused("you are judging this question; its ranks are hidden until you finish it")
+    """Raise Refused for a typed question that would show the signed-in person the ranks of a hidden question."""
+    blindness.refuse_live(study, question, hidden(study), who.may(study.labels_path, "see others' labels"))
 
 
 def notice_of_hidden(questions: int) -> Html:
@@ -68,7 +53,3 @@ def notice_of_hidden(questions: int) -> Html:
             ".",
         ),
     )
-
-
-def _plain(text: str) -> tuple[str, ...]:
-    return tuple(_WORDS.findall(text.casefold()))

@@ -24,6 +24,7 @@ from app.commands import (
     recipe,
     runs,
     serve,
+    tags,
     train,
 )
 from app.commands import map as maps
@@ -47,6 +48,7 @@ LOOP = (
     "report",
     "compare",
     "misses",
+    "tags",
     "map",
     "open",
     "serve",
@@ -100,7 +102,7 @@ GROUPS = {
     "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
     "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
     "training-set": sets.training_set_app, "train": train.train_app, "experiment": experiments.experiment_app,
-    "export": exports.export_app, "jobs": jobs.jobs_app, "judge": judge.judge_app,
+    "export": exports.export_app, "jobs": jobs.jobs_app, "tags": tags.tags_app, "judge": judge.judge_app,
 }  # fmt: skip
 train.train_app.command("rocketqa")(recipe.rocketqa)
 train.train_app.command("reader")(train_reader)

@@ -28,6 +28,7 @@ _TRIGGERS = {
         "label_event_undo",
     ),
     "queue_act": ("queue_act_no_update", "queue_act_no_delete", "queue_act_no_replace"),
+    "tag_event": ("tag_event_no_update", "tag_event_no_delete", "tag_event_no_replace"),
 }
 _WRONG_EVENTS = {
     "undo events that undo another annotator's event, or another undo": "SELECT count(*) FROM label_event u "
@@ -276,7 +277,7 @@ def _constraints(sql: str) -> Iterator[str]:
 
 
 def _count_newer(path: Path, source: Path) -> int:
-    """Return how many label events of a labels.db the backup lacks, as far as a damaged one can be read.
+    """Return how many events of labels and tags of a labels.db the backup lacks, as far as a damaged one can be read.
 
     Raises:
         DatabaseUnavailable: The labels.db cannot be read for another reason than damage.
@@ -284,15 +285,7 @@ def _count_newer(path: Path, source: Path) -> int:
     try:
         with closing(connect(path, read_only=True)) as connection:
             connection.execute("ATTACH DATABASE ? AS kept", (str(source),))
-            if not _has_events(connection, "main"):
-                return 0
-            if not _has_events(connection, "kept"):
-                return _integer(connection, "SELECT count(*) FROM label_event")
-            return _integer(
-                connection,
-                "SELECT count(*) FROM label_event e WHERE NOT EXISTS (SELECT 1 FROM kept.label_event k "
-                "WHERE k.number = e.number AND k.gesture = e.gesture AND k.part = e.part)",
-            )
+            return sum(_count_absent(connection, table, same) for table, same in _SAME_EVENT.items())
     except DatabaseUnavailable as error:
         if not error.damaged:
             raise
@@ -301,8 +294,24 @@ def _count_newer(path: Path, source: Path) -> int:
         return 0
 
 
-def _has_events(connection: sqlite3.Connection, schema: str) -> bool:
-    return _integer(connection, f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = 'label_event'") > 0
+_SAME_EVENT = {
+    "label_event": "k.number = e.number AND k.gesture = e.gesture AND k.part = e.part",
+    "tag_event": "k.number = e.number AND k.tag = e.tag AND k.server_time = e.server_time",
+}
+"""The tables of people's events, and when a row of two files is the same event."""
+
+
+def _count_absent(connection: sqlite3.Connection, table: str, same: str) -> int:
+    if not _has_table(connection, "main", table):
+        return 0
+    if not _has_table(connection, "kept", table):
+        return _integer(connection, f"SELECT count(*) FROM {table}")
+    sql = f"SELECT count(*) FROM {table} e WHERE NOT EXISTS (SELECT 1 FROM kept.{table} k WHERE {same})"
+    return _integer(connection, sql)
+
+
+def _has_table(connection: sqlite3.Connection, schema: str, table: str) -> bool:
+    return _integer(connection, f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = '{table}'") > 0
 
 
 def _copy_in(source: Path, path: Path) -> Path | None:

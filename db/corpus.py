@@ -17,6 +17,7 @@ from db.backup import sync
 from db.connection import DatabaseUnavailable, PerThread
 from db.errors import BlindspotError, Missing, Refused
 from db.records import Passage
+from db.word_search import containing
 
 _BLOCK = 1000
 _SCHEMA = """
@@ -105,6 +106,19 @@ class Corpus(PerThread):
         sql = "SELECT id, title, text FROM passage WHERE ordinal >= ? AND ordinal < ? ORDER BY ordinal"
         for low in range(max(start, 0), stop, size):
             yield self.connection.execute(sql, (low, min(low + size, stop))).fetchall()
+
+    def find(self, words: Sequence[str], limit: int, rows: int) -> list[int]:
+        """Return the first rows, at most `limit`, whose title and text together contain every word, in any case.
+
+        Args:
+            rows: number of rows to look through, from the first; a scan of all would take long in a large collection.
+        """
+        condition, values = containing("(title || ' ' || text)", words)
+        found = self.connection.execute(
+            f"SELECT ordinal FROM passage WHERE ordinal < ? AND {condition} ORDER BY ordinal LIMIT ?",
+            (rows, *values, limit),
+        )
+        return [row[0] for row in found]
 
     def ordinals(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the row of each id. Ids that the collection does not hold are left out."""

@@ -30,3 +30,7 @@ class Missing(BlindspotError):
 
 class Refused(BlindspotError):
     """A request that the study does not allow, such as importing a second passage collection."""
+
+
+class Forbidden(Refused):
+    """An action that the person's role does not allow."""

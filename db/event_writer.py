@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from db import leases
 from db.blindness import is_hidden, judged_before
-from db.errors import Missing, Refused
-from db.events import INSERT, LABELLING, Choice, EventRow, LabelEvent, QueueEvent, Receipt, rows_where
+from db.errors import Forbidden, Missing, Refused
+from db.events import INSERT, LABELLING, MACHINE, Choice, EventRow, LabelEvent, QueueEvent, Receipt, rows_where
 from db.leases import batch_number, extend, reopen
+from db.names import check_display_name
 from db.people import Person, person, refusal
 
 Passages = Callable[[Iterable[str]], Mapping[str, Any]]
@@ -58,7 +59,7 @@ def write_label_event(
         raise Refused(f"{annotator} is a machine; its labels are imported")
     action = "adjudicate" if event.kind == "adjudicate" else "judge"
     if not annotating.may(action):
-        raise Refused(refusal(annotating, action))
+        raise Forbidden(refusal(annotating, action))
     if connection.execute("SELECT 1 FROM question WHERE id = ?", (event.question,)).fetchone() is None:
         raise Missing(f"there is no question {event.question!r} in this study")
     if from_browser and event.kind != "undo":
@@ -70,6 +71,40 @@ def write_label_event(
         _reopen_after_undo(connection, rows[0], now)
     else:
         rows = _label_rows(connection, annotating, event, passages, now)
+    connection.executemany(INSERT, map(astuple, rows))
+    return Receipt(event.id, "stored")
+
+
+def write_machine_labels(
+    connection: sqlite3.Connection, machine: str, event: LabelEvent, passages: Passages | None, now: float
+) -> Receipt:
+    """Store the labels that a machine gave the passages of one question: all rows or none. Add an unknown machine.
+
+    Raises:
+        BadInput: The name of the machine is not allowed.
+        Missing: The event names something that does not exist.
+        Refused: The event is not a label outside batches, the annotator is a person or is paused, or the id was used
+            for another event.
+    """
+    if event.kind != "label" or event.batch is not None:
+        raise Refused("a machine gives labels outside batches, and nothing else")
+    stored = rows_where(connection, "WHERE gesture = ? ORDER BY part", (event.id,))
+    if stored:
+        _refuse_other_content(connection, stored, machine, event)
+        return Receipt(event.id, "known")
+    if connection.execute("SELECT 1 FROM queue_act WHERE gesture = ?", (event.id,)).fetchone():
+        raise Refused(_used_before(event.id))
+    check_display_name(machine, "machine's")
+    connection.execute(
+        "INSERT OR IGNORE INTO annotator (name, role, made, kind) VALUES (?, 'annotator', ?, 'machine')", (machine, now)
+    )
+    annotating = person(connection, machine)
+    if annotating.kind != "machine":
+        raise Refused(f"{machine} is a person; name another annotator for a machine's labels")
+    if connection.execute("SELECT 1 FROM question WHERE id = ?", (event.question,)).fetchone() is None:
+        raise Missing(f"there is no question {event.question!r} in this study")
+    event = replace(event, blind=False, guideline_version=MACHINE)
+    rows = _label_rows(connection, annotating, event, passages, now)
     connection.executemany(INSERT, map(astuple, rows))
     return Receipt(event.id, "stored")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from db.connection import DatabaseUnavailable, PerThread, saving
 from db.errors import BlindspotError, Refused
-from db.event_writer import Passages, write_label_event, write_queue_event
+from db.event_writer import Passages, write_label_event, write_machine_labels, write_queue_event
 from db.events import (
     COLUMNS,
     INSERT,
@@ -35,6 +35,7 @@ from db.events import (
     validate,
 )
 from db.judgements import Consensus, CorrectedRelevance, Judgement, as_of
+from db.word_search import containing
 
 OutboxEntry = LabelEvent | QueueEvent | Mapping[str, Any]
 
@@ -70,6 +71,22 @@ class Labels(PerThread):
         validate(event)
         with saving(self) as connection:
             return write_label_event(connection, annotator, event, self._passages, self._clock())
+
+    def add_by_machine(self, machine: str, events: Sequence[LabelEvent]) -> list[Receipt]:
+        """Store labels that a machine gave, all or none. They count for no consensus and no agreement of people.
+
+        A machine of an unknown name is added. An event whose id the store has already is "known" and not stored again.
+
+        Raises:
+            BadInput: An event or the name makes no sense.
+            Missing: An event names something that does not exist.
+            Refused: The annotator is a person or is paused, or an id was used for another event.
+            NotSaved: The database cannot be written.
+        """
+        for event in events:
+            validate(event)
+        with saving(self) as connection:
+            return [write_machine_labels(connection, machine, event, self._passages, self._clock()) for event in events]
 
     def add_all(self, annotator: str, outbox: Sequence[OutboxEntry], guideline_version: str = "0") -> list[Receipt]:
         """Store the outbox of a browser, in its order, in one transaction. A refused event does not stop the others.
@@ -238,6 +255,39 @@ class Labels(PerThread):
             (question,),
         )
         return [EventRow(*row) for row in rows]
+
+    def find_notes(
+        self, words: Sequence[str], annotator: str | None = None, limit: int = 50, without: Iterable[str] = ()
+    ) -> list[EventRow]:
+        """Return the notes that contain all words and are not undone, the newest first.
+
+        Args:
+            annotator: only this annotator's notes.
+            without: questions whose notes are left out.
+        """
+        condition, values = containing("note", words)
+        rows = self.connection.execute(
+            f"SELECT {', '.join(COLUMNS)} FROM live_event WHERE note IS NOT NULL AND (? IS NULL OR annotator = ?) "
+            f"AND {condition} AND question NOT IN (SELECT value FROM json_each(?)) ORDER BY number DESC LIMIT ?",
+            (annotator, annotator, *values, json.dumps(list(without)), limit),
+        )
+        return [EventRow(*row) for row in rows]
+
+    def labels_of_machine(self, annotator: str, offset: int, limit: int) -> tuple[list[tuple[str, str, Label]], int]:
+        """Return one page of (question, passage, label), and the number of all: the last label that a machine gave each
+        pair.
+        """
+        last = (
+            "(SELECT question, passage, label, row_number() OVER (PARTITION BY question, passage ORDER BY number DESC) "
+            "AS nth FROM live_event WHERE kind = 'label' AND practice = 0 AND annotator = (SELECT name FROM annotator "
+            "WHERE name = ? AND kind = 'machine')) WHERE nth = 1"
+        )
+        total = self.connection.execute(f"SELECT count(*) FROM {last}", (annotator,)).fetchone()[0]
+        rows = self.connection.execute(
+            f"SELECT question, passage, label FROM {last} ORDER BY question, passage LIMIT ? OFFSET ?",
+            (annotator, limit, offset),
+        )
+        return rows.fetchall(), int(total)
 
     @property
     def last_event(self) -> int:

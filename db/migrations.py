@@ -384,6 +384,35 @@ def m015_machine_annotators(db: Database) -> None:
         WHERE nth = 1""")
 
 
+@MIGRATIONS()
+def m016_question_tags(db: Database) -> None:
+    db.conn.execute("""
+        CREATE TABLE tag_event ( -- people's own words on questions; the tags that stand follow from the events in order
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            kind TEXT NOT NULL CHECK (kind IN ('add', 'remove', 'rename', 'delete')),
+            tag TEXT NOT NULL CHECK (tag <> ''),
+            question TEXT REFERENCES question (id),
+            run TEXT CHECK (run <> ''), -- the run that the tag is about; NULL: the question itself
+            author TEXT REFERENCES annotator (name), -- whose tag; NULL: the command line
+            new_tag TEXT CHECK (new_tag <> ''),
+            annotator TEXT REFERENCES annotator (name), -- who did it; NULL: the command line
+            server_time REAL NOT NULL,
+            CHECK ((kind IN ('add', 'remove')) = (question IS NOT NULL)),
+            CHECK ((kind = 'rename') = (new_tag IS NOT NULL)),
+            CHECK (run IS NULL OR question IS NOT NULL)
+        ) STRICT""")
+    db.conn.execute("CREATE INDEX tag_event_by_question ON tag_event (question)")
+    for action in ("UPDATE", "DELETE"):
+        db.conn.execute(f"""
+            CREATE TRIGGER tag_event_no_{action.lower()} BEFORE {action} ON tag_event
+            BEGIN SELECT RAISE(ABORT, 'tag events are append-only'); END""")
+    # INSERT OR REPLACE would delete the old row, and no DELETE trigger would hear of it.
+    db.conn.execute("""
+        CREATE TRIGGER tag_event_no_replace BEFORE INSERT ON tag_event
+        WHEN EXISTS (SELECT 1 FROM tag_event WHERE number = NEW.number)
+        BEGIN SELECT RAISE(ABORT, 'tag events are append-only: this one is there already'); END""")
+
+
 def migrate(path: str | Path, new: bool = False) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from db.connection import PerThread, saving
-from db.errors import BadInput, Missing, Refused
+from db.errors import BadInput, Forbidden, Missing, Refused
 from db.names import check_display_name
 from db.rights import ACTIONS, ROLES, Role, allows, takes
 
@@ -210,13 +210,13 @@ def person(connection: sqlite3.Connection, name: str) -> Person:
 
 
 def require(connection: sqlite3.Connection, name: str | None, action: str) -> None:
-    """Raise Refused if the role of `name` does not allow an action; None, whoever keeps the files, may do
+    """Raise Forbidden if the role of `name` does not allow an action; None, whoever keeps the files, may do
     everything."""
     if name is None:
         return
     who = person(connection, name)
     if not who.may(action):
-        raise Refused(refusal(who, action))
+        raise Forbidden(refusal(who, action))
 
 
 def refusal(who: Person, action: str) -> str:

@@ -12,6 +12,7 @@ from db.errors import Missing, Refused
 from db.gold import GoldMatch, insert_matches
 from db.imports import ImportRecord, insert_record
 from db.records import Question
+from db.word_search import containing
 
 _COLUMNS = (
     "id", "text", "answers", "relation", "subject", "template", "frequency", "bucket", "dataset", "split", "gold",
@@ -112,6 +113,27 @@ class Questions(PerThread):
         where = " WHERE " + " AND ".join(f"{column} = ?" for column in conditions) if conditions else ""
         rows = self.connection.execute(f"{_SELECT}{where} ORDER BY position", tuple(conditions.values()))
         return [_question(row) for row in rows]
+
+    def page(
+        self,
+        split: str | None = None,
+        dataset: str | None = None,
+        relation: str | None = None,
+        words: Sequence[str] = (),
+        offset: int = 0,
+        limit: int = 100,
+    ) -> tuple[list[Question], int]:
+        """Return one page of the questions of `all` whose text contains every word, and the number of all of them."""
+        given = {"split": split, "dataset": dataset, "relation": relation}
+        chosen = {column: value for column, value in given.items() if value is not None}
+        found, patterns = containing("text", words)
+        where = " AND ".join([*(f"{column} = ?" for column in chosen), found])
+        values = (*chosen.values(), *patterns)
+        total = self.connection.execute(f"SELECT count(*) FROM question WHERE {where}", values).fetchone()[0]
+        rows = self.connection.execute(
+            f"{_SELECT} WHERE {where} ORDER BY position LIMIT ? OFFSET ?", (*values, limit, offset)
+        )
+        return [_question(row) for row in rows], int(total)
 
     def counts(self) -> list[dict[str, Any]]:
         """Return one row for each data set and split, in the order of import: questions, questions with gold, with

@@ -26,6 +26,7 @@ from db.labels import Labels
 from db.people import People
 from db.queue import Candidate, Item, Queue
 from db.rights import ACTIONS, JOBS, ROLES, action_of_job, allows, table
+from db.tags import Tags
 from tests.app_pages import Page
 from tests.job_kinds import every_kind
 from tests.training_studies import build, copied, training_study
@@ -66,6 +67,15 @@ class _Map:
 # Attempts of each action: each must refuse a person without the right before it does anything.
 ATTEMPTS = {
     "judge": [lambda study, by: Labels(study.labels_path).add(by, LabelEvent(f"bad-{by}", "bad_question", "q0"))],
+    "tag questions": [
+        lambda study, by: Tags(study.labels_path).add(f"word of {by}", ["q0"], by=by),
+        lambda study, by: Tags(study.labels_path).remove("nothing", "q0", by=by),
+    ],
+    "manage tags": [
+        lambda study, by: Tags(study.labels_path).rename("nothing", "x", by=by),
+        lambda study, by: Tags(study.labels_path).merge(["nothing"], "x", by=by),
+        lambda study, by: Tags(study.labels_path).delete("nothing", by=by),
+    ],
     "adjudicate": [
         lambda study, by: Labels(study.labels_path, passages=study.corpus.ordinals).add(
             by, LabelEvent(f"a-{by}", "adjudicate", "q0", (Choice("p1", "positive"),))
@@ -262,26 +272,114 @@ def test_nobody_sees_the_labels_of_others_without_the_right(study):
         assert ("Label quality" in Page(study.folder, "quality", person).text) is sees
 
 
-# ---- over HTTP: the service searches and changes nothing
+# ---- over HTTP: the service's own paths search and change nothing; those of version 1 follow the table
+
+OPEN_TO_ALL = {("GET", "/health"), ("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json")}
+SEARCH = {("GET", "/retrievers"), ("GET", "/metrics"), ("POST", "/search")}
+LABEL = {"id": "x", "kind": "label", "question": "q0", "choices": [{"passage": "p1", "label": "positive"}]}
+MACHINE = {"machine": "m", "items": [{"id": "m1", "question": "q0", "labels": {"p1": "positive"}}]}
+
+# A route of version 1, a request of it, and the action that it is.
+OVER_HTTP = [
+    ("GET /v1/study", {}, "see results"),
+    ("GET /v1/questions", {}, "see results"),
+    ("GET /v1/questions/{id}", {}, "see results"),
+    ("GET /v1/passages/{id}", {}, "see results"),
+    ("GET /v1/runs", {}, "see results"),
+    ("GET /v1/runs/{run}", {}, "see results"),
+    ("GET /v1/runs/{run}/hits", {}, "see results"),
+    ("GET /v1/runs/{run}/trec", {}, "export"),
+    ("PUT /v1/runs/{run}", {"content": "q0 Q0 p1 1 2 x"}, "import"),
+    ("GET /v1/compare", {"params": {"a": "r", "b": "r"}}, "see results"),
+    ("GET /v1/compare", {"params": {"a": "r", "b": "r", "relevance": "labels"}}, "see others' labels"),
+    ("GET /v1/slices", {"params": {"a": "r", "b": "r"}}, "see results"),
+    ("GET /v1/slices", {"params": {"a": "r", "b": "r", "relevance": "labels"}}, "see others' labels"),
+    ("GET /v1/why", {"params": {"question": "q0", "run": "r"}}, "see results"),
+    ("GET /v1/saved-slices", {}, "see results"),
+    ("PUT /v1/saved-slices/{name}", {"json": {"expression": "relation:P19"}}, "save slices"),
+    ("POST /v1/search", {"json": {"retriever": "none", "questions": ["x"]}}, "ask live"),
+    ("GET /v1/find", {"params": {"words": "x", "place": "questions"}}, "see results"),
+    ("POST /v1/labels", {"json": {"events": [LABEL]}}, "judge"),
+    ("POST /v1/queue", {"json": {"count": 1}}, "judge"),
+    ("GET /v1/machines", {}, "see others' labels"),
+    ("GET /v1/judgements", {"params": {"machine": "m"}}, "see others' labels"),
+    ("POST /v1/judgements", {"json": MACHINE}, "import"),
+    ("GET /v1/job-kinds", {}, "see results"),
+    ("GET /v1/jobs", {}, "see results"),
+    ("POST /v1/jobs", {"json": {"kind": "index bm25"}}, "index"),
+    ("POST /v1/jobs", {"json": {"kind": "make batch", "arguments": {"name": "b", "runs": ["r"]}}}, "make batches"),
+    ("GET /v1/jobs/{job}", {}, "see results"),
+    ("GET /v1/jobs/{job}/log", {}, "cancel jobs"),
+    ("POST /v1/jobs/{job}/cancel", {}, "cancel jobs"),
+    ("GET /v1/labels", {"params": {"question": "q0"}}, "see own or others' labels"),
+]  # fmt: skip
+IN_A_PATH = {"{id}": "q0", "{run}": "r", "{name}": "s", "{job}": "none"}
 
 
-def test_over_http_nothing_can_be_changed_and_everything_takes_the_token(indexed_study):
+def routes(router) -> set[tuple[str, str]]:
+    """Return the method and path of every route, those of included routers among them."""
+    own = {(m, r.path) for r in router.routes for m in getattr(r, "methods", None) or () if m != "HEAD"}
+    included = [r.original_router for r in router.routes if hasattr(r, "original_router")]
+    return own.union(*map(routes, included))
+
+
+def filled(path: str) -> str:
+    for name, value in IN_A_PATH.items():
+        path = path.replace(name, value)
+    return path
+
+
+def is_allowed(who: str, action: str) -> bool:
+    """Return whether the table allows a caller an action; `who` is a role, "unnamed" (local app) or "client"."""
+    if action == "see own or others' labels":
+        return who in ROLES
+    if who == "client":
+        return action in ("see results", "ask live")
+    return ACTIONS[action].unnamed if who == "unnamed" else allows(who, action)
+
+
+def made_api(study: Study, token: str | None = None):
     from backend.service.api import make_api
     from backend.service.service import Service
 
-    api = make_api(Service(indexed_study, "cpu"), token="secret")
+    return make_api(Service(study, "cpu"), token=token)
+
+
+def test_over_http_every_route_takes_a_token_and_the_old_ones_change_nothing(indexed_study):
+    api = made_api(indexed_study, "secret")
     before = content(indexed_study)
-    reads = {("GET", "/retrievers"), ("GET", "/metrics"), ("POST", "/search")}
-    open_to_all = {("GET", "/health"), ("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json")}
+    version_1 = {(name.split()[0], name.split()[1]) for name, _, _ in OVER_HTTP}
+    found = {(method, path.replace(":path}", "}")) for method, path in routes(api)}
+    assert found == SEARCH | OPEN_TO_ALL | version_1, "every route has its row in OVER_HTTP"
     with TestClient(api, base_url="http://localhost") as client:
-        for path in sorted({path for _, path in reads | open_to_all}):
+        for path in sorted({path for _, path in SEARCH | OPEN_TO_ALL}):
             for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
                 status = client.request(method, path, json={}).status_code
-                if (method, path) in reads:
+                if (method, path) in SEARCH:
                     assert status == 401, f"{method} {path}"
-                elif (method, path) not in open_to_all:
+                elif (method, path) not in OPEN_TO_ALL:
                     assert status == 405, f"{method} {path}"
+        for name, request, _ in OVER_HTTP:
+            method, path = name.split()
+            assert client.request(method, filled(path), **request).status_code in (401, 429), name
         for path in ("/jobs", "/batches", "/people", "/labels", "/settings", "/training-sets", "/models", "/maps"):
             assert client.post(path, json={}).status_code == 404
-    assert {(m, r.path) for r in api.routes for m in getattr(r, "methods", ()) if m != "HEAD"} == reads | open_to_all
     assert content(indexed_study) == before
+
+
+@pytest.mark.parametrize("who", [*ROLES, "unnamed", "client"])
+def test_over_http_a_caller_may_do_what_the_table_says(study, started, who):
+    token = "t" * 20 if who == "client" else None
+    headers = {"client": {"Authorization": f"Bearer {token}"}, "unnamed": {}}
+    api = made_api(study, token)
+    sent = headers.get(who, {"Blindspot-Person": NAMES.get(who, "")})
+    with TestClient(api, base_url="http://localhost", headers=sent) as client:
+        for name, request, action in OVER_HTTP:
+            method, path = name.split()
+            before = content(study)
+            answer = client.request(method, filled(path), **request)
+            assert (answer.status_code != 403) == is_allowed(who, action), f"{who}: {name}: {answer.text}"
+            assert answer.status_code != 401 and answer.status_code < 500, answer.text
+            if answer.status_code == 403:
+                assert content(study) == before, f"{name} was refused and changed something"
+    assert len(started) == (2 if who in ("lead", "unnamed") else 0)

@@ -37,6 +37,9 @@ def batch_new(
         list[str] | None,
         typer.Option(help="Use only questions of this bucket, named as in a report: 'bucket 3', '2-3 mentions'."),
     ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(help="Use only questions that people gave this tag (repeatable).")
+    ] = None,
     people: Annotated[
         int, typer.Option(min=1, help="Number of people who judge each question of the priority and audit arms.")
     ] = 1,
@@ -57,7 +60,8 @@ def batch_new(
     from backend.training_sets.judged_batches import make_batch_by_judge
 
     opened = open_study(study)
-    slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
+    chosen = relation or bucket or tag
+    slice = questions_of(opened, relation or (), bucket or (), tag or ()) if chosen else None
     if training_set is not None and judge is None:
         raise BadInput("--training-set says how much each pair matters to training; give --judge as well")
     make = make_batch if judge is None else partial(make_batch_by_judge, judge=judge, training_set=training_set)
@@ -174,6 +178,9 @@ def batch_assign(
         list[str] | None,
         typer.Option(help="Use only questions of this bucket, named as in a report: 'bucket 3', '2-3 mentions'."),
     ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(help="Use only questions that people gave this tag (repeatable).")
+    ] = None,
     anybody: Annotated[
         bool, typer.Option("--anybody", help="Remove the assignment, so that anybody gets the questions.")
     ] = False,
@@ -186,7 +193,8 @@ def batch_assign(
     if anybody == (person is not None):
         raise typer.BadParameter("give a PERSON, or --anybody")
     opened = open_study(study)
-    slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
+    chosen = relation or bucket or tag
+    slice = questions_of(opened, relation or (), bucket or (), tag or ()) if chosen else None
     count = Queue(opened.labels_path).assign(name, person, slice)
     print(f"{counted(count, 'question')} of batch {name} {noun(count, 'is')} now assigned to {person or 'anybody'}.")
 

@@ -78,7 +78,8 @@ class RunCauses:
     @property
     def without(self) -> np.ndarray:
         """The questions to which no rule applies, (n,) bool."""
-        return ~self.present.any(axis=1)
+        without: np.ndarray = ~self.present.any(axis=1)
+        return without
 
     @property
     def misses(self) -> RunCauses:
@@ -235,11 +236,10 @@ class _Questions:
             found = {
                 is_found for other, is_found in wordings.get(_fact(question), ()) if other != (wording or question.text)
             }
-            trained = wording is not None and question.relation in training.relations
-            if not found and not trained:
-                yield None
+            if wording is not None and question.relation in training.relations:
+                yield True in found or training.patterns[wording] < RARE_PATTERN
             else:
-                yield True in found or (trained and training.patterns[wording] < RARE_PATTERN)
+                yield True in found if found else None
 
     def _wordings(self) -> dict[tuple[str, str] | None, list[tuple[str, bool]]]:
         """The wordings of each (subject, relation) in the comparison, and whether the run finds the question so worded."""

@@ -37,6 +37,8 @@ By = Literal["relation", "bucket", "slice"]
 BYS: tuple[str, ...] = ("relation", "bucket", "slice")
 KS = (1, 5, 20, 100)
 SEED = 0
+STILL_TO_JUDGE = "the reader has still to judge them"
+"""Why a question that is hidden from the reader is left out."""
 SURE = 0.05
 FIGURES_CACHED = 1000  # figures kept per comparison; a few hundred bytes each
 VALUES_HELD = 32  # arrays kept per run: a measure at a cut-off, 8 bytes a question

@@ -17,6 +17,7 @@ from backend.evaluation.comparison import (
     BYS,
     KS,
     SEED,
+    STILL_TO_JUDGE,
     By,
     Comparison,
     PairedFigures,
@@ -252,8 +253,7 @@ def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> Co
     needs_gold = by_measure.needs_all and relevance == "answers"
     measured = measure_all(study, (a, b), "gold" if needs_gold else relevance, rule)
     if options.hidden:
-        reason = "the reader has still to judge them"
-        measured = {name: each.without(options.hidden, reason) for name, each in measured.items()}
+        measured = {name: each.without(options.hidden, STILL_TO_JUDGE) for name, each in measured.items()}
     compared = Comparison.of(measured[a], measured[b])
     if not len(compared):
         raise BadInput(

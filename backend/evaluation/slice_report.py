@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.slices import Correction
 from backend.core.spreadsheets import write_csv
-from backend.evaluation.comparison import Comparison, check_k, measure_all
+from backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, Measured, check_k, measure_all
 from backend.evaluation.latex import Table, latex_table
 from backend.evaluation.measures import SUCCESS
 from backend.evaluation.relevance import Kind
 from backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
 from backend.evaluation.slices import Facts
 from backend.text.answers import DEFAULT_RULE
+from db.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,8 +46,8 @@ class SliceReport:
     k: int
     found: FoundSlices
 
-    def as_json(self) -> str:
-        content = {
+    def as_dict(self) -> dict[str, Any]:
+        return {
             "a": self.a,
             "b": self.b,
             "k": self.k,
@@ -56,7 +58,9 @@ class SliceReport:
             "method": method(self.found),
             "slices": [_figures(slice_) for slice_ in self.found.slices],
         }
-        return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
+
+    def as_json(self) -> str:
+        return json.dumps(self.as_dict(), ensure_ascii=False, indent=2, allow_nan=False)
 
     def as_csv(self) -> str:
         text = io.StringIO()
@@ -128,8 +132,31 @@ def find_in_runs(
     correction: Correction = "westfall-young",
 ) -> SliceReport:
     """Return the slices whose difference departs from the rest, for two runs of a study. Raises Missing, BadInput."""
-    measured = measure_all(study, (a, b), relevance, rule)
+    return _found(measure_all(study, (a, b), relevance, rule), (a, b), k, slice, correction)
+
+
+def find_in(
+    study: Study,
+    runs: tuple[str, str],
+    k: int | None,
+    relevance: Kind,
+    slice: str = "",
+    hidden: frozenset[str] = frozenset(),
+) -> SliceReport:
+    """Do as `find_in_runs` without the questions that the reader still has to judge."""
+    measured = measure_all(study, runs, relevance)
+    if hidden:
+        measured = {name: each.without(hidden, STILL_TO_JUDGE) for name, each in measured.items()}
+    return _found(measured, runs, k, slice, "westfall-young")
+
+
+def _found(
+    measured: Mapping[str, Measured], runs: tuple[str, str], k: int | None, slice: str, correction: Correction
+) -> SliceReport:
+    a, b = runs
     compared = Comparison.of(measured[a], measured[b])
+    if not len(compared):
+        raise BadInput(f"{a} and {b} share no question measured by {measured[a].kind} that you may see")
     k = min(SUCCESS.default_k, compared.depth) if k is None else check_k(k, compared)
     facts = Facts(compared, k)
     return SliceReport(a, b, k, find_slices(facts, np.flatnonzero(facts.mask(slice)), correction=correction))

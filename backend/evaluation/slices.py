@@ -24,6 +24,7 @@ from backend.retrieval.retriever import is_lexical
 from backend.text.answers import match_run
 from db.errors import BadInput, Missing
 from db.labels import Labels
+from db.tags import Tags
 
 if TYPE_CHECKING:
     from backend.core.runs import Run
@@ -35,7 +36,7 @@ TEXTS = {
     "set": "set:common-random-buckets",
     "word": "word:where (the question word; other if there is none)",
     "group": 'group:"4-9 mentions" (mentions of the subject, in ranges)',
-    "tag": "tag:bm25_only",
+    "tag": 'tag:bm25_only or tag:"wrong gold" (people\'s tags; tag(bm25-dev):odd for those about a run)',
     "selection": 'selection:"far east" (saved on the map)',
 }
 NUMBERS = {
@@ -117,7 +118,7 @@ class Facts:
                 raise self._condition_error(condition, MISSES[name])
             return self._cause(condition, str(condition.value))
         if name in TEXTS:
-            if condition.operator != ":" or condition.argument is not None:
+            if condition.operator != ":" or (condition.argument is not None and name != "tag"):
                 raise self._condition_error(condition, TEXTS[name])
             return self._text(name, str(condition.value), condition)
         if name in NUMBERS:
@@ -155,9 +156,7 @@ class Facts:
 
     def _text(self, name: str, value: str, condition: Condition) -> np.ndarray:
         if name == "tag":
-            if value not in TAGS:
-                raise NotAnExpression(f"unknown tag {value!r}; known: {', '.join(TAGS)}", condition.position)
-            return self.tag(value)
+            return self.tag(value) if value in TAGS and condition.argument is None else self._given(value, condition)
         if name == "selection":
             from backend.evaluation.saved_selections import saved_selection
 
@@ -171,6 +170,15 @@ class Facts:
             return np.fromiter((q.split == value for q in self.comparison.questions), bool, len(self.comparison))
         texts = {"relation": self.comparison.relations, "group": self.comparison.buckets, "word": self.questions.word}
         return texts[name] == value
+
+    def _given(self, tag: str, condition: Condition) -> np.ndarray:
+        """Return the questions that people tagged with a word, (q,) bool; of a run, if the condition names one."""
+        try:
+            tagged = Tags(self.study.labels_path).questions(tag, condition.argument)
+        except Missing as error:
+            message = f"{error}; tags of runs: {', '.join(TAGS)}"
+            raise NotAnExpression(message, condition.position) from None
+        return np.fromiter((q.id in tagged for q in self.comparison.questions), bool, len(self.comparison))
 
     def _cause(self, condition: Condition, value: str) -> np.ndarray:
         """Return the questions that a run misses at k with a cause, (q,) bool."""

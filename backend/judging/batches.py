@@ -38,6 +38,7 @@ from db.labels import Labels
 from db.people import People
 from db.queue import Arm, Candidate, Item, Outcome, Queue
 from db.records import SPLITS, Question
+from db.tags import Tags
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -203,14 +204,17 @@ def batch_of_pairs(
     return _summary(name, items, len(items))
 
 
-def questions_of(study: Study, relations: Sequence[str] = (), buckets: Sequence[str] = ()) -> list[str]:
-    """Return the ids of the questions with these relations and these buckets, for `make_batch(slice=...)`.
+def questions_of(
+    study: Study, relations: Sequence[str] = (), buckets: Sequence[str] = (), tags: Sequence[str] = ()
+) -> list[str]:
+    """Return the ids of the questions with these relations, buckets and tags, for `make_batch(slice=...)`.
 
     Args:
         buckets: Names as in reports ("bucket 3", "2-3 mentions", "frequency unknown"), or short ("3", "2-3").
+        tags: People's tags; a question needs one of them.
 
     Raises:
-        Missing: a relation or bucket that no question has. The message lists those that exist.
+        Missing: a relation, bucket or tag that no question has. The message lists those that exist.
     """
     questions = study.questions.all()
     groups = {question.id: bucket_group(question.bucket, question.frequency) for question in questions}
@@ -222,10 +226,14 @@ def questions_of(study: Study, relations: Sequence[str] = (), buckets: Sequence[
     }
     _refuse_absent("bucket", buckets, set(known))
     chosen = {known[bucket] for bucket in buckets}
+    store = Tags(study.labels_path)
+    tagged = {question for tag in tags for question in store.questions(tag)}
     return [
         question.id
         for question in questions
-        if (not relations or question.relation in relations) and (not buckets or groups[question.id] in chosen)
+        if (not relations or question.relation in relations)
+        and (not buckets or groups[question.id] in chosen)
+        and (not tags or question.id in tagged)
     ]
 
 

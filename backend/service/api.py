@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, HTTPException, Request, params
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, params
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -31,7 +31,11 @@ from backend.service.guard import (
 )
 from backend.service.page import page
 from backend.service.service import Service
-from db.errors import BlindspotError, Missing, Refused
+from backend.service.v1 import answers
+from backend.service.v1.callers import CallerOf
+from backend.service.v1.routes import Version1, add_version_1
+from db.connection import NotSaved
+from db.errors import BadInput, BlindspotError, Forbidden, Missing, Refused
 
 MAX_QUESTION = 2000  # characters, as in `live`
 MAX_QUESTIONS = 64
@@ -105,18 +109,23 @@ class Error(BaseModel):
     error: str
 
 
-ERRORS = {400: "bad request", 401: "the token is missing or wrong", 404: "unknown retriever, or its index is missing",
-          403: "a page of another site sent the request", 409: "the passage collection or an index differs from the one you named", 413: "the request is too large",
+ERRORS = {400: "bad request", 401: "a token is missing or wrong", 404: "it does not exist, such as an unknown run, question, passage or retriever",
+          403: "your role does not allow it, or a page of another site sent the request", 409: "the passage collection or an index differs from the one you named", 413: "the request is too large",
           422: "a field is missing, wrong or beyond its limit", 429: "too many requests; ask again in a moment",
           504: "no answer within the time limit"}  # fmt: skip
 
 
 def make_api(
-    service: Service, token: str | None = None, hosts: Hosts | None = None, time_limit: float = TIME_LIMIT
+    service: Service,
+    token: str | None = None,
+    hosts: Hosts | None = None,
+    time_limit: float = TIME_LIMIT,
+    only_search: bool = False,
 ) -> FastAPI:
     """Return the application.
 
     Args:
+        only_search: leave out version 1 of the interface, which reads and writes the study.
         token: the token that a request must send as `Authorization: Bearer TOKEN`; None: requests need no token.
         hosts: names that the service answers to; None: loopback names.
         time_limit: seconds after which a search gets the status 504.
@@ -129,23 +138,39 @@ def make_api(
         service.close()
 
     api = FastAPI(
-        title="Blindspot retrieval",
+        title="Blindspot",
         version="1",
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
         description=(
-            "Retrieval over the passages of one study. Answers name passages by their row in the passage collection."
+            "One study: retrieval over its passages, and under /v1 its questions, runs, labels and jobs. /search names "
+            "passages by their row in the collection, /v1 by their id."
         ),
     )
     _say_errors_in_one_line(api)
     hosts = hosts or Hosts("localhost")
     rate = None if hosts.is_local else RequestRate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
-    api.add_middleware(Guard, hosts=hosts, rate=rate)
+    api.add_middleware(Guard, hosts=hosts, rate=rate, takes_uploads=not only_search)
     guarded = [Depends(TokenCheck(token))]
     _add_search(api, service, guarded, time_limit)
     _add_descriptions(api, service, guarded, shows_failures=token is None)
+    if not only_search:
+        api.state.caller_of = CallerOf(service.study, token, hosts.is_local)
+        router = APIRouter(prefix="/v1", responses=_documented(400, 401, 403, 404, 413, 422, 429))
+        add_version_1(router, Version1(service, time_limit))
+        api.include_router(router)
+        _keep_nulls_in_examples(api)
     return api
+
+
+def _keep_nulls_in_examples(api: FastAPI) -> None:
+    """Put whole examples into the schema. FastAPI leaves out their nulls, and then they lack required fields."""
+    schemas = api.openapi()["components"]["schemas"]
+    for model in vars(answers).values():
+        extra = getattr(model, "model_config", {}).get("json_schema_extra", {})
+        if isinstance(extra, dict) and "example" in extra and model.__name__ in schemas:
+            schemas[model.__name__]["example"] = extra["example"]
 
 
 class TokenCheck:
@@ -264,6 +289,11 @@ def _answer(asked: SearchRequest, found: BatchedHits, digest: str, seconds: floa
     }
 
 
+def _status(error: BlindspotError) -> int:
+    statuses = {Missing: 404, Forbidden: 403, NotSaved: 503, BadInput: 400, Refused: 400}
+    return next((status for kind, status in statuses.items() if isinstance(error, kind)), 500)
+
+
 def _say_errors_in_one_line(api: FastAPI) -> None:
     def line(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
         return JSONResponse({"error": " ".join(text.split())}, status, headers)
@@ -274,7 +304,7 @@ def _say_errors_in_one_line(api: FastAPI) -> None:
 
     @api.exception_handler(BlindspotError)
     async def refused(_: Request, error: BlindspotError) -> JSONResponse:
-        return line(404 if isinstance(error, Missing) else 400 if isinstance(error, Refused) else 500, str(error))
+        return line(_status(error), str(error))
 
     @api.exception_handler(AnyHTTPException)
     async def http(_: Request, error: AnyHTTPException) -> JSONResponse:

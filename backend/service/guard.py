@@ -28,6 +28,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from db.errors import Refused
 
 MAX_BODY = 1 << 20  # bytes
+MAX_UPLOAD = 64 << 20  # bytes of an uploaded run
+UPLOADS = "/v1/runs/"
+"""Beginning of the paths to which a run can be sent with PUT."""
 SECONDS_TO_SEND_REQUEST = 15.0  # headers and body
 SECONDS_TO_READ_ANSWER = 30.0  # seconds in which the client reads no byte of a waiting answer
 UNFINISHED_REQUESTS = 128  # connections with an incomplete request; beyond this limit the oldest is closed
@@ -142,10 +145,19 @@ class Guard:
         hosts: names that the server answers to; another Host is refused with 400, another Origin with 403.
         max_body: bytes of a request body; more is refused with 413.
         rate: requests per client address; more are refused with 429. None: no limit, as on a loopback address.
+        takes_uploads: whether runs can be uploaded; these may have MAX_UPLOAD bytes.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Hosts, max_body: int = MAX_BODY, rate: RequestRate | None = None):
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: Hosts,
+        max_body: int = MAX_BODY,
+        rate: RequestRate | None = None,
+        takes_uploads: bool = False,
+    ):
         self._app, self._hosts, self._max_body, self._rate = app, hosts, max_body, rate
+        self._takes_uploads = takes_uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -155,7 +167,11 @@ class Guard:
         if refusal is not None:
             await _refuse(scope, receive, send, *refusal)
             return
-        await self._app(scope, self._bounded(receive) if scope["type"] == "http" else receive, _with_headers(send))
+        await self._app(
+            scope,
+            self._bounded(receive, self._limit(scope)) if scope["type"] == "http" else receive,
+            _with_headers(send),
+        )
 
     def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
         headers = _headers(scope)
@@ -164,17 +180,22 @@ class Guard:
             return 400, _wrong_host(host, self._hosts.is_local), {}
         if any(_authority(origin) != host.lower() for origin in origins):
             return 403, "a page of another site sent this request; open this server's own page", {}
-        length = headers.get("content-length", ["0"])[0]
-        if length.isdigit() and int(length) > self._max_body:
-            return 413, f"a request may have at most {self._max_body:,} bytes", {}
+        length, most = headers.get("content-length", ["0"])[0], self._limit(scope)
+        if length.isdigit() and int(length) > most:
+            return 413, f"a request may have at most {most:,} bytes", {}
         if self._rate is not None:
             wait = self._rate.take((scope.get("client") or ("",))[0])
             if wait > 0:
                 return 429, "too many requests from your address; try again in a moment", _retry_after(wait)
         return None
 
-    def _bounded(self, receive: Receive) -> Receive:
-        """Return a `receive` that raises after `max_body` bytes, for bodies of unknown length."""
+    def _limit(self, scope: Scope) -> int:
+        """Return the limit of a request's body in bytes. Uploads of runs have one of their own, above `max_body`."""
+        is_upload = scope.get("method") == "PUT" and scope.get("path", "").startswith(UPLOADS)
+        return max(MAX_UPLOAD, self._max_body) if is_upload and self._takes_uploads else self._max_body
+
+    def _bounded(self, receive: Receive, limit: int) -> Receive:
+        """Return a `receive` that raises after `limit` bytes, for bodies of unknown length."""
         from starlette.exceptions import HTTPException
 
         read = 0
@@ -183,8 +204,8 @@ class Guard:
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
-            if read > self._max_body:
-                raise HTTPException(413, f"a request may have at most {self._max_body:,} bytes")
+            if read > limit:
+                raise HTTPException(413, f"a request may have at most {limit:,} bytes")
             return message
 
         return bounded

@@ -27,10 +27,12 @@ def page(description: dict) -> str:
                 f"<h2><code>{method.upper()} "
                 f"{escape(path)}</code></h2><p>{escape(operation.get('description', ''))}</p>"
             )
+            parts.append(_parameters(operation.get("parameters", [])))
             if "requestBody" in operation:
                 sent = _schema(operation["requestBody"], schemas)
-                parts += [_fields("Send", sent), _example(path, sent)]
-            parts.append(_fields("Answer", _schema(operation["responses"]["200"], schemas)))
+                parts += [_fields("Send", sent), _example(path, sent)] if "properties" in sent else []
+            success = next(response for code, response in operation["responses"].items() if code.startswith("2"))
+            parts.append(_fields("Answer", _schema(success, schemas)))
             parts.append(_errors(operation["responses"]))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
@@ -54,6 +56,15 @@ def _fields(heading: str, schema: dict) -> str:
     ]
     about = escape(" ".join(schema.get("description", "").split()))
     return f"<h3>{heading}</h3><p>{about}</p><table>{''.join(rows)}</table>" if rows else ""
+
+
+def _parameters(parameters: list[dict]) -> str:
+    rows = [
+        f"<tr><td><code>{escape(each['name'])}</code></td><td>{escape(_kind(each['schema']))}</td>"
+        f"<td>{escape(each.get('description', ''))}{_limits(each['schema'], each.get('required', False))}</td></tr>"
+        for each in parameters
+    ]
+    return f"<h3>In the address</h3><table>{''.join(rows)}</table>" if rows else ""
 
 
 def _kind(field: dict) -> str:
@@ -89,6 +100,6 @@ def _errors(responses: dict) -> str:
     rows = [
         f"<tr><td>{code}</td><td>{escape(response['description'])}</td></tr>"
         for code, response in responses.items()
-        if code != "200"
+        if not code.startswith("2")
     ]
     return f"<h3>Errors</h3><table>{''.join(rows)}</table>" if rows else ""

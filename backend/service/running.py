@@ -66,9 +66,14 @@ def serve(
 
 
 def run(
-    study: Study, listening: socket.socket, token: str | None, hosts: Hosts | None = None, device: str | None = None
+    study: Study,
+    listening: socket.socket,
+    token: str | None,
+    hosts: Hosts | None = None,
+    device: str | None = None,
+    only_search: bool = False,
 ) -> None:
-    """Serve on a bound socket until this process is told to end."""
+    """Serve on a bound socket until this process is told to end. `only_search`: see `backend.service.api.make_api`."""
     import uvicorn
 
     from backend.service.api import make_api
@@ -76,7 +81,7 @@ def run(
     from backend.service.service import Service
 
     _leave_signals_to_python()
-    api = make_api(Service(study, device), token, hosts)
+    api = make_api(Service(study, device), token, hosts, only_search=only_search)
     config = uvicorn.Config(
         api,
         http=PatientProtocol,
@@ -107,7 +112,7 @@ def serve_beside_app(folder: str, handle: int) -> None:
     from backend.core.study import Study
     from backend.retrieval.remote import TOKEN
 
-    run(Study.open(folder), socket.socket(fileno=handle), os.environ.pop(TOKEN))
+    run(Study.open(folder), socket.socket(fileno=handle), os.environ.pop(TOKEN), only_search=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,340 @@
+"""An upper bound on the share of hits, such as false negatives, in a finite set, valid after any number of labels.
+
+The method is betting (Waudby-Smith and Ramdas 2024, section 4, for sampling without replacement; Shekhar, Xu, Lipton,
+Liang and Ramdas 2023, "Risk-limiting financial audits via weighted sampling without replacement"). Pairs are drawn one
+after another, with probabilities proportional to their weights. Against the hypothesis "the share is m", a bettor's
+wealth is multiplied at each draw by 1 + stake * (m - estimate). The stake is chosen before the draw, and the estimate
+has the true share as its mean. If the hypothesis is true, wealth is a martingale, and by Ville's inequality it ever
+reaches 1 / (1 - level) with a probability of at most 1 - level. The bound is the smallest share that is rejected with
+all larger ones. It holds at all numbers of draws together, so nobody breaks it by looking, stopping or going on.
+
+What a judge adds. The estimate at a draw of pair i, with what is known from the draws before it, is
+
+    (known hits + c * chances of the pairs left + (hit_i - c * chance_i) / probability_i) / population
+
+Its mean over the draw is the true share, whatever the chances are. Good chances make it vary little (a control
+variate), and weights that follow the chances draw the risky pairs first. Bad chances make it vary more: they cost
+labels and never validity.
+
+Found hits are taken out of the set. A bound U on the share before leaves at most U * population - found hits among the
+pairs that stay, so the set after meets a target if U is at most `share_before(found, target, population)`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis.exact_bounds import LEVEL
+from analysis.weighted_draws import Cells, log_odds, simulated_draws
+
+COEFFICIENTS = (0.0, 0.5, 1.0)
+"""Values of c, how much of the chances counts as a control variate."""
+BETTORS = ((0.7, 1), (0.3, 3))
+"""Share of the wealth that each bettor begins with, and their horizon in multiples of the plan's."""
+LARGEST_STAKE = 0.98
+"""The largest stake, as a share of the one with which a draw could take the whole wealth."""
+PLAN_WEIGHT = 40
+"""The plan counts as much as this many draws in the variances that the stakes depend on."""
+UNEXPLAINED = 0.1
+"""Share of the hits that the plan expects anywhere, not where the chances are high."""
+HIGHEST_PLANNED = 0.8
+"""The plan expects at most this share of the target: with more hits nothing could be planned."""
+POWER = 0.8
+LOOK = 10
+SIMULATED = 64
+LONGEST = 2000
+FEWEST_PILOT_HITS = 8
+_BISECTIONS = 40
+_DESIGNS = ((1.0, 0.5), (0.75, 0.5), (0.5, 0.5))
+"""Share of uniform drawing, and the power of the chance that the rest is proportional to."""
+_HALF_LOG_TAU = 0.9189385332046727
+
+
+@dataclass(frozen=True)
+class Bets:
+    """The bets of r studies along n draws.
+
+    Attributes:
+        stakes, estimates: (bettors, r, n) float64. hits: (r, n) float64, hits up to and with each draw.
+        population: number of pairs in the set.
+    """
+
+    stakes: np.ndarray
+    estimates: np.ndarray
+    hits: np.ndarray
+    population: int
+
+    def log_wealth(self, shares: np.ndarray, n: int | None = None) -> np.ndarray:
+        """Return the largest log wealth so far against a share of each study, after n draws. (r,) -> (r,)."""
+        against = np.asarray(shares)[None, :, None]
+        factors = 1 + self.stakes[:, :, :n] * (against - self.estimates[:, :, :n])
+        logs = np.cumsum(np.log(np.maximum(factors, 1e-300)), axis=2)
+        begun = np.log([share for share, _ in BETTORS])[:, None, None]
+        together: np.ndarray = np.logaddexp.reduce(logs + begun, axis=0).max(axis=1, initial=0.0)
+        return together
+
+    def upper(self, n: int | None = None, level: float = LEVEL) -> np.ndarray:
+        """Return the upper bound of each study on the share of hits in the whole set after n draws, (r,) float64."""
+        needed = math.log(1 / (1 - level))
+        low, high = np.zeros(self.stakes.shape[1]), np.ones(self.stakes.shape[1])
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            rejected = self.log_wealth(middle, n) >= needed
+            low, high = np.where(rejected, low, middle), np.where(rejected, middle, high)
+        return high
+
+    def found(self, n: int) -> np.ndarray:
+        """Return the hits among the first n draws, (r,)."""
+        return self.hits[:, n - 1] if n else np.zeros(len(self.hits))
+
+
+def bets(hits: np.ndarray, drawn: np.ndarray, cells: Cells, target: float, horizon: int, level: float = LEVEL) -> Bets:
+    """Bet against too many hits along the draws of some studies.
+
+    A stake is the one that would hedge a digital option which pays 1 / (1 - level) at the horizon. It rises when the
+    wealth falls short near the horizon, and needs about half the draws of stakes for the fastest growth (compare
+    Voracek and Orabona 2025, "STaR-Bets"). The coefficient c is the one with the smallest variance. Both follow from
+    the plan and from earlier draws, so the bounds hold whatever they are.
+
+    Args:
+        hits: (r, n) bool or 0 and 1, in the order of the draws. drawn: (r, n) cell of each draw.
+        target: the share that the stakes are best against; the bounds hold for every share.
+        horizon: number of draws at which the target is to be met.
+    """
+    hits = np.asarray(hits, np.float64)
+    studies, n = hits.shape
+    size = cells.size
+    coefficients = np.array(COEFFICIENTS if np.ptp(cells.chances) > 0 else COEFFICIENTS[:1])
+    largest = ((1 - coefficients[:, None] * cells.chances) / cells.weights).max(axis=1)  # of (1 - c chance) / weight
+    bettors = [_Bettor(cells, coefficients, studies, target, horizon * times, share, level) for share, times in BETTORS]
+    known, rest = np.zeros(studies), np.full(studies, float(cells.counts @ cells.chances))
+    weight = np.full(studies, float(cells.counts @ cells.weights))
+    stakes, estimates = np.empty((len(bettors), studies, n)), np.empty((len(bettors), studies, n))
+    for step in range(n):
+        chance, own = cells.chances[drawn[:, step]], cells.weights[drawn[:, step]]
+        base = (known[:, None] + rest[:, None] * coefficients) / size
+        most = base + largest * weight[:, None] / size  # no estimate of this draw is above it
+        stake = [bettor.stake(step, most) for bettor in bettors]
+        estimate = base + (hits[:, step, None] - chance[:, None] * coefficients) * (weight / own)[:, None] / size
+        known = known + hits[:, step]
+        rest, weight = rest - chance, weight - own
+        for place, bettor in enumerate(bettors):
+            stakes[place, :, step] = stake[place]
+            estimates[place, :, step] = bettor.learn(stake[place], estimate, known)
+    return Bets(stakes, estimates, np.cumsum(hits, axis=1), size)
+
+
+class _Bettor:
+    """Chooses the coefficient and the stake of each draw from the plan and what was drawn before."""
+
+    def __init__(
+        self,
+        cells: Cells,
+        coefficients: np.ndarray,
+        studies: int,
+        target: float,
+        horizon: int,
+        share: float,
+        level: float,
+    ):
+        self.target, self.horizon, self.size = target, horizon, cells.size
+        self.tail = math.log((1 - level) * share)  # log of 1 / the wealth that rejects
+        mean, variance = planned_moments(cells, coefficients)
+        self.sums = np.repeat(PLAN_WEIGHT * mean[None], studies, axis=0)  # (r, coefficients)
+        self.squares = np.repeat(PLAN_WEIGHT * (variance + mean**2)[None], studies, axis=0)
+        self.count = float(PLAN_WEIGHT)
+        self.wealth, self.slope = np.zeros(studies), np.zeros(studies)  # log wealth against the target, its derivative
+        self.against = np.full(studies, target)
+        self.rows = np.arange(studies)
+        self.choice = np.zeros(studies, np.int64)
+
+    def stake(self, step: int, most: np.ndarray) -> np.ndarray:
+        """Return (r,) the stakes of the next draw. most: (r, coefficients) the largest estimates that it can give."""
+        from scipy.special import log_ndtr, ndtri_exp
+
+        while self.horizon <= step:
+            self.horizon *= 2
+        variance = np.maximum(self.squares / self.count - (self.sums / self.count) ** 2, 1e-12)
+        self.choice = variance.argmin(axis=1)
+        spread = np.sqrt(variance[self.rows, self.choice] * (self.horizon - step))
+        z = ndtri_exp(np.minimum(self.wealth + self.tail, math.log(0.9)))
+        hedge = np.exp(-(z**2) / 2 - _HALF_LOG_TAU - log_ndtr(z)) / spread
+        result: np.ndarray = np.minimum(hedge, LARGEST_STAKE / most[self.rows, self.choice])
+        return result
+
+    def learn(self, stake: np.ndarray, estimate: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Take in a draw and return (r,) the estimate that was bet on. estimate: (r, coefficients). known: (r,)."""
+        chosen: np.ndarray = estimate[self.rows, self.choice]
+        self.sums += estimate
+        self.squares += estimate**2
+        self.count += 1
+        factor = 1 + stake * (self.against - chosen)
+        self.wealth += np.log(factor)
+        self.slope += stake / factor
+        now = share_before(known, self.target, self.size)
+        self.wealth += self.slope * (now - self.against)  # to first order; it steers the stakes alone
+        self.against = now
+        return chosen
+
+
+def planned_moments(cells: Cells, coefficients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean and the variance of the first draw's estimate for each coefficient, if the chances are right."""
+    size = cells.size
+    total = float(cells.counts @ cells.weights)
+    probability = cells.counts * cells.weights / total
+    scale = total / (cells.weights * size)
+    first, second = np.zeros(len(coefficients)), np.zeros(len(coefficients))
+    for hit, chance in ((1, cells.chances), (0, 1 - cells.chances)):
+        estimate = coefficients[:, None] * cells.mean_chance + (hit - coefficients[:, None] * cells.chances) * scale
+        first += estimate @ (probability * chance)
+        second += estimate**2 @ (probability * chance)
+    return first, np.maximum(second - first**2, 0.0)
+
+
+def share_before(found: np.ndarray | float, target: float, population: int) -> np.ndarray:
+    """Return the share of hits in the whole set that leaves `target` once the found hits are taken out."""
+    return np.asarray((target * (population - found) + found) / population)
+
+
+def share_after(share: float, found: int, population: int) -> float:
+    """Return the share of hits once the found ones are taken out of a set with this share, at most 1."""
+    left = population - found
+    return min(1.0, max(0.0, share * population - found) / left) if left else 0.0
+
+
+def times_to(made: Bets, target: float, level: float = LEVEL, look: int = LOOK) -> np.ndarray:
+    """Return the draws after which the set of each study meets the target once its found hits are taken out, (r,).
+
+    It looks every `look` draws; inf for never.
+    """
+    studies, n = made.stakes.shape[1:]
+    times = np.full(studies, np.inf)
+    for seen in [*range(look, n, look), n]:
+        waiting = np.flatnonzero(np.isinf(times))
+        if not len(waiting):
+            break
+        part = Bets(made.stakes[:, waiting], made.estimates[:, waiting], made.hits[waiting], made.population)
+        wealth = part.log_wealth(share_before(part.found(seen), target, made.population), seen)
+        times[waiting[wealth >= math.log(1 / (1 - level))]] = seen
+    return times
+
+
+@dataclass(frozen=True)
+class SamplingPlan:
+    """How to draw, and what that is expected to take.
+
+    Attributes:
+        cells: With the weights to draw with. draws: Number of draws at which `POWER` of the simulated studies meet the
+        target, if `enough`; else the most that were tried. median: Draws after which half of them do; None if fewer do.
+        rate: Share of hits that the plan expects. capped: Whether the chances promised more than the plan expects.
+    """
+
+    cells: Cells
+    draws: int
+    enough: bool
+    median: int | None
+    rate: float
+    capped: bool
+
+
+def plan(
+    cells: Cells,
+    target: float,
+    piloted: bool = False,
+    seed: int = 0,
+    level: float = LEVEL,
+    longest: int = LONGEST,
+) -> SamplingPlan:
+    """Choose the weights and the number of draws. A normal approximation chooses; a simulation corrects the number.
+
+    Args:
+        cells: With the chances that are known; see `pilot_chances`.
+        target: Share of hits to certify. piloted: Whether the chances were learned from a pilot.
+    """
+    planned, capped = expected(cells, target, piloted)
+    designs = (
+        [_weighted(planned, uniform, power) for uniform, power in _DESIGNS] if len(cells.counts) > 1 else [planned]
+    )
+    guesses = [_guess(design, target) for design in designs]
+    design, guess = designs[int(np.argmin(guesses))], min(guesses)
+    longest, times = min(longest, cells.size), np.full(SIMULATED, np.inf)
+    draws = longest
+    for factor in (0.6, 0.75, 0.9, 1.1, 1.35, 1.7, 2.2, 3.0, 4.0):
+        draws = min(longest, math.ceil(guess * factor / LOOK) * LOOK)
+        times = simulated_times(design, target, draws, seed, level)
+        if (times <= draws).mean() >= POWER or draws == longest:
+            break
+    median = float(np.quantile(times, 0.5, method="higher"))
+    return SamplingPlan(
+        design,
+        draws,
+        bool((times <= draws).mean() >= POWER),
+        None if math.isinf(median) else int(median),
+        planned.mean_chance,
+        capped,
+    )
+
+
+def expected(cells: Cells, target: float, piloted: bool) -> tuple[Cells, bool]:
+    """Return the cells with the chances that the plan expects, and whether they had to be scaled down.
+
+    Some hits are where no chance is high. Without a pilot the plan expects at least half the target: a judge that misses
+    what it did not learn would have the plan end too soon.
+    """
+    mean = cells.mean_chance
+    lowest, highest = target / (4 if piloted else 2), HIGHEST_PLANNED * target
+    shape = cells.chances / mean if mean else np.ones(len(cells.counts))
+    chances = min(max(mean, lowest), highest) * ((1 - UNEXPLAINED) * shape + UNEXPLAINED)
+    return replace(cells, chances=np.clip(chances, 1e-6, 0.95)), mean > highest
+
+
+def _weighted(cells: Cells, uniform: float, power: float) -> Cells:
+    risk = cells.chances**power
+    return replace(cells, weights=uniform + (1 - uniform) * risk / (cells.counts @ risk / cells.size))
+
+
+def _guess(cells: Cells, target: float) -> float:
+    """Return roughly how many draws meet the target: by the estimates' variance, and by their range."""
+    coefficients = np.array(COEFFICIENTS)
+    mean, variance = planned_moments(cells, coefficients)
+    best = int(variance.argmin())
+    gap = max(target - float(mean[best]), 1e-9)
+    largest = float(((1 - coefficients[best] * cells.chances) / cells.weights).max())
+    reach = float(mean[best]) + largest * float(cells.counts @ cells.weights) / cells.size
+    return max(2.65**2 * float(variance[best]) / gap**2, 3.0 * reach / target)  # 96.5% and 80% of the normal curve
+
+
+def simulated_times(cells: Cells, target: float, horizon: int, seed: int, level: float = LEVEL) -> np.ndarray:
+    """Return (SIMULATED,) float64: draws after which each simulated study meets the target, inf if it does not."""
+    rng = np.random.default_rng(seed)
+    drawn = simulated_draws(cells, horizon, SIMULATED, rng)
+    hits = rng.random(drawn.shape) < cells.chances[drawn]
+    return times_to(bets(hits, drawn, cells, target, horizon, level), target, level)
+
+
+def pilot_chances(
+    scores: np.ndarray, answers: np.ndarray, pilot: np.ndarray, hits: np.ndarray
+) -> tuple[np.ndarray, bool]:
+    """Return each pair's chance from a judge's score and the answer match, learned from a pilot, and whether it was.
+
+    The pilot need not be a random sample: it makes the plan better or worse and never the bound. With fewer than
+    `FEWEST_PILOT_HITS` hits, or as few others, the chances are the scores.
+
+    Args:
+        scores: (n,) float64, NaN where the judge gave none. answers: (n,) float64, 1 where the passage contains an
+        answer, 0 where it does not or where that is unknown. pilot: places of the pairs that people settled.
+        hits: whether each of these is a hit.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    known = np.isfinite(scores)
+    filled = np.where(known, scores, float(scores[known].mean()) if known.any() else 0.5)
+    if min(int(hits.sum()), int((~hits).sum())) < FEWEST_PILOT_HITS:
+        return np.where(known, scores, np.nan), False
+    table = np.stack([log_odds(filled), answers], axis=1)
+    model = LogisticRegression().fit(table[pilot], hits)
+    chances: np.ndarray = model.predict_proba(table)[:, 1]
+    return chances, True

@@ -1,0 +1,83 @@
+"""Draw pairs one after another without replacement, each with a probability proportional to its weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+CELLS = 32
+_LOWEST, _HIGHEST = 1e-4, 1 - 1e-4
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A finite population of pairs, in cells of pairs that are drawn alike.
+
+    Attributes:
+        counts: (c,) int64, pairs. chances: (c,) float64 from 0 to 1, how probable the plan takes a hit to be; also the
+        control variate. weights: (c,) float64 above 0, the weight of each pair of the cell.
+    """
+
+    counts: np.ndarray
+    chances: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def size(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def mean_chance(self) -> float:
+        return float(self.counts @ self.chances / self.counts.sum())
+
+
+def cells_of(chances: np.ndarray) -> tuple[Cells, np.ndarray]:
+    """Group pairs by their chance. Return cells with equal weights, and each pair's cell as (n,) int64.
+
+    Args:
+        chances: (n,) float64 from 0 to 1, a judge's probabilities. NaN, which stands for no probability, counts as the
+        mean of the others.
+    """
+    known = np.isfinite(chances)
+    filled = np.where(known, chances, float(chances[known].mean()) if known.any() else 0.0)
+    places = np.searchsorted(np.linspace(-9.22, 9.22, CELLS), log_odds(filled))
+    _, member, counts = np.unique(places, return_inverse=True, return_counts=True)
+    means = np.bincount(member, filled) / counts
+    return Cells(counts.astype(np.int64), means, np.ones(len(counts))), member
+
+
+def log_odds(chances: np.ndarray) -> np.ndarray:
+    """Return the log odds of chances, which are first moved to 0.0001 to 0.9999."""
+    clipped = np.clip(chances, _LOWEST, _HIGHEST)
+    result: np.ndarray = np.log(clipped / (1 - clipped))
+    return result
+
+
+def draw_order(weights: np.ndarray, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw n pairs. A longer sample of the same seed and weights begins with the shorter one.
+
+    Args:
+        weights: (population,) float64 above 0.
+
+    Returns: (n,) int64 places in the order of the draws, (n,) float64 probability of each draw among the pairs left.
+    """
+    keys = np.random.default_rng(seed).exponential(size=len(weights)) / weights  # Efraimidis and Spirakis (2006)
+    n = min(n, len(weights))
+    first = np.argpartition(keys, n - 1)[:n] if n < len(keys) else np.arange(n)
+    order = first[np.argsort(keys[first], kind="stable")]
+    drawn = weights[order]
+    return order, drawn / (weights.sum() - np.concatenate([[0.0], np.cumsum(drawn)[:-1]]))
+
+
+def simulated_draws(cells: Cells, n: int, studies: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the cell of each draw of some studies, (studies, n) int64, drawn as `draw_order` draws."""
+    keys, labels = [], []
+    for cell, (count, weight) in enumerate(zip(cells.counts.tolist(), cells.weights.tolist(), strict=True)):
+        shown = min(count, n)
+        gaps = rng.exponential(size=(studies, shown)) / (weight * (count - np.arange(shown)))
+        keys.append(np.cumsum(gaps, axis=1))  # the smallest keys of the cell, in order (Renyi 1953)
+        labels.append(np.full(shown, cell))
+    order = np.argsort(np.concatenate(keys, axis=1), axis=1)[:, :n]
+    drawn: np.ndarray = np.concatenate(labels)[order]
+    return drawn

@@ -1,0 +1,45 @@
+"""The tags of a study as CSV and JSON: one row for each tag, question, run and person."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from typing import TYPE_CHECKING
+
+from backend.core.spreadsheets import write_csv
+from db.tags import QuestionTag, Tags
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+COLUMNS = ("tag", "question", "text", "run", "annotator", "time")
+
+
+def tag_rows(study: Study, hidden: frozenset[str] = frozenset(), authors: bool = True) -> list[dict[str, str]]:
+    """Return the tags with the questions' texts, the columns of COLUMNS; "" for no run and no person.
+
+    Args:
+        hidden: questions to leave out, because the reader still has to judge them.
+        authors: whether the reader may know who gave a tag; if not, the column is empty.
+    """
+    tags = [each for each in Tags(study.labels_path).all() if each.question not in hidden]
+    texts = {question.id: question.text for question in study.questions.some({each.question for each in tags})}
+    return [_row(each, texts[each.question], authors) for each in tags]
+
+
+def tags_as_csv(study: Study, hidden: frozenset[str] = frozenset(), authors: bool = True) -> str:
+    """Return the rows as CSV that spreadsheets open without running formulas."""
+    text = io.StringIO()
+    write_csv(text, COLUMNS, tag_rows(study, hidden, authors))
+    return text.getvalue()
+
+
+def tags_as_json(study: Study, hidden: frozenset[str] = frozenset(), authors: bool = True) -> str:
+    return json.dumps(tag_rows(study, hidden, authors), ensure_ascii=False, indent=2)
+
+
+def _row(each: QuestionTag, text: str, authors: bool) -> dict[str, str]:
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each.time))
+    author = (each.author or "") if authors else ""
+    return dict(zip(COLUMNS, (each.tag, each.question, text, each.run or "", author, when), strict=True))

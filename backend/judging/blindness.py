@@ -1,0 +1,42 @@
+"""Live questions that would show a person the ranks of a question that they still have to judge.
+
+Which questions these are is in `db.blindness`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from typing import TYPE_CHECKING
+
+from backend.text.counting import counted
+from db.errors import Refused
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+_WORDS = re.compile(r"\w+")
+
+
+def refuse_live(study: Study, question: str, hidden: Set[str], sees_others: bool) -> None:
+    """Raise Refused for a typed question that would show the ranks of a hidden question.
+
+    Args:
+        hidden: ids of the questions that are hidden from the person.
+        sees_others: whether the person may see others' labels. A person who may not cannot ask anything while questions
+            are hidden from them, because a reworded question would show the same ranks. For everybody else, only the
+            hidden questions themselves are refused.
+    """
+    if not hidden:
+        return
+    if not sees_others:
+        raise Refused(
+            "you can ask your own questions once you have judged those assigned to you: "
+            f"{counted(len(hidden), 'question')} remaining"
+        )
+    if _plain(question) in {_plain(each.text) for each in study.questions.some(sorted(hidden))}:
+        raise Refused("you are judging this question; its ranks are hidden until you finish it")
+
+
+def _plain(text: str) -> tuple[str, ...]:
+    return tuple(_WORDS.findall(text.casefold()))

@@ -1,0 +1,146 @@
+"""Full-text search over passages, questions and the notes of annotators, with excerpts that mark the words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from backend.retrieval import live
+from backend.text.answers import query_spans
+from backend.text.spans import Span, excerpt, merged, pieces
+from db.errors import BadInput
+from db.labels import Labels
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+Place = Literal["passages", "questions", "notes"]
+PLACES: tuple[Place, ...] = get_args(Place)
+MAX_WORDS = 200  # characters of a query
+MAX_FOUND = 100
+ROWS_SCANNED = 200_000  # passages that a search without an index looks through
+BM25 = "bm25"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundText:
+    """One result.
+
+    Attributes:
+        id: Of the passage or the question; for a note, of its question.
+        title: Of the passage; for a note, its annotator; else "".
+        excerpt: Pieces of the text with their kind: "word" for a word that was searched for, "" for the rest.
+        passage: For a note on a passage, the passage's id.
+    """
+
+    id: str
+    title: str
+    excerpt: list[tuple[str, str]]
+    passage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextSearch:
+    """The results of one search, best or first ones first.
+
+    Attributes:
+        more: Whether there are further results.
+        how: How the search was done, in one sentence, with its limit.
+    """
+
+    place: Place
+    found: list[FoundText]
+    more: bool
+    how: str
+
+
+def find(
+    study: Study,
+    query: str,
+    place: Place,
+    limit: int = 20,
+    hidden: Set[str] = frozenset(),
+    annotator: str | None = None,
+) -> TextSearch:
+    """Search passages, questions or notes for words.
+
+    Args:
+        hidden: Questions that the reader still has to judge. Others' notes on them are left out. While there are any, passages
+            come in the order of the collection: BM25's order would show the ranks of those questions.
+        annotator: For notes, the only annotator whose notes may be shown; None for those of all.
+
+    Raises:
+        BadInput: The query is empty or too long, or `limit` is out of range.
+        Missing: The study has no passages.
+    """
+    words = query.split()
+    if not words or len(query) > MAX_WORDS:
+        raise BadInput(f"a search needs between 1 and {MAX_WORDS} characters")
+    if not 1 <= limit <= MAX_FOUND:
+        raise BadInput(f"a search returns between 1 and {MAX_FOUND} results, not {limit}")
+    if place == "questions":
+        return _questions(study, words, limit)
+    if place == "notes":
+        return _notes(study, words, limit, hidden, annotator)
+    if place != "passages":
+        raise BadInput(f"search in one of {', '.join(PLACES)}, not in {place!r}")
+    if not hidden and BM25 in live.available(study):
+        return _ranked_passages(study, query, limit)
+    return _matching_passages(study, words, limit, bool(hidden))
+
+
+def _ranked_passages(study: Study, query: str, limit: int) -> TextSearch:
+    hits = live.search(study, BM25, [query], min(limit + 1, len(study.corpus)))
+    rows = [int(row) for row in hits.ordinals[0] if row >= 0]
+    found = [
+        FoundText(each.id, each.title, _excerpt(each.text, query_spans(each.text, query)))
+        for each in study.corpus.passages(rows[:limit])
+    ]
+    how = "Ranked by BM25: passages with most of the words, and with the rarest, come first."
+    return TextSearch("passages", found, len(rows) > limit, how)
+
+
+def _matching_passages(study: Study, words: list[str], limit: int, is_blind: bool) -> TextSearch:
+    corpus = study.corpus
+    rows = corpus.find(words, limit + 1, ROWS_SCANNED)
+    found = [
+        FoundText(each.id, each.title, _excerpt(each.text, _spans(each.text, words)))
+        for each in corpus.passages(rows[:limit])
+    ]
+    how = "Passages with all of the words, in the order of the collection"
+    if len(corpus) > ROWS_SCANNED:
+        how += f"; only the first {ROWS_SCANNED:,} of {len(corpus):,} were searched"
+    reason = "you still have questions to judge" if is_blind else "the study has no BM25 index (blindspot index bm25)"
+    return TextSearch("passages", found, len(rows) > limit, f"{how}, because {reason}.")
+
+
+def _questions(study: Study, words: list[str], limit: int) -> TextSearch:
+    questions, total = study.questions.page(words=words, limit=limit)
+    found = [FoundText(each.id, "", _excerpt(each.text, _spans(each.text, words))) for each in questions]
+    return TextSearch(
+        "questions", found, total > limit, f"{total:,} questions contain all of the words, in the order of import."
+    )
+
+
+def _notes(study: Study, words: list[str], limit: int, hidden: Set[str], annotator: str | None) -> TextSearch:
+    rows = Labels(study.labels_path).find_notes(words, annotator, limit + 1, () if annotator else hidden)
+    found = [
+        FoundText(row.question, row.annotator, _excerpt(row.note or "", _spans(row.note or "", words)), row.passage)
+        for row in rows[:limit]
+    ]
+    whose = "Your own notes" if annotator else "Notes of all annotators"
+    return TextSearch("notes", found, len(rows) > limit, f"{whose} that contain all of the words, newest first.")
+
+
+def _spans(text: str, words: list[str]) -> list[Span]:
+    """Return the spans of the words in the text, in any case."""
+    pattern = re.compile("|".join(re.escape(word) for word in sorted(set(words), key=len, reverse=True)), re.IGNORECASE)
+    return merged(match.span() for match in pattern.finditer(text))
+
+
+def _excerpt(text: str, words: list[Span]) -> list[tuple[str, str]]:
+    low, high = excerpt(text, words[:1], words)
+    shown = pieces(text, low, high, (), words)
+    return [*([("… ", "")] if low else []), *shown, *([(" …", "")] if high < len(text) else [])]

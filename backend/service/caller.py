@@ -1,0 +1,96 @@
+"""Who asks the service or the agents' server, what they may do, and which questions are hidden from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from backend.core.rights import require
+from db.errors import Forbidden, Refused
+from db.labels import Labels
+from db.people import People
+from db.queue import Queue
+from db.rights import ACTIONS
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+Kind = Literal["keeper", "local", "client", "person"]
+OF_A_CLIENT = ("see results", "ask live")
+"""What the token of the service allows. It says nothing about a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks.
+
+    Attributes:
+        kind: "keeper": whoever keeps the study's files, as on the command line, who may do everything. "local":
+            somebody on this machine who has not said who they are; they may do what the local app allows then.
+            "client": somebody with the token of the service, who may read and search. "person": one of the study's
+            people, with the rights of their role.
+        name: The person's name; None for the others.
+    """
+
+    kind: Kind
+    name: str | None = None
+
+    def require(self, study: Study, action: str) -> None:
+        """Raise Forbidden if the caller may not do an action of `db.rights.ACTIONS`."""
+        if self.kind == "person":
+            require(study, self.name, action)
+        elif self.kind == "local" and not ACTIONS[action].unnamed:
+            raise Forbidden(f"say who you are, to {ACTIONS[action].what}: send the header 'Blindspot-Person: NAME'")
+        elif self.kind == "client" and action not in OF_A_CLIENT:
+            raise Forbidden(
+                f"the token of the service does not let you {ACTIONS[action].what}; send a person's token instead"
+            )
+
+    def may(self, study: Study, action: str) -> bool:
+        """Return whether the caller may do an action."""
+        try:
+            self.require(study, action)
+        except Forbidden:
+            return False
+        return True
+
+    def person(self, study: Study, action: str) -> str:
+        """Return the name of the person who asks, who may do an action. Raises Forbidden, also if nobody is named."""
+        self.require(study, action)
+        if self.name is None:
+            raise Forbidden(f"a person must be named, to {ACTIONS[action].what}")
+        return self.name
+
+    def hidden(self, study: Study) -> frozenset[str]:
+        """Return the questions whose results the caller must not see yet, because they still have to judge them."""
+        return frozenset() if self.name is None else Queue(study.labels_path).hidden(self.name)
+
+    def refuse_hidden(self, study: Study, question: str) -> None:
+        """Raise Refused for a question whose results are hidden from the caller."""
+        if question in self.hidden(study):
+            raise Refused(f"{self.name} has still to judge question {question!r}; its results are hidden until then")
+
+
+KEEPER = Caller("keeper")
+LOCAL = Caller("local")
+CLIENT = Caller("client")
+
+
+def person_of_secret(study: Study, secret: str) -> Caller | None:
+    """Return the person whose personal link has this secret, or whose session has this token; None for neither."""
+    people = People(study.labels_path)
+    person = people.invited(secret) or people.signed_in(secret)
+    return None if person is None else Caller("person", person.name)
+
+
+def person_of_name(study: Study, name: str) -> Caller:
+    """Return a person by name. Raises Missing for an unknown person, Forbidden for a machine."""
+    person = People(study.labels_path).get(name)
+    if person.kind == "machine":
+        raise Forbidden(f"{name} is a machine; nobody acts in its name")
+    return Caller("person", person.name)
+
+
+def label_store(study: Study) -> Labels:
+    """Return the label store of a study, which checks the passages of labels outside batches."""
+    return Labels(study.labels_path, passages=study.corpus.ordinals if study.has_corpus else None)

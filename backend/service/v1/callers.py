@@ -1,0 +1,56 @@
+"""The dependency of version 1 that finds out who sends a request."""
+
+from __future__ import annotations
+
+import hmac
+import math
+from typing import TYPE_CHECKING
+
+from fastapi import HTTPException, Request
+
+from backend.service.caller import CLIENT, LOCAL, Caller, person_of_name, person_of_secret
+from backend.service.guard import WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND, RequestRate
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+PERSON = "blindspot-person"
+NEEDS_TOKEN = (
+    "this needs a token: send 'Authorization: Bearer TOKEN' with the token of the service, or with a person's: the word "
+    "after invite= in their personal link"
+)
+
+
+class CallerOf:
+    """Finds the caller of a request, and slows down an address that guesses tokens.
+
+    Args:
+        token: the token of the service; None where only this machine reaches the service. Then a person may also be
+            named in the header Blindspot-Person, as in the local app, and a request without a name may do what the
+            local app allows before somebody says who they are.
+    """
+
+    def __init__(self, study: Study, token: str | None, is_local: bool):
+        self._study, self._token, self._is_local = study, token, is_local and token is None
+        self._wrong_tokens = RequestRate(WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND)
+
+    def __call__(self, request: Request) -> Caller:
+        scheme, _, sent = request.headers.get("authorization", "").partition(" ")
+        secret = sent.strip()
+        if scheme.lower() == "bearer" and secret:
+            if self._token is not None and hmac.compare_digest(secret.encode(), self._token.encode()):
+                return CLIENT
+            if (person := person_of_secret(self._study, secret)) is not None:
+                return person
+        elif not scheme and self._is_local:
+            name = request.headers.get(PERSON)
+            return LOCAL if name is None else person_of_name(self._study, name)
+        self._refuse(request)
+        raise HTTPException(401, NEEDS_TOKEN, {"WWW-Authenticate": "Bearer"})
+
+    def _refuse(self, request: Request) -> None:
+        wait = self._wrong_tokens.take(request.client.host if request.client else "")
+        if wait > 0:
+            raise HTTPException(
+                429, "too many wrong tokens from your address; try again later", {"Retry-After": f"{math.ceil(wait)}"}
+            )

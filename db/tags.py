@@ -1,0 +1,253 @@
+"""Tags: people's own words on questions, such as "wrong gold" or "negation". Events are append-only; the tags that stand
+follow from them in order.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+import unicodedata
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from db.blindness import is_hidden
+from db.connection import PerThread, saving
+from db.errors import BadInput, Missing, Refused
+from db.names import MAX_NAME, name_problem, text_problem
+from db.people import person, require
+
+RESERVED = frozenset(
+    "only_a only_b both both_fail bm25_only dense_only gold_below_unlabelled answer_in_unlabelled".split()
+)
+"""Names of the tags that slices compute from runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionTag:
+    """A tag that stands.
+
+    run: the run that the tag is about; None for the question itself. author: the person; None for the command line.
+    time: seconds since 1970 of the last event that made it what it is.
+    """
+
+    tag: str
+    question: str
+    run: str | None
+    author: str | None
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class TagCount:
+    """How many questions have a tag, and how many people gave it."""
+
+    tag: str
+    questions: int
+    people: int
+
+
+_Key = tuple[str, str, str | None, str | None]
+_State = dict[_Key, float]
+_EVENTS = "SELECT kind, tag, question, run, author, new_tag, server_time FROM tag_event ORDER BY number"
+
+
+class Tags(PerThread):
+    """The tags of one labels.db. Threads may share it.
+
+    `by` names the person who acts; None is whoever keeps the study's files (the command line), who may do everything.
+    """
+
+    def __init__(self, path: str | Path, read_only: bool = False, clock: Callable[[], float] = time.time):
+        super().__init__(path, read_only)
+        self._clock = clock
+
+    @property
+    def last_event(self) -> int:
+        """The number of the newest event; 0 if there is none."""
+        return int(self.connection.execute("SELECT coalesce(max(number), 0) FROM tag_event").fetchone()[0])
+
+    def all(self) -> list[QuestionTag]:
+        """Return the tags that stand, by tag, question, run and person."""
+        state = _standing(self.connection)
+        return [QuestionTag(*key, state[key]) for key in sorted(state, key=_order)]
+
+    def of(self, question: str) -> list[QuestionTag]:
+        """Return the tags of one question."""
+        return [each for each in self.all() if each.question == question]
+
+    def counts(self, hidden: frozenset[str] = frozenset()) -> list[TagCount]:
+        """Return every tag with its counts, the most frequent first.
+
+        Args:
+            hidden: questions that do not count, because the reader still has to judge them.
+        """
+        questions: dict[str, set[str]] = {}
+        people: dict[str, set[str | None]] = {}
+        for tag, question, _, author in _standing(self.connection):
+            if question not in hidden:
+                questions.setdefault(tag, set()).add(question)
+                people.setdefault(tag, set()).add(author)
+        counted = [TagCount(tag, len(asked), len(people[tag])) for tag, asked in questions.items()]
+        return sorted(counted, key=lambda each: (-each.questions, each.tag.casefold(), each.tag))
+
+    def questions(self, tag: str, run: str | None = None) -> set[str]:
+        """Return the ids of the questions with a tag, in any spelling of its letters' case.
+
+        Args:
+            run: only the tags about this run or about the question itself.
+
+        Raises:
+            Missing: No question has the tag.
+        """
+        state = _standing(self.connection)
+        name = _known(state, tag)
+        return {key[1] for key in state if key[0] == name and (run is None or key[2] in (None, run))}
+
+    def add(self, tag: str, questions: Iterable[str], run: str | None = None, by: str | None = None) -> str:
+        """Tag questions, and return the tag as it is spelled. What is tagged already stays as it is.
+
+        Raises:
+            BadInput: The tag is not a word, or its name is one of `RESERVED`.
+            Missing: A question or the person does not exist.
+            Refused: The person may not tag, or a question is hidden from them because they still have to judge it.
+        """
+        name, asked = check_tag(tag), list(dict.fromkeys(questions))
+        if run is not None and (problem := text_problem(run, MAX_NAME)):
+            raise BadInput(f"the run's name {problem}")
+        with saving(self) as connection:
+            require(connection, by, "tag questions")
+            _check_questions(connection, asked, by, self._clock())
+            state = _standing(connection)
+            name = _spelling(state, name) or name
+            for question in asked:
+                if (name, question, run, by) not in state:
+                    self._write(connection, "add", name, by, question=question, run=run, author=by)
+        return name
+
+    def remove(self, tag: str, question: str, run: str | None = None, by: str | None = None) -> int:
+        """Take a tag back from a question, and return how many people's tags went.
+
+        A person takes their own tag back; whoever may manage tags takes everybody's.
+
+        Raises:
+            Missing: The question does not have the tag, or not from this person.
+            Refused: The person may not tag.
+        """
+        with saving(self) as connection:
+            require(connection, by, "tag questions")
+            whole = by is None or person(connection, by).may("manage tags")
+            state = _standing(connection)
+            name = _known(state, tag)
+            gone = [key for key in state if key[:3] == (name, question, run) and (whole or key[3] == by)]
+            if not gone:
+                raise Missing(f"question {question!r} has no tag {name!r}{'' if whole else ' of yours'}")
+            for _, _, _, author in gone:
+                self._write(connection, "remove", name, by, question=question, run=run, author=author)
+        return len(gone)
+
+    def rename(self, old: str, new: str, by: str | None = None) -> None:
+        """Rename a tag on every question.
+
+        Raises:
+            BadInput: The new name is not a word. Missing: No question has the tag.
+            Refused: Another tag has the new name (`merge` joins the two), or the person may not manage tags.
+        """
+        name = check_tag(new)
+        with saving(self) as connection:
+            require(connection, by, "manage tags")
+            state = _standing(connection)
+            before = _known(state, old)
+            there = _spelling(state, name)
+            if there is not None and there.casefold() != before.casefold():
+                raise Refused(f"a tag {there!r} exists already; merge {before!r} into it instead")
+            if before != name:
+                self._write(connection, "rename", before, by, new_tag=name)
+
+    def merge(self, tags: Iterable[str], into: str, by: str | None = None) -> int:
+        """Give the questions of some tags one tag, new or existing, and return how many tags were replaced.
+
+        Raises:
+            BadInput: The name is not a word. Missing: No question has one of the tags.
+            Refused: The person may not manage tags.
+        """
+        name = check_tag(into)
+        with saving(self) as connection:
+            require(connection, by, "manage tags")
+            state = _standing(connection)
+            name = _spelling(state, name) or name
+            merged = [tag for tag in dict.fromkeys(_known(state, tag) for tag in tags) if tag != name]
+            for tag in merged:
+                self._write(connection, "rename", tag, by, new_tag=name)
+        return len(merged)
+
+    def delete(self, tag: str, by: str | None = None) -> int:
+        """Take a tag back from every question, and return from how many.
+
+        Raises:
+            Missing: No question has the tag. Refused: The person may not manage tags.
+        """
+        with saving(self) as connection:
+            require(connection, by, "manage tags")
+            state = _standing(connection)
+            name = _known(state, tag)
+            self._write(connection, "delete", name, by)
+        return len({key[1] for key in state if key[0] == name})
+
+    def _write(self, connection: sqlite3.Connection, kind: str, tag: str, by: str | None, **more: str | None) -> None:
+        columns = {"kind": kind, "tag": tag, "annotator": by, "server_time": self._clock(), **more}
+        marks = ", ".join("?" * len(columns))
+        connection.execute(f"INSERT INTO tag_event ({', '.join(columns)}) VALUES ({marks})", tuple(columns.values()))
+
+
+def check_tag(tag: str) -> str:
+    """Return a tag with single spaces between its words. Raises BadInput for what cannot be a tag."""
+    name = " ".join(unicodedata.normalize("NFC", tag).split()) if isinstance(tag, str) else tag
+    if problem := name_problem(name) or ("contains a comma" if "," in name else None):
+        raise BadInput(f"the tag {str(tag)[:80]!r} {problem}; a tag is 1 to {MAX_NAME} characters without commas")
+    if name.casefold() in RESERVED:
+        raise BadInput(f"the tag {name!r} is one that slices compute from runs; take another word")
+    return name
+
+
+def _standing(connection: sqlite3.Connection) -> _State:
+    """Return the tags that stand after all events: (tag, question, run, author) to time."""
+    state: _State = {}
+    for kind, tag, question, run, author, new_tag, when in connection.execute(_EVENTS):
+        if kind == "add":
+            state[tag, question, run, author] = when
+        elif kind == "remove":
+            state.pop((tag, question, run, author), None)
+        else:
+            for key in [key for key in state if key[0] == tag]:
+                del state[key]
+                if kind == "rename":
+                    state[(new_tag, *key[1:])] = when
+    return state
+
+
+def _spelling(state: _State, tag: str) -> str | None:
+    """Return an existing tag that differs at most in the case of its letters; None without one."""
+    names = {key[0] for key in state}
+    return tag if tag in names else next((name for name in sorted(names) if name.casefold() == tag.casefold()), None)
+
+
+def _known(state: _State, tag: str) -> str:
+    name = _spelling(state, " ".join(unicodedata.normalize("NFC", tag).split()))
+    if name is None:
+        known = ", ".join(sorted({key[0] for key in state})) or "none yet"
+        raise Missing(f"no question has the tag {tag[:80]!r}; tags: {known[:500]}")
+    return name
+
+
+def _check_questions(connection: sqlite3.Connection, questions: Iterable[str], by: str | None, now: float) -> None:
+    who = None if by is None else person(connection, by)
+    for question in questions:
+        if connection.execute("SELECT 1 FROM question WHERE id = ?", (question,)).fetchone() is None:
+            raise Missing(f"there is no question {question!r} in this study")
+        if who is not None and is_hidden(connection, who, question, now):
+            raise Refused(f"you still have to judge question {question!r}; tag it afterwards")
+
+
+def _order(key: _Key) -> tuple[str, ...]:
+    return tuple(part or "" for part in key)

@@ -1,0 +1,26 @@
+"""SQL conditions for texts that contain words, for tables without a full-text index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def containing(column: str, words: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the SQL condition that a column contains every word, in any case, with its values.
+
+    SQLite ignores the case of ASCII letters alone, so a word is tried as it is, in lower case, in capitals, and
+    capitalised.
+    """
+    conditions, values = [], []
+    for word in words:
+        forms = list(dict.fromkeys((word, word.lower(), word.upper(), word.capitalize())))
+        if word.isascii():
+            forms = [word]
+        conditions.append("(" + " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for _ in forms) + ")")
+        values += [f"%{_literal(form)}%" for form in forms]
+    return " AND ".join(conditions) or "1", values
+
+
+def _literal(word: str) -> str:
+    """Return a word in which LIKE sees no wildcard."""
+    return word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -1,0 +1,43 @@
+"""A service on a real port in this process, asked by httpx2."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+import uvicorn
+
+from backend.core.study import Study
+from backend.service.api import make_api
+from backend.service.guard import PatientProtocol
+from backend.service.service import Service
+
+
+@contextmanager
+def served(study: Study, token: str | None = None, **options) -> Iterator[str]:
+    """Serve a study for the length of the block, and yield its URL."""
+    api = make_api(Service(study, "cpu"), token, **options)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        config = uvicorn.Config(api, http=PatientProtocol, ws="none", log_level="warning", lifespan="on")
+        server = uvicorn.Server(config)
+        server.install_signal_handlers = lambda: None
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+def client(url: str, person: str | None = None, token: str | None = None) -> httpx2.Client:
+    """Return a client that sends a person's name or a token with each request."""
+    headers = {"Blindspot-Person": person} if person else {}
+    return httpx2.Client(base_url=url, headers=headers | ({"Authorization": f"Bearer {token}"} if token else {}))

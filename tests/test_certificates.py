@@ -1,0 +1,167 @@
+"""Certificates: exact bounds against scipy's intervals and brute force, bets that hold for biased judges and any look."""
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+
+from analysis.certificates import bets, pilot_chances, plan, share_after, share_before, times_to
+from analysis.exact_bounds import (
+    SampledStratum,
+    clopper_pearson_upper,
+    hypergeometric_lower,
+    hypergeometric_upper,
+    sample_size_alone,
+    stratified_upper,
+)
+from analysis.weighted_draws import cells_of, draw_order, simulated_draws
+
+POPULATION, TARGET = 3000, 0.06
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Pairs with calibrated chances: (hits, chances)."""
+    rng = np.random.default_rng(3)
+    chances = 1 / (1 + np.exp(9 - 4 * rng.normal(size=POPULATION)))
+    chances *= 0.03 / chances.mean()
+    return rng.random(POPULATION) < chances, np.minimum(chances, 0.99)
+
+
+def studies(hits, cells, member, target, draws, seeds, horizon=None):
+    """The bets of one study for each seed."""
+    weights = cells.weights[member]
+    orders = [draw_order(weights, seed, draws)[0] for seed in seeds]
+    return bets(hits[orders], member[orders], cells, target, horizon or draws)
+
+
+def test_clopper_pearson_equals_scipys_interval():
+    from scipy.stats import binomtest
+
+    for hits, n in ((0, 149), (3, 200), (10, 40)):
+        ours = clopper_pearson_upper(hits, n)
+        assert ours == pytest.approx(binomtest(hits, n, alternative="less").proportion_ci(0.95).high)
+    assert clopper_pearson_upper(5, 5) == 1.0
+
+
+def test_the_hypergeometric_bound_is_the_largest_count_that_the_sample_does_not_reject():
+    population, n = 12, 5
+    for hits in range(n + 1):
+        kept = [
+            total
+            for total in range(hits, population - (n - hits) + 1)
+            if sum(comb(total, k) * comb(population - total, n - k) for k in range(hits + 1)) / comb(population, n)
+            > 0.05
+        ]
+        assert hypergeometric_upper(hits, n, population) == max(kept)
+        assert hypergeometric_lower(n - hits, n, population) == population - max(kept)
+    with pytest.raises(ValueError, match="cannot be"):
+        hypergeometric_upper(6, 5, 12)
+
+
+def test_the_bound_of_strata_covers_every_sample_of_a_small_world():
+    first, second = [1, 1, 0, 0, 0], [1, 0, 0, 0]
+    covered = total = 0
+    for a in combinations(first, 3):
+        for b in combinations(second, 2):
+            strata = [SampledStratum(sum(a), 3, 5), SampledStratum(sum(b), 2, 4)]
+            covered += stratified_upper(strata) >= 3
+            total += 1
+    assert covered / total >= 0.95
+
+
+def test_the_sample_size_alone_has_its_power():
+    from scipy.stats import hypergeom
+
+    n = sample_size_alone(0.01, 0.03, 2000)
+    right = [k for k in range(n + 1) if hypergeometric_upper(k, n, 2000) - k <= 0.03 * (2000 - k)]
+    assert hypergeom.cdf(max(right), 2000, 20, n) >= 0.8
+    assert sample_size_alone(0.05, 0.03, 400) > 200  # nearly a census, because the found hits must be taken out
+
+
+def test_a_longer_sample_begins_with_the_shorter_one_and_follows_the_weights():
+    weights = np.repeat([1.0, 9.0], 50)
+    short, long = draw_order(weights, 5, 10), draw_order(weights, 5, 40)
+    assert long[0][:10].tolist() == short[0].tolist() and long[1][:10].tolist() == short[1].tolist()
+    assert short[1][0] == pytest.approx(weights[short[0][0]] / 500)
+    firsts = [draw_order(weights, seed, 1)[0][0] >= 50 for seed in range(400)]
+    assert 0.85 < np.mean(firsts) < 0.95
+    assert sorted(draw_order(weights, 1, 100)[0].tolist()) == list(range(100))
+
+
+def test_simulated_draws_take_no_pair_twice():
+    cells, _ = cells_of(np.repeat([0.01, 0.5], [90, 10]))
+    drawn = simulated_draws(cells, 100, 5, np.random.default_rng(0))
+    assert (np.sort(drawn, axis=1) == np.repeat([0, 1], [90, 10])).all()
+
+
+def test_each_estimate_has_the_true_share_as_its_mean():
+    """Over all pairs that a draw can be, weighted by their probability, whatever the chances are."""
+    hits = np.array([1, 0, 0, 1, 0, 0, 0, 0])
+    cells, member = cells_of(np.array([0.9, 0.9, 0.1, 0.1, 0.1, 0.1, 0.4, 0.4]))
+    cells = plan(cells, 0.5, piloted=True).cells
+    weights = cells.weights[member]
+    first = 6
+    means = []
+    for before in ([], [first]):
+        left = [i for i in range(8) if i not in before]
+        orders = np.array([[*before, i] for i in left])
+        made = bets(hits[orders], member[orders], cells, 0.5, 4)
+        means.append(made.estimates[:, :, -1] @ (weights[left] / weights[left].sum()))
+    assert np.allclose(means, hits.mean())
+
+
+@pytest.mark.parametrize("bias", [1.0, 5.0, 0.2, "reversed"])
+def test_a_biased_judge_breaks_no_bound(world, bias):
+    """The bound covers at all looks together; a good judge needs fewer labels than none."""
+    hits, chances = world
+    scores = 1 - chances if bias == "reversed" else np.clip(chances * bias, 0, 0.99)
+    cells, member = cells_of(scores)
+    made = plan(cells, hits.mean() * 1.05)
+    tried = studies(hits, made.cells, member, hits.mean() * 1.05, 300, range(200), 150)
+    assert (tried.upper() >= hits.mean()).mean() >= 0.94
+
+
+def test_a_good_judge_saves_labels(world):
+    hits, chances = world
+    alone = sample_size_alone(hits.mean(), 0.045, POPULATION)
+    cells, member = cells_of(chances)
+    made = plan(cells, 0.045, piloted=True)
+    times = times_to(studies(hits, made.cells, member, 0.045, 3 * alone, range(40), made.draws), 0.045)
+    assert np.quantile(times, 0.8, method="higher") < 0.75 * alone
+
+
+def test_more_labels_keep_the_bound_or_lower_it(world):
+    hits, chances = world
+    cells, member = cells_of(chances)
+    made = studies(hits, plan(cells, TARGET).cells, member, TARGET, 200, range(3))
+    bounds = [made.upper(n) for n in (20, 80, 140, 200)]
+    assert all((after <= before + 1e-9).all() for before, after in zip(bounds, bounds[1:], strict=False))
+    assert made.found(0).tolist() == [0, 0, 0]
+
+
+def test_the_plan_says_when_a_judge_promises_more_than_the_target():
+    cells, _ = cells_of(np.full(500, 0.2))
+    made = plan(cells, 0.02)
+    assert made.capped and made.rate < 0.02
+    assert plan(cells_of(np.full(500, 0.001))[0], 0.02, longest=10).enough is False
+
+
+def test_found_hits_are_taken_out():
+    assert share_after(0.03, 10, 1000) == pytest.approx(20 / 990)
+    assert share_after(float(share_before(10, 0.02, 1000)), 10, 1000) == pytest.approx(0.02)
+    assert share_after(1.0, 1000, 1000) == 0.0
+
+
+def test_a_pilot_teaches_what_answer_match_is_worth():
+    rng = np.random.default_rng(0)
+    answers = (rng.random(400) < 0.2).astype(float)
+    hits = (answers == 1) & (rng.random(400) < 0.7)
+    scores = np.full(400, 0.1)
+    scores[:5] = np.nan
+    pilot = np.arange(200)
+    chances, learned = pilot_chances(scores, answers, pilot, hits[pilot])
+    assert learned and chances[answers == 1].mean() > 0.4 > 0.1 > chances[answers == 0].mean()
+    few, learned = pilot_chances(scores, answers, pilot[:5], hits[:5])
+    assert not learned and np.isnan(few[0]) and few[10] == 0.1
