@@ -33,6 +33,7 @@ from app.commands.common import group
 from app.commands.compare import compare
 from app.commands.misses import misses
 from app.commands.read import read, train_reader
+from app.commands.why import why
 from app.terminal import clean_streams
 from db.errors import BlindspotError
 
@@ -48,6 +49,7 @@ LOOP = (
     "report",
     "compare",
     "misses",
+    "why",
     "tags",
     "map",
     "open",
@@ -95,7 +97,7 @@ def options(
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "misses": misses, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "download": opening.download,
+    "compare": compare, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "download": opening.download,
 }  # fmt: skip
 LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {

@@ -162,14 +162,10 @@ class StudyAdditions(OpenedStudy):
         Raises BadInput for an unknown setting, Missing for a model that cannot be loaded, Refused if the name is taken
         or loading the model would run its author's code.
         """
-        from backend.core import settings as study_settings
-        from backend.core.declared import build
-        from backend.retrieval.encoder import load_encoder
+        from backend.retrieval.adding_encoders import add_loaded_encoder
 
         place = str(Path(model).absolute()) if Path(model).is_dir() else str(model)
-        values = {"model": place, **settings}
-        load_encoder(build(study_settings.EncoderSettings, values), "cpu")
-        study_settings.add_encoder(self.study.settings_path, name, values)
+        add_loaded_encoder(self.study, name, {"model": place, **settings})
 
     def index(self, kind: str, encoder: str = "minilm", device: str | None = None) -> None:
         """Index the passages, as `blindspot index bm25` and `blindspot index dense` do.

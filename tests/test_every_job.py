@@ -18,6 +18,7 @@ from backend.core.study import Study
 from backend.data.importing import importer, qrels, runs, triples
 from backend.experiments.label_budget import label_budget
 from backend.experiments.running import run_experiment
+from backend.interventions.batch import explain_misses
 from backend.judges.cascade import CascadeStage, judge_with_cascade
 from backend.judges.feature_judge import judge_run, learn_judge
 from backend.judges.imported import import_judgements
@@ -28,7 +29,7 @@ from backend.maps import make
 from backend.reader.reading import read
 from backend.reader.training import train_reader
 from backend.recipes.rocketqa import train_rocketqa
-from backend.retrieval import approximate, bm25, dense, milvus, quantised, sparse, titles
+from backend.retrieval import approximate, bm25, dense, late_interaction, milvus, quantised, sparse, titles
 from backend.retrieval.opened import open_index
 from backend.retrieval.retrieve import retrieve
 from backend.training.adapter import train_adapter
@@ -41,7 +42,7 @@ from backend.training.scoring import score_run
 from backend.training_sets.builder import build
 from backend.training_sets.judged_batches import make_batch_by_judge
 from db.people import People
-from tests.encoder_models import tiny_splade
+from tests.encoder_models import tiny_colbert, tiny_splade
 from tests.job_kinds import every_kind
 from tests.llm_server import ChatServer
 from tests.readers import QUICK as QUICK_READER
@@ -156,12 +157,17 @@ def test_every_kind_of_job(tmp_path, registered, where):
     tiny_splade(study.folder / "splade")
     add_encoder(study.settings_path, "splade", {"model": str(study.folder / "splade"), "max_tokens": 64})
     assert submit(sparse.build_index, "splade", device="cpu")["postings"] > 0
+    tiny_colbert(study.folder / "colbert")
+    add_encoder(study.settings_path, "colbert", {"model": str(study.folder / "colbert"), "max_tokens": 64})
+    assert submit(late_interaction.build_index, "colbert", device="cpu")["tokens"] > 0
     submit(approximate.build, "tiny", "hnsw", {}, device="cpu")
     submit(quantised.build, "tiny", "binary")
     submit(milvus.build, "tiny", str(tmp_path / "milvus.db"))
     assert submit(open_index, "lucene", str(study.path("indexes", "bm25")), "lucene")["matched"] == 60
     assert submit(retrieve, "bm25", k=10, split="train", name="mined") == {"name": "mined"}
     submit(retrieve, "bm25", k=10, split="dev", name="dev")
+    submit(retrieve, "dense", encoder="tiny", k=10, split="dev", name="dense", device="cpu")
+    assert submit(explain_misses, "dense", k=1, limit=2, device="cpu")["explained"] == 2
     submit(make, name="map", encoder="tiny", run="dev", passages=["gold", "random"], neighbours=5, cluster_count=2)
     assert submit(make_batch, "batch", ["mined"], size=5, by="ann")["name"] == "batch"
     assert submit(build, "clean", ["mined"]) == {"name": "clean"}

@@ -224,6 +224,18 @@ def test_encoder_add_recognises_the_kind(indexed_study, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "s: sparse, " in said and "Next: blindspot index sparse --encoder s" in said
     assert study.settings.encoders["s"].kind == "sparse"
+    encoder_add(encoder="c", model=str(tiny_colbert(tmp_path / "c")), **options, **_unset("model"))
+    said = capsys.readouterr().out
+    assert (
+        "c: late interaction, 8 dimensions a token" in said and "blindspot index late-interaction --encoder c" in said
+    )
+    plain = tmp_path / "plain"
+    tiny_bert(plain)
+    encoder_add(encoder="d", model=str(plain), pooling="cls", **options, **_unset("model", "pooling"))
+    assert "d: 32 dimensions" in capsys.readouterr().out and study.settings.encoders["d"].kind == "auto"
+    (plain / "config.json").write_text('{"model_type": "bert", "architectures": ["BertForSequenceClassification"]}')
+    with pytest.raises(Refused, match="plain is a cross-encoder, which scores pairs and encodes no passages"):
+        encoder_add(encoder="x", model=str(plain), **options, **_unset("model"))
 
 
 def _unset(*given: str) -> dict[str, None]:

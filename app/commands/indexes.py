@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from app.commands.common import Device, Encoder, StudyOption, Trust, do, group, open_study, progress, trust_models
 from app.commands.options import takes_settings
-from backend.core.model_files import open_model
-from backend.core.settings import MODELS, VECTOR_SETTINGS, EncoderSettings, add_encoder
+from backend.core.settings import MODELS, EncoderSettings
 from backend.retrieval.engines.engine_settings import EngineSettings
 from backend.retrieval.faiss_options import KINDS, FaissOptions
-from backend.retrieval.model_kinds import INDEX_COMMANDS, WORDS, kind_of_model
+from backend.retrieval.model_kinds import INDEX_COMMANDS
 from backend.text.counting import counted
 from db.errors import Missing, Refused
-
-if TYPE_CHECKING:
-    from backend.core.study import Study
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")
 encoder_app = group("Add encoders to study.toml, or list them.")
@@ -59,6 +55,22 @@ def index_sparse(
     print(
         f"{counted(manifest['passages'], 'passage')}, {manifest['terms_per_passage']} terms a passage, "
         f"{manifest['bytes'] / 1e6:,.1f} MB, {manifest['seconds']} s."
+    )
+
+
+@index_app.command("late-interaction")
+def index_late_interaction(
+    encoder: Annotated[str, typer.Option(help="A late-interaction encoder of study.toml.")],
+    study: StudyOption = None,
+    device: Device = None,
+) -> None:
+    """Encode the passages with a late-interaction encoder (ColBERT), a vector a token. Resumes an interrupted encoding."""
+    from backend.retrieval.late_interaction import build_index
+
+    manifest = do(build_index, open_study(study), name=encoder, device=device)
+    print(
+        f"{counted(manifest['passages'], 'passage')}, {manifest['tokens_per_passage']} vectors a passage of "
+        f"{manifest['dimension']} dimensions, {manifest['bytes'] / 1e6:,.1f} MB, {manifest['seconds']} s."
     )
 
 
@@ -262,6 +274,8 @@ def encoder_add(
     study: StudyOption = None,
 ) -> None:
     """Add an encoder to study.toml, after loading it once to see that it works."""
+    from backend.retrieval.adding_encoders import add_loaded_encoder
+
     model, question_model, passage_model = (settings.get(key) for key in MODELS)
     opened = open_study(study)
     if (model is None) == (question_model is None or passage_model is None):
@@ -271,43 +285,10 @@ def encoder_add(
             settings[key] = str(Path(settings[key]).absolute())
     if trust:
         trust_models(opened, model, question_model, passage_model)
-    if settings.get("kind", "auto") == "auto":
-        settings["kind"] = _kind_of(model)
-    if settings["kind"] == "dense":
-        described = _add_dense(opened, encoder, _without_kind(settings))
-    else:
-        if given := [key for key in VECTOR_SETTINGS if key in settings]:
-            raise Refused(f"--{given[0].replace('_', '-')} applies to dense encoders, not to {settings['kind']} ones")
-        described = _loaded(EncoderSettings(**settings))
-        add_encoder(opened.settings_path, encoder, settings)
-    print(f"{encoder}: {described}. Next: blindspot {INDEX_COMMANDS[settings['kind']]} --encoder {encoder}")
-
-
-def _add_dense(opened: Study, encoder: str, settings: dict[str, Any]) -> str:
-    """Add a dense encoder with its prompts, print what is known of them, and describe the encoder."""
-    from backend.retrieval.encoder import load_encoder
-    from backend.retrieval.prompts import family_of, stored_prompts
-
-    model = settings.get("model")
-    loaded = load_encoder(EncoderSettings(**settings), "cpu")
-    prompts, given = stored_prompts(loaded.model), "question_prompt" in settings or "passage_prompt" in settings
-    family = None if model is None else family_of(str(model))
-    if not prompts and not given and model is not None and _can_ask():
-        for key, text in (("question", family and family.question), ("passage", family and family.passage)):
-            what = f"The model stores no prompts. Text before each {key} (Enter for {text!r})"
-            settings[f"{key}_prompt"] = typer.prompt(what, default=text or "", show_default=False)
-        loaded = load_encoder(EncoderSettings(**settings), "cpu")
-        prompts = stored_prompts(loaded.model)
-    if prompts:
-        settings |= {"question_prompt": prompts.question, "passage_prompt": prompts.passage}
-        print(f"Prompts: {prompts.question!r} before questions, {prompts.passage!r} before passages.")
-    elif family is not None:
-        print(
-            f"Warning: {family.name} models were trained with prompts, and this encoder has none. Give "
-            f"--question-prompt {family.question!r} --passage-prompt {family.passage!r}."
-        )
-    add_encoder(opened.settings_path, encoder, settings)
-    return f"{loaded.dimension} dimensions, similarity {loaded.similarity}, pooling {loaded.pooling}"
+    added = add_loaded_encoder(opened, encoder, settings, _ask_for_prompt if _can_ask() else None)
+    for line in added.notes:
+        print(line)
+    print(f"{encoder}: {added.description}. Next: blindspot {INDEX_COMMANDS[added.kind]} --encoder {encoder}")
 
 
 def _can_ask() -> bool:
@@ -315,29 +296,9 @@ def _can_ask() -> bool:
     return sys.stdin.isatty()
 
 
-def _kind_of(model: str | None) -> str:
-    """The kind of a model, as its folder says; dense for a plain transformer and for two towers."""
-    found = None if model is None else kind_of_model(Path(open_model(model).path))
-    if found is not None and found not in INDEX_COMMANDS:
-        raise Refused(f"{model} is {WORDS[found]}, which scores pairs and encodes no passages; see --with rerank")
-    return found or "dense"
-
-
-def _without_kind(settings: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key != "kind"}
-
-
-def _loaded(settings: EncoderSettings) -> str:
-    """Load an encoder once to see that it works, and describe it."""
-    if settings.kind == "sparse":
-        from backend.retrieval.sparse_encoder import load_sparse_encoder
-
-        sparse = load_sparse_encoder(settings, "cpu")
-        return f"sparse, {sparse.vocabulary:,} terms, similarity {sparse.similarity}"
-    from backend.retrieval.encoder import load_encoder
-
-    dense = load_encoder(settings, "cpu")
-    return f"{dense.dimension} dimensions, similarity {dense.similarity}, pooling {dense.pooling}"
+def _ask_for_prompt(what: str, proposed: str) -> str:
+    line = f"The model stores no prompts. Text before each {what} (Enter for {proposed!r})"
+    return str(typer.prompt(line, default=proposed, show_default=False))
 
 
 @encoder_app.command("list")

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+
+from backend.text.spans import Span
+
 
 class TermMatch(NamedTuple):
     """A term that question and passage share: its two weights, and the product that it adds to the score."""
@@ -28,8 +32,34 @@ class TermWeights:
     shared: list[TermMatch]
 
 
+@dataclass(frozen=True, slots=True)
+class TokenMatches:
+    """The score of a passage by late interaction.
+
+    Attributes:
+        score: MaxSim: for each question token its largest product, summed (or averaged, if the model says so).
+        question, passage: the tokens (s and t of them).
+        spans: where each passage token is in the passage's text; None for a special token or one of the title.
+        products: (s, t) float32.
+    """
+
+    score: float
+    question: list[str]
+    passage: list[str]
+    spans: list[Span | None]
+    products: np.ndarray
+
+    @property
+    def contributions(self) -> np.ndarray:
+        """What each passage token adds to the score, (t,): the products of the question tokens that it matches best."""
+        added = np.zeros(self.products.shape[1])
+        if added.size:
+            np.add.at(added, self.products.argmax(axis=1), self.products.max(axis=1))
+        return added
+
+
 @runtime_checkable
 class Explainer(Protocol):
     """A retriever that can say what a passage's score is made of."""
 
-    def explain(self, question: str, row: int) -> TermWeights: ...
+    def explain(self, question: str, row: int) -> TermWeights | TokenMatches: ...

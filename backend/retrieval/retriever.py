@@ -74,6 +74,7 @@ class RetrieverKind(ABC):
         fusion: whether it combines other retrievers.
         uses_torch: whether its searches run in PyTorch and compete for the cores.
         suggested: whether Home suggests a run with it.
+        explains: whether its retrievers say what a score is made of (`backend.retrieval.explanation.Explainer`).
     """
 
     name: ClassVar[str]
@@ -84,6 +85,7 @@ class RetrieverKind(ABC):
     fusion: ClassVar[bool] = False
     uses_torch: ClassVar[bool] = False
     suggested: ClassVar[bool] = False
+    explains: ClassVar[bool] = False
 
     @abstractmethod
     def available(self, study: Study) -> list[str]:

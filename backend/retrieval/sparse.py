@@ -171,6 +171,7 @@ def _known(study: Study) -> str:
 class SparseKind(EncoderKind):
     name, title = "sparse", "learned sparse"
     help = "the term weights of a sparse encoder (SPLADE), in an inverted index"
+    explains = True
 
     def available(self, study: Study) -> list[str]:
         made = study.parts("indexes").items()

@@ -1,0 +1,253 @@
+"""Late interaction (ColBERT): candidates by pooled vectors, ranked by exact MaxSim over the vectors of their tokens."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.core.declared import Field, settings_class
+from backend.core.jobs import job, request
+from backend.core.manifest import read_manifest, write_manifest
+from backend.core.summary import Step
+from backend.progress import Progress
+from backend.retrieval.dense import EncoderKind, EncoderOptions, encoder_settings
+from backend.retrieval.encoded_blocks import Arrays, encode_blocks, read_blocks
+from backend.retrieval.explanation import TokenMatches
+from backend.retrieval.model_kinds import encoder_kind
+from backend.retrieval.multi_vector_encoder import MultiVectorModel, load_multi_vector_encoder
+from backend.retrieval.retriever import RETRIEVERS, top_k
+from backend.retrieval.search import ExactSearch, default_device
+from backend.retrieval.token_vectors import TokenVectors, write_token_vectors
+from db.errors import Missing, Refused
+from db.records import Hits, Passage
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+INDEX = "late-interaction index"
+CANDIDATES = 1000
+QUESTIONS_PER_STEP = 32
+ARRAYS = ("lengths", "tokens")
+
+
+@job("index late-interaction")
+def build_index(study: Study, name: str, device: str | None = None, progress: Progress | None = None) -> dict:
+    """Encode all passages with the late-interaction encoder `name`, store their token vectors, and return the manifest.
+
+    Encoding writes blocks. After an interruption it resumes after the last complete block.
+
+    Raises Missing for an unknown encoder, Refused for another kind of model and while another process builds the index.
+    """
+    settings, corpus, folder = encoder_settings(study, name), study.corpus, study.path("indexes", name)
+    started = time.monotonic()
+    with study.building(f"indexes/{name}"):
+        model = load_multi_vector_encoder(settings, device)
+        recipe = {
+            "kind": INDEX,
+            "encoder": name,
+            "passages": len(corpus),
+            "corpus": corpus.digest,
+            "dtype": "float16",
+            **model.describe(),
+        }
+
+        def encode(passages: Sequence[Passage]) -> Arrays:
+            vectors = model.encode_passages(passages)
+            return {
+                "lengths": np.array([len(each) for each in vectors], np.int64),
+                "tokens": np.concatenate(vectors).astype(np.float16),
+            }
+
+        (folder / "manifest.json").unlink(missing_ok=True)
+        paths = encode_blocks(corpus, folder / "blocks", recipe, encode, _join, progress)
+
+        def blocks() -> Iterator[dict[str, np.ndarray]]:
+            return read_blocks(paths, ARRAYS)
+
+        if progress is not None:
+            progress(0, None, "writing the token vectors")
+        size = write_token_vectors(folder, blocks, model.dimension)
+        per_passage = round(size["tokens"] / max(len(corpus), 1), 1)
+        manifest = write_manifest(
+            folder,
+            {**recipe, **size, "tokens_per_passage": per_passage, "seconds": round(time.monotonic() - started, 1)},
+        )
+        shutil.rmtree(folder / "blocks", ignore_errors=True)
+        return manifest
+
+
+def _join(parts: Sequence[Arrays]) -> Arrays:
+    return {name: np.concatenate([part[name] for part in parts]) for name in ARRAYS}
+
+
+class LateInteraction:
+    """Late interaction with one encoder.
+
+    Args:
+        candidates: passages with the best pooled vectors that MaxSim ranks; 0 for all passages. At least k are ranked.
+
+    Raises Missing if there is no index, Refused if the index was made over other passages. The first search loads the
+    encoder, and raises Refused if its weights or settings have changed since the index was made.
+    """
+
+    def __init__(self, study: Study, encoder: str, candidates: int = CANDIDATES, device: str | None = None):
+        folder, command = study.path("indexes", encoder), f"blindspot index late-interaction --encoder {encoder}"
+        manifest = read_manifest(folder)
+        if manifest is None or manifest.get("kind") != INDEX:
+            if (kind := encoder_kind(encoder_settings(study, encoder))) != "late-interaction":
+                raise Refused(f"encoder {encoder!r} is {kind}, not late-interaction; {_known(study)}")
+            raise Missing(f"no late-interaction index for encoder {encoder!r}; run '{command}'")
+        if manifest["corpus"] != study.corpus.digest:
+            raise Refused(f"the index {encoder!r} was made over other passages; run '{command}' again")
+        self.name, self.manifest, self.candidates = f"{LateInteractionKind.name}:{encoder}", manifest, candidates
+        self.device = device or default_device()
+        self._study, self._encoder_settings = study, encoder_settings(study, encoder)
+        self._again = f"run '{command}' again"
+        self._vectors = TokenVectors(folder, self.device, self._again)
+        described = ("similarity", "passage_template", "max_tokens", "dimension", "model_hash")
+        self.settings: dict[str, Any] = {
+            "retriever": self.name,
+            "kind": LateInteractionKind.name,
+            "encoder": encoder,
+            "candidates": candidates,
+            **{key: manifest[key] for key in described},
+        }
+
+    @cached_property
+    def encoder(self) -> MultiVectorModel:
+        model = load_multi_vector_encoder(self._encoder_settings, self.device)
+        for key, value in model.describe().items():
+            if self.manifest[key] != value:
+                raise Refused(
+                    f"encoder {self.manifest['encoder']!r} has changed since its index was made ({key}: {value!r}, in "
+                    f"the index {self.manifest[key]!r}); {self._again}"
+                )
+        return model
+
+    @cached_property
+    def _pooled(self) -> ExactSearch:
+        return ExactSearch(self._vectors.pooled, "dot", self.device)
+
+    def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
+        """Return the k best candidates of each question by MaxSim, ties by row."""
+        ordinals = np.full((len(questions), k), -1, np.int32)
+        scores = np.full((len(questions), k), -np.inf, np.float32)
+        for start in range(0, len(questions), QUESTIONS_PER_STEP):
+            if progress is not None:
+                progress(start, len(questions), "searching token vectors")
+            encoded = self.encoder.encode_questions(questions[start : start + QUESTIONS_PER_STEP])
+            for i, rows in enumerate(self._candidates(encoded, k), start):
+                found = self._scores(encoded[i - start], rows)
+                hits = top_k(np.where(np.isfinite(found), rows, -1)[None].astype(np.int32), found[None], k)
+                ordinals[i], scores[i] = hits.ordinals[0], hits.scores[0]
+        return Hits(ordinals, scores)
+
+    def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
+        """Return the exact scores (q, m) float32 of the passages (q, m) int32."""
+        scores = np.full(ordinals.shape, -np.inf, np.float32)
+        for i, question in enumerate(self.encoder.encode_questions(questions)):
+            present = ordinals[i] >= 0
+            scores[i, present] = self._scores(question, ordinals[i, present])
+        return scores
+
+    def explain(self, question: str, row: int) -> TokenMatches:
+        """Return the product of every question token with every token of a passage."""
+        asked, stored = self.encoder.encode_questions([question])[0], self._vectors.of(row).astype(np.float32)
+        (passage,) = self._study.corpus.passages([row])
+        words, tokens = self.encoder.question_tokens(question), self.encoder.passage_tokens(passage)
+        known = len(tokens.words) == len(stored)  # a model that pools tokens has fewer vectors than tokens
+        return TokenMatches(
+            score=float(self._scores(asked, np.array([row]))[0]),
+            question=words if len(words) == len(asked) else [f"#{i + 1}" for i in range(len(asked))],
+            passage=tokens.words if known else [f"#{i + 1}" for i in range(len(stored))],
+            spans=tokens.spans if known else [None] * len(stored),
+            products=asked @ stored.T,
+        )
+
+    def _candidates(self, questions: Sequence[np.ndarray], k: int) -> Iterator[np.ndarray]:
+        """Yield the rows that MaxSim ranks for each question."""
+        depth = max(self.candidates, k) if self.candidates else len(self._vectors)
+        if depth >= len(self._vectors):
+            return (np.arange(len(self._vectors)) for _ in questions)
+        pooled = np.stack([question.sum(axis=0) for question in questions])
+        return iter(self._pooled.search(pooled, depth).ordinals.astype(np.int64))
+
+    def _scores(self, question: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        scores = self._vectors.maxsim(question, rows)
+        return scores / np.float32(len(question)) if self.manifest["similarity"] == "meanmaxsim" else scores
+
+
+def _known(study: Study) -> str:
+    late = [name for name, each in study.settings.encoders.items() if encoder_kind(each) == "late-interaction"]
+    known = f"late-interaction encoders of study.toml: {', '.join(late)}"
+    return f"name one with --encoder ({known if late else 'add one with blindspot encoder add'})"
+
+
+@settings_class
+class LateInteractionOptions(EncoderOptions):
+    candidates: int = Field(
+        default=CANDIDATES,
+        title="Candidates",
+        description="Passages with the best pooled vectors that late interaction ranks; 0: all passages",
+        ge=0,
+        le=10**9,
+    )
+
+
+class LateInteractionKind(EncoderKind):
+    name, title = "late-interaction", "late interaction"
+    help = "exact MaxSim over the token vectors of a late-interaction encoder (ColBERT)"
+    options = LateInteractionOptions
+    explains = True
+
+    def available(self, study: Study) -> list[str]:
+        made = study.parts("indexes").items()
+        return [f"{self.name}:{name}" for name, manifest in made if manifest.get("kind") == INDEX]
+
+    def open(
+        self,
+        study: Study,
+        options: LateInteractionOptions,
+        device: str | None = None,
+        part: Callable[[str], Any] | None = None,
+    ) -> LateInteraction:
+        return LateInteraction(study, options.encoder, options.candidates, device)
+
+    def label(self, name: str) -> str:
+        return f"late interaction, {self.encoder(name)}"
+
+    def run_name(self, options: LateInteractionOptions) -> str:
+        return options.encoder
+
+    def made(self, manifest: Mapping[str, Any]) -> bool:
+        return manifest.get("kind") == self.name
+
+    def describe(self, manifest: Mapping[str, Any]) -> str:
+        depth = manifest.get("candidates")
+        return f"late interaction, {manifest.get('encoder')}, {f'{depth:,} candidates' if depth else 'all passages'}"
+
+    def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        return {"encoder": manifest["encoder"], "candidates": manifest["candidates"]}
+
+    def steps(self, study: Study) -> list[Step]:
+        missing = [
+            name
+            for name, settings in study.settings.encoders.items()
+            if name not in study.parts("indexes") and encoder_kind(settings) == "late-interaction"
+        ]
+        return [
+            Step(
+                f"Late interaction needs the passages encoded with {name}.",
+                f"blindspot index late-interaction --encoder {name}",
+                request(build_index, name),
+            )
+            for name in missing[:1]
+        ]
+
+
+RETRIEVERS.register(LateInteractionKind())

@@ -1,0 +1,153 @@
+"""Late-interaction encoders (ColBERT) turn a text into one vector for each token, with sentence-transformers.
+
+The model decides which tokens count, how a question is expanded, and how long texts may be. A model without lengths of
+its own is cut at the settings' number of tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.core.model_files import open_model, readable_model
+from backend.core.settings import EncoderSettings
+from backend.retrieval.encoder import weights_hash
+from backend.retrieval.model_kinds import check_kind, kind_of_model
+from backend.retrieval.passage_encoder import PROMPTS
+from backend.text.spans import Span
+from db.errors import Refused
+from db.records import Passage
+
+if TYPE_CHECKING:
+    from sentence_transformers import MultiVectorEncoder
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of a text that have a vector.
+
+    spans: where each token is in the text; None for a special token, or if the tokenizer does not tell.
+    """
+
+    words: list[str]
+    spans: list[Span | None]
+
+
+@dataclass(frozen=True)
+class MultiVectorModel:
+    """A loaded late-interaction encoder. similarity: "maxsim", or "meanmaxsim" (MaxSim / number of question tokens)."""
+
+    model: MultiVectorEncoder
+    settings: EncoderSettings
+    similarity: str
+    model_hash: str
+
+    @property
+    def dimension(self) -> int:
+        dimension = self.model.get_embedding_dimension()
+        assert dimension is not None, "a late-interaction encoder has a projection"
+        return dimension
+
+    def encode_questions(self, questions: Sequence[str]) -> list[np.ndarray]:
+        """Return the token vectors of each question, (tokens, d) float32."""
+        return self._encode(self.model.encode_query, list(questions))
+
+    def encode_passages(self, passages: Sequence[Passage]) -> list[np.ndarray]:
+        """Return the token vectors of each passage, (tokens, d) float32."""
+        return self._encode(self.model.encode_document, [self.passage_text(passage) for passage in passages])
+
+    def passage_text(self, passage: Passage) -> str:
+        return self.settings.passage_template.format(title=passage.title, text=passage.text)
+
+    def question_tokens(self, question: str) -> list[str]:
+        return self._tokens(self.model.encode_query, question).words
+
+    def passage_tokens(self, passage: Passage) -> Tokens:
+        """Return the tokens of a passage, with their places in `passage.text`."""
+        whole = self.passage_text(passage)
+        found = self._tokens(self.model.encode_document, whole, self._prompt())
+        before = re.split(r"\{text[^}]*\}", self.settings.passage_template)[0]
+        start = len(before.format(title=passage.title, text=""))
+        spans = [
+            (span[0] - start, span[1] - start)
+            if span is not None and start <= span[0] < span[1] <= start + len(passage.text)
+            else None
+            for span in found.spans
+        ]
+        return Tokens(found.words, spans)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the settings that an index manifest records. A search must use the same settings."""
+        return {
+            "dimension": self.dimension,
+            "similarity": self.similarity,
+            "passage_template": self.settings.passage_template,
+            "max_tokens": self._length(),
+            "model_hash": self.model_hash,
+        }
+
+    def _length(self) -> int:
+        own = getattr(self.model[0], "document_length", None)
+        return int(own) if own is not None else self.settings.max_tokens
+
+    def _encode(self, encode: Any, texts: list[str]) -> list[np.ndarray]:
+        if not texts:
+            return []
+        vectors = encode(texts, batch_size=self.settings.batch_size, show_progress_bar=False, convert_to_numpy=True)
+        made = [np.asarray(each, dtype=np.float32) for each in vectors]
+        if not all(np.isfinite(each).all() for each in made):
+            raise Refused(f"the encoder {self.settings.model} gave a vector with NaN or infinity")
+        return made
+
+    def _prompt(self) -> str:
+        prompts = self.model.prompts
+        return next((prompts[name] or "" for name in PROMPTS if name in prompts), "")
+
+    def _tokens(self, encode: Any, text: str, prompt: str = "") -> Tokens:
+        """Return the tokens that count, and their places in `text` if the tokenizer gives the model's own ids."""
+        features = encode([text], output_value=None, show_progress_bar=False)[0]
+        ids = features["input_ids"].tolist()
+        counts = features["attention_mask"].bool().tolist()
+        tokenizer = self.model.tokenizer
+        places: list[Span | None] = [None] * len(ids)
+        if getattr(tokenizer, "is_fast", False):
+            cut = tokenizer(prompt + text, return_offsets_mapping=True, truncation=True, max_length=len(ids))
+            if cut["input_ids"] == ids:
+                inside = ((low - len(prompt), high - len(prompt)) for low, high in cut["offset_mapping"])
+                places = [(low, high) if 0 <= low < high else None for low, high in inside]
+        words = tokenizer.convert_ids_to_tokens(ids)
+        kept = [i for i, count in enumerate(counts) if count]
+        return Tokens([str(words[i]) for i in kept], [places[i] for i in kept])
+
+
+def load_multi_vector_encoder(settings: EncoderSettings, device: str | None = None) -> MultiVectorModel:
+    """Load a late-interaction encoder, as sentence-transformers, PyLate or ColBERT saved it.
+
+    Raises:
+        Missing: the model is not a folder and cannot be downloaded.
+        Refused: another kind of model, or a similarity other than the model's own.
+    """
+    import transformers
+    from sentence_transformers import MultiVectorEncoder
+
+    transformers.utils.logging.disable_progress_bar()
+    if settings.model is None:
+        raise Refused("a late-interaction encoder is one folder (--model)")
+    if settings.similarity != "auto":
+        raise Refused("late interaction ranks by the model's own MaxSim; leave out --similarity")
+    folder = open_model(settings.model)
+    check_kind(folder.path, "late-interaction", settings)
+    if kind_of_model(Path(folder.path)) is None:
+        raise Refused(
+            f"{folder.path} has no trained projection of token vectors; give a ColBERT model, as MultiVectorEncoder, "
+            "PyLate or ColBERT saved it"
+        )
+    with readable_model(folder.path):
+        model = MultiVectorEncoder(folder.path, device=device, **folder.sentence_transformers)
+    model.max_seq_length = settings.max_tokens
+    return MultiVectorModel(model.eval(), settings, model.similarity_fn_name, weights_hash(model))

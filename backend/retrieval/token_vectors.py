@@ -1,0 +1,102 @@
+"""Token vectors of passages on disk, memory-mapped, with exact MaxSim.
+
+    tokens.npy    (t, d) float16   the token vectors of all passages, one passage after another
+    offsets.npy   (n + 1,) int64   those of passage i are at offsets[i]:offsets[i + 1]
+    pooled.npy    (n, d) float16   the mean of a passage's token vectors, at unit length
+
+MaxSim is the sum over question tokens of the largest product with a token of the passage. It is computed in float64
+from the stored vectors and rounded once to float32, so a score does not depend on the other candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.core.arrays import new_array, open_array
+
+if TYPE_CHECKING:
+    import torch
+
+TOKENS_PER_BLOCK = 65_536  # token vectors multiplied at once; 64 MB in float64 at 128 dimensions
+
+
+def write_token_vectors(
+    folder: Path, blocks: Callable[[], Iterable[Mapping[str, np.ndarray]]], dimension: int
+) -> dict[str, int]:
+    """Write the three files and return {"tokens", "bytes"}. Memory is bounded by one block.
+
+    Args:
+        blocks: yields {"lengths": (m,), "tokens": (sum of lengths, d) float16} of following passages; called twice.
+    """
+    lengths = np.concatenate([np.zeros(1, np.int64), *(block["lengths"] for block in blocks())])
+    offsets = np.cumsum(lengths)
+    np.save(folder / "offsets.npy", offsets)
+    tokens = new_array(folder / "tokens.npy", np.float16, (int(offsets[-1]), dimension))
+    pooled = new_array(folder / "pooled.npy", np.float16, (len(offsets) - 1, dimension))
+    row = 0
+    for block in blocks():
+        inside = offsets[row : row + len(block["lengths"]) + 1]
+        tokens[inside[0] : inside[-1]] = block["tokens"]
+        vectors = block["tokens"].astype(np.float32)
+        for i, (low, high) in enumerate(zip(inside[:-1] - inside[0], inside[1:] - inside[0], strict=True)):
+            mean = vectors[low:high].sum(axis=0)
+            pooled[row + i] = mean / max(float(np.linalg.norm(mean)), 1e-12)
+        row += len(block["lengths"])
+    tokens.flush()
+    pooled.flush()
+    sizes = [(folder / name).stat().st_size for name in ("tokens.npy", "offsets.npy", "pooled.npy")]
+    return {"tokens": int(offsets[-1]), "bytes": sum(sizes)}
+
+
+class TokenVectors:
+    """Vectors that `write_token_vectors` wrote.
+
+    Args:
+        device: where MaxSim is computed: "cpu", "cuda", ...
+        advice: what to do about a damaged file, as the end of a sentence.
+    """
+
+    def __init__(self, folder: Path, device: str, advice: str):
+        self.tokens, self.offsets, self.pooled = (
+            open_array(folder / f"{name}.npy", advice) for name in ("tokens", "offsets", "pooled")
+        )
+        self.device = device
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def of(self, row: int) -> np.ndarray:
+        """Return the token vectors of a passage, (t, d) float16."""
+        return self.tokens[int(self.offsets[row]) : int(self.offsets[row + 1])]
+
+    def maxsim(self, question: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the MaxSim of a question (s, d) float32 and each passage, (m,) float32; -inf without token vectors."""
+        import torch
+
+        scores = np.empty(len(rows), np.float32)
+        asked = torch.from_numpy(question.astype(np.float64)).to(self.device)
+        for places in self._blocks(rows):
+            tokens, lengths = self._gathered(rows[places])
+            products = tokens @ asked.T
+            best = torch.segment_reduce(products, "max", lengths=lengths, axis=0)  # (m, s)
+            scores[places] = best.sum(1).to(torch.float32).cpu().numpy()
+        return scores
+
+    def _blocks(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield positions in `rows`, in the order of the file, in blocks of about TOKENS_PER_BLOCK tokens."""
+        order = np.argsort(rows, kind="stable")
+        ends = np.cumsum(self.offsets[rows[order] + 1] - self.offsets[rows[order]])
+        cuts = np.searchsorted(ends, np.arange(TOKENS_PER_BLOCK, int(ends[-1]) if len(ends) else 0, TOKENS_PER_BLOCK))
+        return (places for places in np.split(order, np.unique(cuts)) if len(places))
+
+    def _gathered(self, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the token vectors of some passages, (t, d) float64, and how many each has, on the device."""
+        import torch
+
+        parts = [self.of(row) for row in rows.tolist()]
+        tokens = torch.from_numpy(np.concatenate(parts)).to(self.device).to(torch.float64)
+        return tokens, torch.tensor([len(part) for part in parts], device=self.device)
