@@ -88,8 +88,9 @@ def index_dense(
     precision: Annotated[
         str,
         typer.Option(
-            help="Precision of the encoder: auto, float32, bfloat16 or float16. auto uses 16 bits if a sample "
-            "of passages shows that they are exact enough."
+            help="Precision of the encoder: auto, float32, bfloat16, float16, or int8 on a CPU. auto uses 16 bits if a "
+            "sample of passages shows that they are exact enough. int8 measures its loss first, and is refused if it "
+            "is large."
         ),
     ] = "auto",
     device: Device = None,
