@@ -35,8 +35,8 @@ HEAVY = (
 # The packages of backend/ and the module progress, lowest first: each may import those before it. CONTRIBUTING.md
 # explains what each is for.
 LAYERS = (
-    "progress", "text", "core", "data", "retrieval", "evaluation", "judging", "judges", "training_sets", "training",
-    "reports", "reader", "maps", "recipes", "experiments", "demo", "upkeep", "service",
+    "progress", "text", "core", "data", "retrieval", "evaluation", "interventions", "judging", "judges", "training_sets", "training",
+    "reports", "reader", "maps", "recipes", "experiments", "demo", "upkeep", "hub", "service",
 )  # fmt: skip
 BESIDE = {"reader": {"maps"}, "maps": {"reader"}}  # same height: neither imports the other
 

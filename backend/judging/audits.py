@@ -114,6 +114,41 @@ def audited_pairs(study: Study) -> list[tuple[tuple[str, str], float]]:
     return list(found.items())
 
 
+@dataclass(frozen=True, slots=True)
+class AuditSample:
+    """The questions that audits drew from one frame.
+
+    Attributes:
+        settings: Of the first batch: runs, depth, splits, slice, rule and frame say what was drawn from.
+        complete: Completely judged questions. bad: Questions that an annotator called bad.
+    """
+
+    settings: dict[str, Any]
+    complete: list[Item]
+    bad: list[Item]
+
+
+def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
+    """Return the audits of all batches, or of one, by the frame that they were drawn from. Raises Missing."""
+    drawn = _drawn(study, batch)
+    settings = {stored.name: stored.settings for stored in Queue(study.labels_path).batches()}
+    frames: dict[str, list[tuple[str, Item]]] = defaultdict(list)
+    for name, item in drawn:
+        frames[_frame(settings[name], name)].append((name, item))
+    samples = []
+    for rows in frames.values():
+        good, complete = _complete(Labels(study.labels_path), rows)
+        kept = {(name, item.question) for name, item in good}
+        bad = [item for name, item in rows if (name, item.question) not in kept]
+        samples.append(AuditSample(settings[rows[0][0]], complete, bad))
+    return samples
+
+
+def _frame(settings: dict[str, Any], name: str) -> str:
+    """Return what tells the frames of batches apart."""
+    return json.dumps([settings.get(key, name) for key in _SAMPLING_SETTINGS], default=str)
+
+
 def _drawn(study: Study, batch: str | None) -> list[tuple[str, Item]]:
     """Return the questions of the audit arms with their batches, as one sample."""
     queue = Queue(study.labels_path)
@@ -160,8 +195,7 @@ def as_one_sample(drawn: list[tuple[str, Item]], settings: dict[str, dict[str, A
     """
     frames: dict[str, list[tuple[str, Item]]] = defaultdict(list)
     for name, item in drawn:
-        batch = settings[name]
-        frames[json.dumps([batch.get(key, name) for key in _SAMPLING_SETTINGS], default=str)].append((name, item))
+        frames[_frame(settings[name], name)].append((name, item))
     combined = []
     for sample in frames.values():
         first, item = sample[0]

@@ -42,14 +42,17 @@ class Pools:
         """Return the ids of the questions that at least one of the runs searched."""
         return {id for run, _ in self._runs for id in run.question_ids}
 
-    def of(self, questions: Sequence[Question]) -> dict[str, list[PooledPassage]]:
-        """Return each question's pool without its gold, sorted by best rank, then by row."""
+    def of(self, questions: Sequence[Question], subjects: bool = True) -> dict[str, list[PooledPassage]]:
+        """Return each question's pool without its gold, sorted by best rank, then by row.
+
+        subjects: whether to read which passages mention the question's subject.
+        """
         gold = self._corpus.ordinals({id for question in questions for id in question.gold})
         pools = {
             question.id: self._pool(question, {gold[id] for id in question.gold if id in gold})
             for question in questions
         }
-        return self._with_subjects(questions, pools)
+        return self._with_subjects(questions, pools) if subjects else pools
 
     def _with_subjects(
         self, questions: Sequence[Question], pools: dict[str, list[PooledPassage]]

@@ -1,0 +1,149 @@
+"""Prediction-powered estimates: a rate from a judge's scores of everything and people's labels of a random sample.
+
+The scores alone would carry the judge's bias into the rate. Prediction-powered inference (Angelopoulos, Bates, Fannjiang,
+Jordan and Zrnic 2023) adds what the labelled sample says of the judge's errors:
+
+    rate = lambda * mean score of everything + weighted mean of (label - lambda * score) over the sample
+
+Its mean is the true rate for every lambda and every judge. A biased judge widens the interval and does not move the
+estimate. Lambda is tuned to the smallest variance (PPI++: Angelopoulos, Duchi and Zrnic 2023); with a judge that is worth
+nothing it goes to 0, the classical estimate. Each question's lambda comes from the other questions, so tuning does not
+make the error look smaller than it is.
+
+As in `analysis.audit`, a pair weighs 1 / its inclusion probability, and the sampling unit is the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.by_question import LEVEL, share_interval, summed
+
+FEW = 10
+"""With fewer questions there is no estimate: the tuning would follow single questions."""
+MOST_LAMBDA = 2.0
+METHOD = (
+    "prediction-powered: scores of all pairs, corrected by the labels of the random sample; lambda tuned for each "
+    "question on the others; t on log odds"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PoweredRate:
+    """A rate from scores and labels. It stands beside the classical one, and never instead of it.
+
+    Attributes:
+        value, low, high: None with fewer than `FEW` questions.
+        questions, labelled: Settled questions and pairs of the sample. scored: Pairs of the population, all with a score.
+        weight: Lambda, how much the judge counts: 0 not at all, 1 as it is.
+        predicted: Mean score of the population, which is the rate if the judge were right.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    questions: int
+    labelled: int
+    scored: int
+    weight: float
+    predicted: float
+    method: str = METHOD
+
+    @property
+    def width(self) -> float | None:
+        return None if self.low is None or self.high is None else self.high - self.low
+
+
+@dataclass(frozen=True)
+class ScoredSample:
+    """n pairs of a random sample with a judge's scores.
+
+    Attributes:
+        hits: (n,) bool, ignored where `settled` is False: pairs that people are unsure of, and those of bad questions.
+        scores: (n,) float64. probabilities: (n,) inclusion probabilities. questions: (n,) any sortable labels.
+    """
+
+    hits: np.ndarray
+    settled: np.ndarray
+    scores: np.ndarray
+    probabilities: np.ndarray
+    questions: np.ndarray
+
+    def some(self, rows: np.ndarray) -> ScoredSample:
+        """Return the pairs of some rows, (n,) bool."""
+        return ScoredSample(
+            self.hits[rows], self.settled[rows], self.scores[rows], self.probabilities[rows], self.questions[rows]
+        )
+
+
+def powered_rate(sample: ScoredSample, population: np.ndarray, level: float = LEVEL) -> PoweredRate:
+    """Estimate the share of hits among the settled pairs of a population that a judge scored completely.
+
+    Pairs of the sample without a settled label still count for what the scores of the sample say of the population's.
+
+    Args:
+        population: (N,) scores of all pairs that the sample was drawn from.
+
+    Raises ValueError for arrays of different lengths, a probability out of range, or a score that is missing.
+    """
+    settled, probabilities = np.asarray(sample.settled, bool), np.asarray(sample.probabilities, np.float64)
+    if len({len(sample.hits), len(settled), len(sample.scores), len(probabilities), len(sample.questions)}) > 1:
+        raise ValueError("hits, settled, scores, probabilities and questions must have equal lengths")
+    if not ((probabilities > 0) & (probabilities <= 1)).all():
+        raise ValueError("an inclusion probability must be above 0 and at most 1")
+    if not (np.isfinite(sample.scores).all() and np.isfinite(population).all() and len(population)):
+        raise ValueError("every pair of the sample and of the population needs a score")
+    weights, predicted, labelled = 1 / probabilities, float(np.mean(population)), int(settled.sum())
+    columns = [sample.hits * settled * weights, settled * weights, sample.scores * weights, weights]
+    top, bottom, right, drawn = (
+        summed(np.stack(columns, axis=1), sample.questions).T if len(weights) else np.zeros((4, 0))
+    )
+    n, n_settled = len(top), int((bottom > 0).sum())
+    if n_settled < FEW:
+        return PoweredRate(None, None, None, n_settled, labelled, len(population), 0.0, predicted)
+    classical = float(top.sum() / bottom.sum())
+    labels = (top - classical * bottom) / bottom.sum()  # what each question adds to the error of the rate
+    judged = (right - predicted * drawn) / drawn.sum()  # and to the difference of the scores' means
+    tuned = _tuned_without_each(labels, judged)
+    value = classical - float(tuned @ judged)
+    if not 0 < value < 1 or not 0 < classical < 1:  # no label varies, or the sum is no share: the labels alone
+        tuned, value = np.zeros(n), classical
+    left = labels - tuned * judged
+    left = left * n / (n - 1)  # a question's own part of the rate makes its residual smaller, as in the jackknife
+    error = float(np.sqrt(n / (n - 1) * ((left - left.mean()) ** 2).sum()))
+    low, high = share_interval(value, error, n_settled - 1, level)
+    return PoweredRate(value, low, high, n_settled, labelled, len(population), float(tuned.mean()), predicted)
+
+
+def powered_rates_by(
+    groups: Sequence[str | None], sample: ScoredSample, population_groups: Sequence[str | None], population: np.ndarray
+) -> dict[str, PoweredRate]:
+    """Return the rate of each group that has pairs in the sample.
+
+    Args:
+        groups: (n,) of the sample; a pair whose group is None does not count. population_groups: (N,) likewise.
+    """
+    names = np.array([group if group is not None else "" for group in groups], dtype=str)
+    everything = np.array([group if group is not None else "" for group in population_groups], dtype=str)
+    return {
+        name: powered_rate(sample.some(names == name), population[everything == name])
+        for name in np.unique(names).tolist()
+        if name and (everything == name).any()
+    }
+
+
+def _tuned_without_each(labels: np.ndarray, judged: np.ndarray) -> np.ndarray:
+    """Return (q,) the lambda with the smallest variance of all questions but each one, from 0 to MOST_LAMBDA."""
+    n = len(labels)
+
+    def without(values: np.ndarray) -> np.ndarray:
+        rest: np.ndarray = (values.sum() - values) / (n - 1)
+        return rest
+
+    covariance = without(labels * judged) - without(labels) * without(judged)
+    variance = without(judged**2) - without(judged) ** 2
+    tuned = np.divide(covariance, variance, out=np.zeros(n), where=variance > 1e-18)
+    return np.clip(tuned, 0.0, MOST_LAMBDA)
