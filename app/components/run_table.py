@@ -10,9 +10,10 @@ from app.components.parts import described, descriptions
 from app.components.tables import measure_heads, run_figures
 from app.markup import Html, div, join, link, span, tag, term
 from app.runs import convention, left_out, retriever_label, short_time
+from app.study import Measured
 from backend.core.study import Study
 from backend.evaluation.findings import default_pair
-from backend.evaluation.measures import MEASURES, SUCCESS
+from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from backend.evaluation.relevance import Kind
 from backend.evaluation.report_text import index_size, per_second
 from backend.retrieval.cost import Cost, cost_of
@@ -44,35 +45,12 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
         tag("th", "created (UTC)", scope="col", cls="made"),
         tag("th", "compare as", scope="col"),
     )
-    lines, about = [], descriptions(opened, "run")
+    about = descriptions(opened, "run")
+    lines = []
     for name, manifest in reversed(runs.items()):
-        got = found[name]
-        missing = left_out(got)
         picks = [_pick(side, name, a, b) for side in ("a", "b")]
-        lines.append(
-            tag(
-                "tr",
-                tag("th", described(name, about.get(name)), scope="row"),
-                tag("td", retriever_label(manifest), cls="left"),
-                tag("td", manifest.get("split") or "all", cls="left"),
-                tag(
-                    "td",
-                    f"{len(got.questions):,}",
-                    span("*", title=missing) if missing else "",
-                    span(
-                        " gold",
-                        cls="soft",
-                        title="measured by gold passages, because no question of this run has answers",
-                    )
-                    if got.kind == "gold" and not measure.needs_all
-                    else "",
-                ),
-                *run_figures(got, measure),
-                tag("td", _cost(cost_of(manifest)), cls="cost"),
-                tag("td", short_time(manifest.get("made")), cls="soft made"),
-                tag("td", *picks, cls="picks"),
-            )
-        )
+        row_head = tag("th", described(name, about.get(name)), scope="row")
+        lines.append(tag("tr", row_head, *_cells(manifest, found[name], measure), tag("td", *picks, cls="picks")))
     rules = sorted({runs[name].get("rule", "dpr") for name in runs})
     kinds = sorted({got.kind for got in found.values()})
     message = " ".join(dict.fromkeys(convention(kind, rule) for kind in kinds for rule in rules))
@@ -107,6 +85,25 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
         ),
         cls="panel",
     )
+
+
+def _cells(manifest: dict, measured: Measured, measure: RankingMeasure) -> list[Html]:
+    """The cells of one run between its name and the letters A and B."""
+    missing = left_out(measured)
+    by_gold = span(" gold", cls="soft", title="measured by gold passages, because no question of this run has answers")
+    return [
+        tag("td", retriever_label(manifest), cls="left"),
+        tag("td", manifest.get("split") or "all", cls="left"),
+        tag(
+            "td",
+            f"{len(measured.questions):,}",
+            span("*", title=missing) if missing else "",
+            by_gold if measured.kind == "gold" and not measure.needs_all else "",
+        ),
+        *run_figures(measured, measure),
+        tag("td", _cost(cost_of(manifest)), cls="cost"),
+        tag("td", short_time(manifest.get("made")), cls="soft made"),
+    ]
 
 
 def _cost(cost: Cost) -> Html | str:
