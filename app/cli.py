@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from app.commands import (
+    agents,
     batches,
     experiments,
     exports,
@@ -55,6 +56,7 @@ LOOP = (
     "map",
     "open",
     "serve",
+    "mcp",
     "batch",
     "people",
     "labels",
@@ -99,7 +101,7 @@ def options(
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "download": opening.download,
+    "compare": compare, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
 }  # fmt: skip
 LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {
