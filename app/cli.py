@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from app.commands import (
+    agents,
     batches,
     experiments,
     exports,
@@ -32,6 +33,7 @@ from app.commands import map as maps
 from app.commands import training_sets as sets
 from app.commands.common import group
 from app.commands.compare import compare
+from app.commands.find import find
 from app.commands.misses import misses
 from app.commands.read import read, train_reader
 from app.commands.why import why
@@ -49,12 +51,14 @@ LOOP = (
     "retrieve",
     "report",
     "compare",
+    "find",
     "misses",
     "why",
     "tags",
     "map",
     "open",
     "serve",
+    "mcp",
     "batch",
     "people",
     "labels",
@@ -99,7 +103,7 @@ def options(
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "download": opening.download,
+    "compare": compare, "find": find, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
 }  # fmt: skip
 LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {

@@ -31,7 +31,7 @@ from backend.maps import make
 from backend.reader.reading import read
 from backend.reader.training import train_reader
 from backend.recipes.rocketqa import train_rocketqa
-from backend.retrieval import approximate, bm25, dense, late_interaction, milvus, sparse, titles
+from backend.retrieval import approximate, bm25, dense, late_interaction, milvus, quantised, sparse, titles
 from backend.retrieval.opened import open_index
 from backend.retrieval.retrieve import retrieve
 from backend.training.adapter import train_adapter
@@ -163,6 +163,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
     add_encoder(study.settings_path, "colbert", {"model": str(study.folder / "colbert"), "max_tokens": 64})
     assert submit(late_interaction.build_index, "colbert", device="cpu")["tokens"] > 0
     submit(approximate.build, "tiny", "hnsw", {}, device="cpu")
+    submit(quantised.build, "tiny", "binary")
     submit(milvus.build, "tiny", str(tmp_path / "milvus.db"))
     assert submit(open_index, "lucene", str(study.path("indexes", "bm25")), "lucene")["matched"] == 60
     assert submit(retrieve, "bm25", k=10, split="train", name="mined") == {"name": "mined"}
