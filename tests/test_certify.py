@@ -222,7 +222,9 @@ def test_the_command_plans_draws_and_states(study):
     assert "0 of" in run(study, "raw").output
     judge(study)
     stated = run(study, "raw").output
-    assert "Certified: at most 5% false negatives at 95% confidence." in stated and "Right positives: at least" in stated
+    assert (
+        "Certified: at most 5% false negatives at 95% confidence." in stated and "Right positives: at least" in stated
+    )
     as_json = json.loads(run(study, "raw", "--json").output)
     assert as_json["judge"] == "good" and as_json["more"] == 0
     strict = run(study, "raw", "--at-most", "0.5%").output
@@ -296,7 +298,9 @@ def test_the_pages_show_it(study):
     page = Page(study.folder, "training", "lea", set="raw").text
     assert "Certified: at most 5%" in page and "Right positives: at least" in page and "ranks 6-20" in page
     quality = Page(study.folder, "quality", "lea").text
-    assert "Certified training sets" in quality and f"{100 * found.upper:.2f}" in quality and "5% at 95%: holds" in quality
+    assert (
+        "Certified training sets" in quality and f"{100 * found.upper:.2f}" in quality and "5% at 95%: holds" in quality
+    )
     draw = read_plan(TrainingSet.open(study, "raw")).draws[0]
     again(study, draw.question, draw.passage, "unsure")
     assert f"Withdrawn: question {draw.question}" in Page(study.folder, "training", "lea", set="raw").text

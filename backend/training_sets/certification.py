@@ -154,10 +154,7 @@ def make_plan(
         Missing: no such set, or no scores of that judge. Refused: a set without negatives, a plan exists already, or the
         labels cannot reach the target. BadInput: a number out of range.
     """
-    if not 0 < at_most < HIGHEST or not 0.5 <= confidence < 1:
-        raise BadInput("--at-most must be above 0% and below 50%, --confidence from 50% to below 100%")
-    if (labels is not None and labels < 1) or positives < 0:
-        raise BadInput("--labels must be 1 or more, --positives 0 or more")
+    _check(at_most, confidence, labels, positives)
     training_set = TrainingSet.open(study, name)
     if read_plan(training_set) is not None:
         raise Refused(f"the pairs of training set {name!r} were drawn already; leave out --judge, --labels and --seed")
@@ -170,13 +167,8 @@ def make_plan(
     target = at_most * len(found.negatives) / max(1, len(found.open))
     made = plan(cells, target, piloted, seed, confidence) if found.open else _census(cells)
     drawn = min(len(found.open), labels if labels is not None else made.draws)
-    if found.open and drawn < len(found.open):
-        fewest = fewest_draws(made.cells, target, confidence, seed)
-        if drawn < fewest:
-            raise Refused(
-                f"{drawn:,} judged negatives cannot certify {100 * at_most:g}% at {100 * confidence:g}% confidence: even "
-                f"without a single false negative it takes about {fewest:,}; give a higher --at-most or more --labels"
-            )
+    if drawn < len(found.open):
+        _refuse_too_few(drawn, made.cells, target, at_most, confidence, seed)
     named = [_stratum(pair) for pair in found.open]
     strata = [name for name in (*RANK_GROUPS, DRAWN, NAMED) if name in set(named)]
     place = np.array([strata.index(name) for name in named], np.int64)
@@ -207,6 +199,23 @@ def make_plan(
         [],
         member,
     )
+
+
+def _check(at_most: float, confidence: float, labels: int | None, positives: int) -> None:
+    if not 0 < at_most < HIGHEST or not 0.5 <= confidence < 1:
+        raise BadInput("--at-most must be above 0% and below 50%, --confidence from 50% to below 100%")
+    if (labels is not None and labels < 1) or positives < 0:
+        raise BadInput("--labels must be 1 or more, --positives 0 or more")
+
+
+def _refuse_too_few(drawn: int, cells: Cells, target: float, at_most: float, confidence: float, seed: int) -> None:
+    """Raise Refused if so many negatives could not certify the target even without a single false one."""
+    fewest = fewest_draws(cells, target, confidence, seed)
+    if drawn < fewest:
+        raise Refused(
+            f"{drawn:,} judged negatives cannot certify {100 * at_most:g}% at {100 * confidence:g}% confidence: even "
+            f"without a single false negative it takes about {fewest:,}; give a higher --at-most or more --labels"
+        )
 
 
 def queue_plan(study: Study, name: str, made: CertificatePlan, by: str | None = None) -> str:
