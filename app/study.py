@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 from backend.evaluation.comparison import Comparison, Measured, measure, set_label
 from backend.evaluation.panel import Panel
 from backend.evaluation.relevance import Kind
+from backend.retrieval.explanation import TermWeights, TokenMatches
 from backend.text.answers import DEFAULT_RULE
 from db.errors import Missing
 from db.imports import Imports
@@ -173,12 +175,13 @@ def comparison(study: Study, a: str, b: str, relevance: Kind = "answers", rule: 
     known = runs(study)
     left, right = measured(study, a, relevance, rule), measured(study, b, relevance, rule)
     made = tuple(known[name].get("made") for name in (a, b))
-    return _comparison(left, right, questions_key(study), a, b, made, relevance, rule, _hidden_key(study))
+    evidence = blind.may_use_labels(study)
+    return _comparison(left, right, evidence, questions_key(study), a, b, made, relevance, rule, _hidden_key(study))
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _comparison(_a: Measured, _b: Measured, *key: object) -> Comparison:
-    return Comparison.of(_a, _b)
+def _comparison(_a: Measured, _b: Measured, evidence: bool, *key: object) -> Comparison:
+    return replace(Comparison.of(_a, _b), evidence=evidence)
 
 
 def rule_of(study: Study, names: Sequence[str]) -> str:
@@ -235,6 +238,24 @@ def live(study: Study, retriever: str, question: str, k: int) -> Hits:
 
     settings = study.settings_path.stat().st_mtime_ns
     return _live(study, str(study.folder), made(study), settings, retriever, question, k)
+
+
+def explained(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
+    """Return what the score of a passage is made of. Raises Refused for a question that is hidden from the person."""
+    blind.refuse_live(study, question)
+    from backend.retrieval.live import made
+
+    settings = study.settings_path.stat().st_mtime_ns
+    return _explained(study, str(study.folder), made(study), settings, retriever, question, row)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _explained(
+    _study: Study, folder: str, made: Key, settings: int, retriever: str, question: str, row: int
+) -> TermWeights | TokenMatches:
+    from backend.retrieval import live as retrieval
+
+    return retrieval.explain(_study, retriever, question, row)
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)

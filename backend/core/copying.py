@@ -16,7 +16,7 @@ from db.errors import BlindspotError, Refused
 
 ATTEMPTS = 5
 _SKIPPED = {"jobs", "cache", "labels.db", "labels.db-wal", "labels.db-shm", "labels.db-journal"}
-_PART_FOLDERS = {"indexes", "runs", "training_sets", "models", "maps", "learning_curve"}
+_PART_FOLDERS = {"indexes", "runs", "training_sets", "models", "maps", "learning_curve", "interventions"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from analysis.relations import relation_name
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from backend.evaluation.miss_table import MissTable
     from backend.evaluation.panel import Curves, RelationTable
     from backend.evaluation.slice_report import SliceReport
 
@@ -33,7 +34,7 @@ LINE, ROW = 34, 24
 
 
 def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) -> Figure:
-    """Plot Success@k of every run by relation: a thin line from the worst run to the best, whiskers of 95%.
+    """Plot the table's measure of every run by relation: a thin line from the worst run to the best, whiskers of 95%.
 
     Args:
         order: relations from top to bottom.
@@ -55,7 +56,7 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
         trace = _points(estimates, names, escape(run), number, flat=True)
         figure.add_traces([trace, _grey(trace, [rows[name].n < FEW for name in order])])
     figure.update_layout(
-        xaxis={"title": {"text": f"Success@{table.k}, %"}, "range": [-2, 102]},
+        xaxis={"title": {"text": f"{table.title}, %"}, "range": [-2, 102]},
         yaxis={"autorange": "reversed", "automargin": True},
         height=110 + LINE + ROW * len(order),
         **_layout(),
@@ -64,7 +65,7 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
 
 
 def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
-    """Plot Success@k by frequency: one colour per run, one dash per series. Points of fewer than 30 questions are grey.
+    """Plot the curves' measure by frequency: one colour per run, one dash per series. Points of fewer than 30 questions are grey.
     The axis shows each n.
     """
     from plotly.graph_objects import Figure
@@ -90,7 +91,7 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
             "categoryorder": "array",
             "categoryarray": list(places.values()),
         },
-        yaxis={"title": {"text": f"Success@{curves.k}, %"}, "range": [-2, 102]},
+        yaxis={"title": {"text": f"{curves.title}, %"}, "range": [-2, 102]},
         height=420,
         **_layout(),
     )
@@ -133,6 +134,46 @@ AXES = {
     "mass": "bucket of equal cumulative frequency ({source}): 0 most frequent, 7 rarest",
 }
 """Titles of the frequency axis, by `Curves.cut`."""
+
+
+def cause_plot(table: MissTable) -> Figure:
+    """Plot the share of each cause: filled among a run's misses, with whiskers of 95%; hollow among what it finds.
+
+    Causes that could not be measured in any run are left out. The most frequent cause is on top.
+    """
+    from plotly.graph_objects import Figure
+
+    lines = {run.run: {line.name: line for line in run.lines if line.is_measured} for run in table.runs}
+    first = table.runs[0]
+    names = [name for name in table.order if any(name in by_name for by_name in lines.values())]
+    figure = Figure()
+    for number, run in enumerate(table.runs):
+        shown = [line for name in names if (line := lines[run.run].get(name)) is not None]
+        few = [line.share.n < FEW for line in shown]
+        trace = _points(
+            [line.share for line in shown], [line.title for line in shown], escape(run.run), number, flat=True
+        )
+        trace.update(name=f"{escape(run.run)}, misses", legendgroup=f"misses {number}")
+        figure.add_traces([trace, _grey(trace, few)])
+        found = [line for line in shown if line.found.n]
+        hollow = _points(
+            [line.found for line in found], [line.title for line in found], escape(run.run), number, flat=True
+        )
+        hollow.update(name=f"{escape(run.run)}, found", legendgroup=f"found {number}", error_x=None)
+        hollow.update(marker={"symbol": f"{SYMBOLS[number % len(SYMBOLS)]}-open"})
+        figure.add_trace(hollow)
+    figure.update_layout(
+        xaxis={"title": {"text": f"% of the questions, misses and found at {table.k}"}, "range": [-2, 102]},
+        yaxis={
+            "autorange": "reversed",
+            "automargin": True,
+            "categoryorder": "array",
+            "categoryarray": [first.line(name).title for name in names],
+        },
+        height=110 + LINE + ROW * len(names),
+        **_layout(),
+    )
+    return figure
 
 
 def _places(curves: Curves, runs: Sequence[str]) -> dict[int, str]:

@@ -8,6 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from analysis import published
 from analysis.relations import relation_name, relation_order
 from backend.core.manifest import write_text
@@ -15,11 +17,14 @@ from backend.evaluation import report_plots
 from backend.evaluation.comparison import Comparison, measure_all
 from backend.evaluation.comparison_report import compare_runs
 from backend.evaluation.findings import default_pair, findings, spoken_names
+from backend.evaluation.miss_report import K as CAUSES_K
+from backend.evaluation.miss_report import cause_tables
+from backend.evaluation.miss_table import miss_table
 from backend.evaluation.panel import Panel, frequency_curves, relation_table
 from backend.evaluation.panel_report import frequency_rows, published_rows, relation_rows
 from backend.evaluation.relevance import Kind
 from backend.evaluation.report import report
-from backend.evaluation.report_text import report_tables
+from backend.evaluation.report_text import cost_tables, measure_tables, overall_tables
 from backend.evaluation.saved_slices import saved
 from backend.evaluation.slice_report import find_in_runs
 from backend.reports.examples import example_parts
@@ -42,21 +47,33 @@ CLOSING = (
 
 
 def write_html_report(
-    study: Study, path: Path, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
+    study: Study,
+    path: Path,
+    runs: Sequence[str] | None = None,
+    relevance: Kind = "answers",
+    rule: str = DEFAULT_RULE,
+    measures: Sequence[str] = (),
 ) -> int:
     """Write the report and return its size in bytes. Raises Missing for an unknown run, BadInput, OSError."""
-    text = html_report(study, runs, relevance, rule)
+    text = html_report(study, runs, relevance, rule, measures)
     write_text(path, text)
     return len(text.encode("utf-8"))
 
 
 def html_report(
-    study: Study, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
+    study: Study,
+    runs: Sequence[str] | None = None,
+    relevance: Kind = "answers",
+    rule: str = DEFAULT_RULE,
+    measures: Sequence[str] = (),
 ) -> str:
     """Return the whole file. It begins with the conclusions. Runs over the same questions share tables, and the first
     of them is compared with the others.
+
+    Args:
+        measures: registered measures to show beside Success@k: over all questions, and by relation.
     """
-    result = report(study, runs, "relation", relevance, rule)
+    result = report(study, runs, "relation", relevance, rule, measures=measures)
     names = [run.name for run in result.runs if "learning_curve" not in study.run(run.name).manifest or runs]
     sets = _by_question_set(study, names)
     pairs = [_main_pair(study, members) for members in sets]
@@ -74,12 +91,13 @@ def html_report(
     sections: list[str] = []
     for number, each in enumerate(pairs_compared):
         sections += _frequency_and_slices(study, each, k, f"pair{number}")
+        sections += _causes(each, f"causes{number}")
     if pairs_compared:
         sections += example_parts(study, max(pairs_compared, key=len), k)
     sections += label_parts(labels) if labels else ()
     sections += training_parts(study, models, k)
     sections.append(heading("Accuracy of all runs", "accuracy"))
-    sections += [as_table(table) for table in report_tables(result)[:3]]
+    sections += [as_table(each) for each in (*overall_tables(result), *measure_tables(result), *cost_tables(result))]
     sections += [remark(words) for words in [*result.notes, result.convention]]
     for number, members in enumerate(sets):
         sections.append(heading(f"All figures: {', '.join(members)}", f"set{number}"))
@@ -150,6 +168,19 @@ def _frequency_and_slices(study: Study, compared: Comparison, k: int, anchor: st
         )
     else:
         yield remark("No slice of the questions differs reliably from the rest.")
+
+
+def _causes(compared: Comparison, anchor: str) -> Iterator[str]:
+    """Yield the section on the causes of two runs' misses; nothing if they miss no question."""
+    k = min(CAUSES_K, compared.depth)
+    table = miss_table(compared, k, np.arange(len(compared)))
+    if not any(run.misses for run in table.runs):
+        return
+    a, b = compared.a.name, compared.b.name
+    yield heading(f"Causes of the misses of {a} and {b} at {k}", anchor)
+    yield as_plot(report_plots.cause_plot(table), f"causes-{a}-{b}")
+    yield from map(as_table, cause_tables(table))
+    yield remark(table.method)
 
 
 def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:

@@ -66,7 +66,7 @@ def notices(world: World, page: int) -> Passage:
     sentences = []
     for number in world.plan.noticed_in(page):
         entity = world.entity(number)
-        speaker, reference = _Speaker(entity, random), NAME
+        speaker, reference = Speaker(entity, random), NAME
         for relation in world.noted(number):
             forms = OWN_NAMING_FORMS[relation] if reference is NAME else OWN[relation]
             form = forms[int(random() * len(forms))]
@@ -76,7 +76,7 @@ def notices(world: World, page: int) -> Passage:
     return Passage(str(ordinal + 1), f"Short notices, No. {page + 1}", " ".join(sentences))
 
 
-class _Speaker:
+class Speaker:
     """Writes sentences about one entity: fills forms with its name, its short name or a pronoun, and with incidental
     detail.
     """
@@ -129,7 +129,7 @@ class _Writer:
     def __init__(self, world: World, entity: Entity, ordinal: int):
         self.world, self.entity, self.ordinal = world, entity, ordinal
         self.random: Callable[[], float] = Random(key(world.seed, 7, ordinal)).random
-        self.subject = _Speaker(entity, self.random)
+        self.subject = Speaker(entity, self.random)
         self.reference = NAME
 
     def passage(self, index: int, items: tuple[str, ...]) -> str:
@@ -188,7 +188,7 @@ class _Writer:
         """
         other = self.world.entity(number)
         hushed = relations[0] in other.quiet and number % 4 == 0  # by the way, in one sentence
-        speaker = _Speaker(other, self.random)
+        speaker = Speaker(other, self.random)
         frame = self._pick(FRAMES[self.entity.group][other.group])
         rest = list(relations)
         clause = ""

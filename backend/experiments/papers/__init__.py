@@ -1,4 +1,4 @@
-"""The experiments of the three papers, by name. A module of the same name has the plan and the paper's figures.
+"""The experiments of the papers, by name. A module of the same name has the plan and the paper's figures.
 
 Such a module has `plan(setting, bench) -> ExperimentPlan`, and may have TAKES (fields of `Setting` that it uses besides
 the common ones) and DEFAULTS (its own values of fields). An installed package adds an `Experiment` through the entry
@@ -47,6 +47,7 @@ EXPERIMENTS = {
     "interference": About("EntityQuestions", "Table 3", "How does training on one relation change the accuracy on all other questions?"),
     "specialised": About("EntityQuestions", "Tables 4 and 8", "How accurate are question encoders by relation over one fixed index?"),
     "embedding-spread": About("EntityQuestions", "Figure 2", "Are a relation's passages crowded before training on the relation, and spread out after?"),
+    "probes": About("ColDeR", "ACL 2025", "Does an encoder favour early, short, literal or repeated words over the fact?"),
 }  # fmt: skip
 
 

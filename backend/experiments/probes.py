@@ -1,0 +1,189 @@
+"""Probes: pairs of texts that differ in one respect, and which of the two an encoder scores higher.
+
+Each probe is a pure function of a question, its gold passage and another passage's subject. It returns a `ProbePair`, or
+None where the passage does not allow one. The passages are those of the study's own collection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.data.importing.gold import find_ordinals
+from backend.evaluation.why import name_words
+from backend.experiments.parts import Part, QuestionSelection
+from backend.interventions.edits import renamed
+from backend.interventions.sentences import answer_sentence, contains, sentences
+from backend.retrieval.encoder import load_encoder
+from backend.text.answers import DEFAULT_RULE, rule_for
+from db.records import Passage, Question
+
+if TYPE_CHECKING:
+    from backend.experiments.workbench import Workbench
+
+MIN_SENTENCES = 3  # of a passage: fewer leave nothing to move, cut or leave out
+REPEATS = 3  # times that the subject's name is repeated
+NUMBER = re.compile(r"\b[1-9][0-9]{2,3}\b")
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeItem:
+    """A question with a gold passage that states the answer. other: a subject of the same relation."""
+
+    question: Question
+    passage: Passage
+    parts: tuple[str, ...]
+    answer: int
+    other: str | None
+
+    def text(self, parts: Sequence[str]) -> Passage:
+        return replace(self.passage, text=" ".join(parts))
+
+    @property
+    def rest(self) -> list[str]:
+        """The passage without the answer's sentence."""
+        return [*self.parts[: self.answer], *self.parts[self.answer + 1 :]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePair:
+    """Two passages for a question: the one that a bias favours, and the other."""
+
+    question: str
+    favoured: Passage
+    other: Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A probe. wrong: whether the favoured passage is wrong; if not, both state the answer, and an encoder without the
+    bias favours neither (50%). favours: the favoured passage in words, against the other.
+    """
+
+    name: str
+    favours: str
+    wrong: bool
+    pair: Callable[[ProbeItem], ProbePair | None]
+
+
+def early(item: ProbeItem) -> ProbePair:
+    sentence = item.parts[item.answer]
+    return ProbePair(item.question.text, item.text([sentence, *item.rest]), item.text([*item.rest, sentence]))
+
+
+def short(item: ProbeItem) -> ProbePair:
+    return ProbePair(item.question.text, item.text([item.parts[item.answer]]), item.passage)
+
+
+def literal(item: ProbeItem) -> ProbePair:
+    echoed = [*item.parts[: item.answer], item.question.text, *item.parts[item.answer + 1 :]]
+    return ProbePair(item.question.text, item.text(echoed), item.passage)
+
+
+def repeated(item: ProbeItem) -> ProbePair | None:
+    if not item.question.subject:
+        return None
+    names = [f"{item.question.subject}."] * REPEATS
+    return ProbePair(item.question.text, item.text([*names, *item.rest]), item.passage)
+
+
+def namesake(item: ProbeItem) -> ProbePair | None:
+    """The same passage about somebody with the same first name (or first word) and another last one."""
+    subject, other = item.question.subject or "", item.other or ""
+    own, theirs = subject.split(), other.split()
+    if len(own) < 2 or not theirs or set(name_words(subject)) & set(name_words(theirs[-1])):
+        return None
+    if not contains(f"{item.passage.title} {item.passage.text}", subject):
+        return None
+    name = " ".join([*own[:-1], theirs[-1]])
+    about = Passage(
+        item.passage.id, renamed(item.passage.title, subject, name), renamed(item.passage.text, subject, name)
+    )
+    return ProbePair(item.question.text, about, item.passage)
+
+
+def negated(item: ProbeItem) -> ProbePair:
+    sentence = item.parts[item.answer]
+    lowered = (
+        sentence if sentence.split()[0] in (item.question.subject or "").split() else sentence[0].lower() + sentence[1:]
+    )
+    parts = [*item.parts[: item.answer], f"It is not true that {lowered}", *item.parts[item.answer + 1 :]]
+    return ProbePair(item.question.text, item.text(parts), item.passage)
+
+
+def numbers(item: ProbeItem) -> ProbePair | None:
+    """The same passage with another number, for a question that names the number."""
+    found = NUMBER.search(item.passage.text)
+    if found is None or not item.passage.title:
+        return None
+    number = found.group()
+    changed = number[:-2] + str((int(number[-2:]) + 37) % 100).zfill(2)
+    other = replace(item.passage, text=re.sub(rf"\b{number}\b", changed, item.passage.text))
+    return ProbePair(f"What does {item.passage.title} have to do with {number}?", other, item.passage)
+
+
+PROBES: dict[str, Probe] = {
+    probe.name: probe
+    for probe in (
+        Probe("early position", "the answer's sentence first, against last", False, early),
+        Probe("brevity", "the answer's sentence alone, against the whole passage", False, short),
+        Probe(
+            "literal match", "the question in the place of the answer's sentence, against the passage", True, literal
+        ),
+        Probe("repetition", "the subject's name three times, no answer, against the passage", True, repeated),
+        Probe("namesakes", "the passage about a namesake, against the passage", True, namesake),
+        Probe("negation", "the answer's sentence denied, against the passage", True, negated),
+        Probe("numbers", "another number than the question's, against the passage", True, numbers),
+    )
+}
+
+
+def probe_items(bench: Workbench, questions: Sequence[Question]) -> list[ProbeItem]:
+    """Return the questions with a gold passage that states the answer in one of at least MIN_SENTENCES sentences."""
+    ids = {id for question in questions for id in question.gold}
+    rows = find_ordinals(bench.corpus, ids)
+    ordered = sorted(set(rows.values()))
+    passages = dict(zip(ordered, bench.corpus.passages(ordered), strict=True))
+    items = []
+    for number, question in enumerate(questions):
+        others = [each for each in questions[number + 1 :] + questions[:number] if each.relation == question.relation]
+        other = next((each.subject for each in others if each.subject and each.subject != question.subject), None)
+        for row in sorted({rows[id] for id in question.gold if id in rows}):
+            parts = sentences(passages[row].text)
+            at = answer_sentence(parts, question.text, question.answers, rule_for(question, DEFAULT_RULE))
+            if at is not None and len(parts) >= MIN_SENTENCES:
+                items.append(ProbeItem(question, passages[row], tuple(parts), at, other))
+                break
+    return items
+
+
+@dataclass(frozen=True)
+class ProbeMeasure:
+    """For each pair of a probe, 1 if the encoder scores the favoured passage higher, else 0. weights: of the encoder."""
+
+    probe: str
+    encoder: str
+    weights: str
+    asked: QuestionSelection
+
+    def needs(self) -> Sequence[Part]:
+        return ()
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        found = (PROBES[self.probe].pair(item) for item in probe_items(bench, self.asked.of(bench)))
+        pairs = [pair for pair in found if pair is not None]
+        if not pairs:
+            return np.zeros(0)
+        encoder = load_encoder(bench.settings.encoders[self.encoder], bench.device)
+        questions = encoder.encode_questions([pair.question for pair in pairs])
+        favoured = encoder.encode_passages([pair.favoured for pair in pairs])
+        others = encoder.encode_passages([pair.other for pair in pairs])
+        if encoder.similarity == "l2":
+            gains = ((questions - others) ** 2).sum(1) - ((questions - favoured) ** 2).sum(1)
+        else:
+            gains = (questions * (favoured - others)).sum(1)
+        return (gains > 0).astype(np.float64)

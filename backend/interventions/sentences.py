@@ -1,0 +1,43 @@
+"""Sentences of a passage, and the sentence that states the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from backend.evaluation.question_facts import content_words
+from backend.text.answers import has_answer, joined, nfd
+
+_END = re.compile(r"""(?:(?<=[.!?])|(?<=[.!?]["')\]]))\s+(?=["'(\[]*[A-Z0-9])""")
+_ABBREVIATION = re.compile(r"(?:\b[A-Z]|\b(?:Dr|Mr|Mrs|Ms|St|Jr|Sr|No|vs|ca|c|Prof|Gen|Col|Capt|Rev|Hon|Mt|Ft))\.$")
+
+
+def sentences(text: str) -> list[str]:
+    """Split a text after ".", "!" or "?" before a capital or a digit, but not after an initial or a short title."""
+    parts: list[str] = []
+    for part in _END.split(text.strip()):
+        if parts and _ABBREVIATION.search(parts[-1]):
+            parts[-1] += f" {part}"
+        elif part:
+            parts.append(part)
+    return parts
+
+
+def answer_sentence(parts: Iterable[str], question: str, answers: Iterable[str], rule: str) -> int | None:
+    """Return the index of the sentence with an answer that shares most content words with the question; the first of
+    equal ones, and None if no sentence contains an answer.
+    """
+    answers, words = list(answers), content_words(question)
+    best, best_shared = None, -1
+    for index, sentence in enumerate(parts):
+        if has_answer(sentence, answers, rule):
+            shared = sum(contains(sentence, word) for word in words)
+            if shared > best_shared:
+                best, best_shared = index, shared
+    return best
+
+
+def contains(text: str, words: str) -> bool:
+    """Return whether a text contains words in this order, token by token, in any case."""
+    phrase = joined(nfd(words))
+    return not phrase.isspace() and phrase in joined(nfd(text))

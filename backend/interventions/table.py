@@ -1,0 +1,59 @@
+"""The table of causes by intervention, for the terminal, files and the report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backend.evaluation.latex import Table
+from backend.interventions.batch import NONE, CauseCount, cause_counts
+from backend.interventions.edits import EDITS
+from backend.text.counting import counted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+HEADINGS = ("cause", "edit", "misses", "smallest edit", "mends alone", "applies")
+
+
+def cause_table(result: dict[str, Any]) -> Table:
+    """Return the table of a stored result: shares in percent with 95% Wilson intervals."""
+    rows = [
+        [
+            each.cause.replace("_", " "),
+            EDITS[each.edit].does if each.edit else "–",
+            f"{round((each.smallest.value or 0) * each.smallest.n):,}",
+            _percent(each, "smallest"),
+            "–" if each.cause == NONE else _percent(each, "alone"),
+            "–" if each.cause == NONE else _percent(each, "applies"),
+        ]
+        for each in cause_counts(result)
+    ]
+    return f"Causes of the misses of {result['run']} at {result['k']}, by intervention, %", list(HEADINGS), rows
+
+
+def notes(result: dict[str, Any]) -> list[str]:
+    """Return how the table was made: which misses, and what counts as the cause."""
+    where = f" in the slice {result['where']}" if result["where"] else ""
+    found_by = f" that {result['found_by']} finds" if result["found_by"] else ""
+    drawn = (
+        f"{counted(result['missed'], 'miss', 'misses')}"
+        if result["explained"] == result["missed"]
+        else f"{result['explained']:,} of {counted(result['missed'], 'miss', 'misses')}, drawn with seed {result['seed']}"
+    )
+    return [
+        f"n = {result['explained']:,}: {drawn}{found_by}{where}. A miss: no gold passage in the top {result['k']}.",
+        "Smallest edit: the edit that changes the smallest share of the tokens of question and gold passage among those "
+        "that bring the gold passage into the top k. Mends alone: it brings the gold passage there, smallest or not. "
+        "Applies: there is something to edit. Intervals: 95%, Wilson.",
+    ]
+
+
+def as_rich(result: dict[str, Any]) -> RenderableType:
+    from backend.evaluation.terminal_tables import rich_tables
+
+    return rich_tables([cause_table(result)], notes(result))
+
+
+def _percent(each: CauseCount, what: str) -> str:
+    value, low, high = getattr(each, what).percent
+    return f"{value:.1f} [{low:.1f}, {high:.1f}]"
