@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app import url
+from app.components.edits import edits_part
 from app.components.marks import gold_badge, letter
 from app.components.stylesheets import style_sheet
 from app.markup import Html, div, join, link, span, tag, term
@@ -20,7 +21,7 @@ NEAR = (
 )
 
 
-def why_section(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr") -> Html:
+def why_section(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr", k: int = 20) -> Html:
     """The panel if the address has `why=1`, else a link to it, because reading the vectors takes a moment."""
     import streamlit as st
 
@@ -32,9 +33,14 @@ def why_section(study: Study, question: Question, runs: Sequence[str], rule: str
             cls="quiet",
             data_focus="why",
         )
-    close = link("Close", url.href(url.QUESTION, {**parameters, "why": None}), cls="quiet", data_focus="why")
+    close = link(
+        "Close", url.href(url.QUESTION, {**parameters, "why": None, "edits": None}), cls="quiet", data_focus="why"
+    )
     head = div(tag("h2", "Why did a run miss this?"), close, cls="list-head")
-    return join(style_sheet("analysis.css"), div(head, why_panel(study, question, runs, rule), cls="panel why"))
+    return join(
+        style_sheet("analysis.css"),
+        div(head, why_panel(study, question, runs, rule), edits_part(study, question, runs, k, rule), cls="panel why"),
+    )
 
 
 def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr", neighbours: int = 5) -> Html:

@@ -71,10 +71,21 @@ class ExplainedMiss:
 
 
 class MissExplainer:
-    """Explains misses of the encoder `name` of a study. Raises Missing without its index."""
+    """Explains misses of the encoder `name` of a study. Raises Missing without its index.
 
-    def __init__(self, study: Study, name: str, rule: str = DEFAULT_RULE, device: str | None = None):
-        self.study, self.rule, self.dense = study, rule, Dense(study, name, device)
+    Args:
+        dense: the open index of this encoder, if the caller has it.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        name: str,
+        rule: str = DEFAULT_RULE,
+        device: str | None = None,
+        dense: Dense | None = None,
+    ):
+        self.study, self.rule, self.dense = study, rule, dense or Dense(study, name, device)
         self.similarity = "l2" if self.dense.manifest["similarity"] == "l2" else "dot"
 
     @cached_property
