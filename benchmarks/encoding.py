@@ -7,7 +7,8 @@ in float32, its default, and in the 16-bit precision that ours uses (`model.bflo
 from the texts to float16 vectors in this process's memory, in the blocks of an index. All sides run in turns; figures
 are medians. The cosines compare each vector with the peer's float32 vector. On a GPU use `--passages 50000`.
 `--random-bert` measures BERT-base's shape with random weights, for speed only, with `--precision bfloat16`, because
-rounding changes the output of random weights more than that of trained weights.
+rounding changes the output of random weights more than that of trained weights. Where OpenVINO is installed, our
+encoders in OpenVINO are measured too, int8 among them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -29,6 +31,7 @@ import numpy as np
 from backend.core.model_files import locate
 from backend.core.settings import EncoderSettings
 from backend.retrieval.encoder import Encoder, load_encoder
+from backend.retrieval.openvino_model import has_openvino
 from backend.retrieval.passage_encoder import PRECISIONS, PassageEncoder
 from backend.retrieval.shards import BLOCK
 from benchmarks.machine import machine, peak_memory
@@ -105,12 +108,11 @@ def measure(
         )
         return made
 
-    float32 = PassageEncoder(encoder, "float32")
+    own = [PassageEncoder(encoder, "float32"), ours, *openvino_encoders(encoder, passages)]
     ways = {
         f"SentenceTransformer.encode, float32, batches of {batch}": lambda: encoded(encoder.model, texts, batch),
         f"SentenceTransformer.encode, {ours.precision}, batches of {batch16}": lambda: encoded(halved, texts, batch16),
-        "ours, float32": lambda: blocks(float32),
-        f"ours, {ours.precision}": lambda: blocks(ours),
+        **{f"ours, {by.precision}, {by.engine}": partial(blocks, by) for by in own},
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     made: dict[str, np.ndarray] = {}
@@ -118,6 +120,17 @@ def measure(
         for name, way in ways.items():
             seconds[name].append(timed_in_full(way, made, name))
     return seconds, made
+
+
+def openvino_encoders(encoder: Encoder, passages: list[Passage]) -> list[PassageEncoder]:
+    """What OpenVINO makes of the encoder: the precision that "auto" takes, and int8 calibrated on 300 other passages.
+    None on a GPU or without OpenVINO.
+    """
+    if encoder.model.device.type != "cpu" or not has_openvino():
+        return []
+    others = some_passages(300 + len(passages))[len(passages) :] or passages
+    chosen = PassageEncoder(encoder, "auto", passages[:: max(1, len(passages) // 32)], engine="openvino")
+    return [chosen, PassageEncoder(encoder, "int8", others)]
 
 
 def report(count: int, seconds: dict[str, list[float]], made: dict[str, np.ndarray]) -> None:

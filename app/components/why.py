@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from app import url
-from app.components.edits import edits_part
 from app.components.marks import gold_badge, letter
 from app.components.stylesheets import style_sheet
 from app.markup import Html, div, join, link, span, tag, term
@@ -21,8 +20,20 @@ NEAR = (
 )
 
 
-def why_section(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr", k: int = 20) -> Html:
-    """The panel if the address has `why=1`, else a link to it, because reading the vectors takes a moment."""
+def why_section(
+    study: Study,
+    question: Question,
+    runs: Sequence[str],
+    rule: str = "dpr",
+    causes: Callable[[], Html] = Html,
+    edits: Callable[[], Html] = Html,
+) -> Html:
+    """The panel if the address has `why=1`, else a link to it, because reading the vectors takes a moment.
+
+    Args:
+        causes: what the rules of causes say of the question, shown first.
+        edits: what edits of the gold passage and the question change, shown last.
+    """
     import streamlit as st
 
     parameters = st.query_params.to_dict()
@@ -39,7 +50,7 @@ def why_section(study: Study, question: Question, runs: Sequence[str], rule: str
     head = div(tag("h2", "Why did a run miss this?"), close, cls="list-head")
     return join(
         style_sheet("analysis.css"),
-        div(head, why_panel(study, question, runs, rule), edits_part(study, question, runs, k, rule), cls="panel why"),
+        div(head, causes(), why_panel(study, question, runs, rule), edits(), cls="panel why"),
     )
 
 

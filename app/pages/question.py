@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import streamlit as st
 
 from app import blind, selection, study, url, who
+from app.components.edits import edits_part
 from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judge_marks import JudgeMark, judge_marks
 from app.components.judging.on_question import judged, on_question
 from app.components.marks import letter, notice, relation_label
+from app.components.miss_causes import causes_of_question
 from app.components.next_step import empty_page
 from app.components.question_head import gold_table, question_head
 from app.components.read_answer import read_answer, read_lines
@@ -107,7 +110,12 @@ def _listed(opened: Study) -> None:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.who(opened.labels_path)
     show(question_head(question, opened.questions.frequency_source), judged(opened, question, person))
-    show(why_section(opened, question, [a, b], rule, chosen.k))
+    causes = partial(causes_of_question, compared, question.id, chosen.k)
+    show(
+        why_section(
+            opened, question, [a, b], rule, causes, partial(edits_part, opened, question, [a, b], chosen.k, rule)
+        )
+    )
     _show_lists(opened, lists, question, rule, judge_marks(opened, question, [column.name for column in lists]))
     on_question(opened, question, person)
     show(

@@ -15,11 +15,14 @@ from backend.core.arrays import open_array
 from backend.core.declared import Field, settings_class
 from backend.core.jobs import job, request
 from backend.core.manifest import file_sha256, read_manifest, write_manifest
+from backend.core.settings import VECTOR_SETTINGS
 from backend.core.summary import Step
 from backend.progress import Progress
 from backend.retrieval.encoder import Encoder, load_encoder
+from backend.retrieval.int8 import int8_loss
 from backend.retrieval.model_kinds import encoder_kind
-from backend.retrieval.passage_encoder import PassageEncoder
+from backend.retrieval.openvino_model import has_openvino
+from backend.retrieval.passage_encoder import Engine, PassageEncoder
 from backend.retrieval.retriever import RETRIEVERS, RetrieverKind
 from backend.retrieval.search import ExactSearch
 from backend.retrieval.shards import Shard, encode_shard, whole_set
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 PER_STEP = 256  # questions encoded between two progress reports
 # sample of passages encoded in 16 and 32 bits to choose the precision; every shard uses the same sample
 PRECISION_SAMPLE = 32
+INT8_SAMPLE = 300  # passages that the integers are calibrated on
+WORTH_CONVERTING = 2048  # passages; converting the model to OpenVINO takes as long as encoding some hundred
 SAMPLE = 8  # sample of passages encoded here to check imported vectors
 WHOLE = Shard(1, 1)
 # maximum distance of an imported vector from our own, relative to the typical distance of two passages; 16 bits cause
@@ -152,9 +157,15 @@ def _encode(
 ) -> tuple[dict, list[Path]]:
     """Encode a shard; return its recipe, which includes the precision, and its blocks."""
     corpus, folder = study.corpus, study.path("indexes", recipe["encoder"], "shards")
-    sample = np.unique(np.linspace(0, max(len(corpus) - 1, 0), min(PRECISION_SAMPLE, len(corpus))).astype(int))
-    bulk = PassageEncoder(encoder, precision, corpus.passages(sample.tolist()))
+    size = INT8_SAMPLE if precision == "int8" else PRECISION_SAMPLE
+    sample = np.unique(np.linspace(0, max(len(corpus) - 1, 0), min(size, len(corpus))).astype(int))
+    engine: Engine = "openvino" if len(corpus) >= WORTH_CONVERTING and has_openvino() else "torch"
+    bulk = PassageEncoder(encoder, precision, corpus.passages(sample.tolist()), engine=engine)
     recipe = {**recipe, "precision": bulk.precision}
+    if bulk.openvino is not None:
+        recipe["engine"] = f"OpenVINO {bulk.openvino.version}"
+    if precision == "int8":
+        recipe["int8"] = int8_loss(study, encoder, bulk, folder / "int8.json", progress)
     encode_shard(corpus, bulk, recipe, shard, folder, progress)
     return recipe, sorted((folder / shard.name).glob("*.npy"))
 
@@ -235,6 +246,7 @@ class Dense:
                     "made_by",
                 )
             },
+            **{key: manifest[key] for key in VECTOR_SETTINGS if key in manifest},
         }
         self._approximate = None
         if approximate is not None:
@@ -279,11 +291,13 @@ class Dense:
     @cached_property
     def encoder(self) -> Encoder:
         encoder = load_encoder(self._encoder_settings, self.device)
-        for key, value in encoder.describe().items():
-            if self.manifest[key] != value:
+        described = encoder.describe()
+        for key in dict.fromkeys((*described, *VECTOR_SETTINGS)):
+            value = described.get(key)
+            if (self.manifest.get(key) if key in VECTOR_SETTINGS else self.manifest[key]) != value:
                 raise Refused(
                     f"encoder {self.name!r} has changed since its index was made ({key}: {value!r}, in the index "
-                    f"{self.manifest[key]!r}); run 'blindspot index dense --encoder {self.name}' again"
+                    f"{self.manifest.get(key)!r}); run 'blindspot index dense --encoder {self.name}' again"
                 )
         return encoder
 

@@ -5,17 +5,18 @@ writing in parallel.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 
 from backend.core.processor import cpu_multiplies_bfloat16
 from backend.retrieval.encoder import Encoder
-from db.errors import Refused
+from backend.retrieval.openvino_model import OpenVINOModel
+from db.errors import Missing, Refused
 from db.records import Passage
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ Block = TypeVar("Block")
 Texts = list[str]
 Ids = list[list[int]]
 
-PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+PRECISIONS = ("auto", "float32", "bfloat16", "float16", "int8")
+Engine = Literal["torch", "openvino"]
 TOKENS_CPU, TOKENS_GPU = 4096, 65_536  # tokens in a batch, including padding
+TOKENS_OPENVINO, TOKENS_CALIBRATION = 2048, 1024
 MIN_COSINE = 0.9999  # minimum cosine of a 16-bit vector with its float32 vector
 OFF = 0.02  # maximum distance of the two vectors, relative to the typical distance of two texts
 PROMPTS = (
@@ -53,26 +56,41 @@ class PassageEncoder:
     Args:
         precision: one of `PRECISIONS`. "auto" tries the 16-bit precisions that the device is fast at. It takes the
             first in which every vector of `sample` has a cosine of at least 0.9999 with its float32 vector and differs
-            from it by at most 2% of the typical distance between two vectors; otherwise it takes float32.
+            from it by at most 2% of the typical distance between two vectors; otherwise it takes float32. "int8" is
+            calibrated on `sample`, and always runs in OpenVINO; its loss is the caller's to measure.
         tokens: tokens in a batch (default: by device).
+        engine: what runs the network. "auto" precision goes back to torch where OpenVINO cannot run the model, or not
+            exactly enough.
 
-    Raises Refused for an unknown precision, or one that the device does not support.
+    Raises:
+        Refused: an unknown precision, or one that the device does not support.
+        Missing: OpenVINO is asked for and not installed.
     """
 
     def __init__(
-        self, encoder: Encoder, precision: str = "auto", sample: Sequence[Passage] = (), tokens: int | None = None
+        self,
+        encoder: Encoder,
+        precision: str = "auto",
+        sample: Sequence[Passage] = (),
+        tokens: int | None = None,
+        engine: Engine = "torch",
     ):
         if precision not in PRECISIONS:
             raise Refused(f"unknown precision {precision!r}; known: {', '.join(PRECISIONS)}")
         self.encoder, self.device = encoder, encoder.model.device
         if precision == "float16" and self.device.type == "cpu":
             raise Refused("float16 needs a GPU; on a CPU use bfloat16 or float32")
+        if precision == "int8" and self.device.type != "cpu":
+            raise Refused("int8 is for CPUs; on a GPU use bfloat16 or float16")
         self.tokens = tokens or (TOKENS_CPU if self.device.type == "cpu" else TOKENS_GPU)
         self.prompt = _prompt(encoder.model)
         self.tokenizer, self.told = _tokenizer(encoder.model, self.prompt)
-        self._set(precision if precision != "auto" else "float32")
-        if precision == "auto" and sample:
-            self._choose(sample)
+        self.openvino: OpenVINOModel | None = None
+        self._set(precision if precision not in ("auto", "int8") else "float32")
+        if precision == "int8" or (engine == "openvino" and precision != "auto"):
+            self._set(precision, "openvino", sample)
+        elif precision == "auto" and sample:
+            self._choose(sample, engine)
 
     def tokenise(self, passages: Sequence[Passage]) -> Ids | Texts:
         """Tokenise the texts, in another thread. Without a fast tokenizer the texts are returned unchanged."""
@@ -80,6 +98,10 @@ class PassageEncoder:
         if self.tokenizer is None:
             return texts
         return [cut.ids for cut in self.tokenizer.encode_batch_fast([self.prompt + text for text in texts])]
+
+    @property
+    def engine(self) -> Engine:
+        return "torch" if self.openvino is None else "openvino"
 
     def encode(self, tokenised: Ids | Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
         """Return the vectors (n, d) float16 on the device, which may still be computing. `tick` gets the number of
@@ -90,14 +112,15 @@ class PassageEncoder:
         with torch.inference_mode(), self._arithmetic():
             if self.tokenizer is None:
                 return self._plainly(cast(Texts, tokenised), tick)
-            lengths = np.array([len(ids) for ids in tokenised])
-            order, done = np.argsort(-lengths, kind="stable"), 0
-            vectors = torch.empty((len(order), self.encoder.dimension), dtype=torch.float16, device=self.device)
-            while done < len(order):
+            ids = cast(Ids, tokenised)
+            if self.openvino is not None:
+                return self._with_openvino(self.openvino, ids, tick)
+            done = 0
+            vectors = torch.empty((len(ids), self.encoder.dimension), dtype=torch.float16, device=self.device)
+            for rows in _batches(ids, self.tokens):
                 if tick is not None:
                     tick(done)
-                rows = order[done : done + max(1, self.tokens // int(lengths[order[done]]))]
-                result = self.model(self._features([tokenised[row] for row in rows]))["sentence_embedding"][
+                result = self.model(self._features([ids[row] for row in rows]))["sentence_embedding"][
                     :, : vectors.shape[1]
                 ].float()
                 if self.encoder.similarity == "cosine":
@@ -137,6 +160,22 @@ class PassageEncoder:
             if writing:
                 writing.pop().result()
 
+    def _with_openvino(self, model: OpenVINOModel, ids: Ids, tick: Callable[[int], None] | None) -> torch.Tensor:
+        import torch
+
+        vectors = np.empty((len(ids), self.encoder.dimension), np.float32)
+        batches = _batches(ids, min(self.tokens, TOKENS_OPENVINO))
+        for done in model.run(((rows, self._arrays([ids[row] for row in rows])) for rows in batches), vectors):
+            if tick is not None:
+                tick(done)
+        if self.encoder.similarity == "cosine":
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return torch.from_numpy(vectors.astype(np.float16))
+
+    def _arrays(self, ids: Ids) -> dict[str, np.ndarray]:
+        features = self._features(ids)
+        return {name: features[name].numpy() for name in self.told["tensors"]}
+
     def _features(self, ids: Ids) -> dict[str, Any]:
         """Return a batch in the model's format, padded on the right to its longest text."""
         import torch
@@ -168,10 +207,13 @@ class PassageEncoder:
         )
         return result.to(torch.float16)
 
-    def _set(self, precision: str) -> None:
+    def _set(self, precision: str, engine: Engine = "torch", sample: Sequence[Passage] = ()) -> None:
         import torch
 
-        self.precision = precision
+        self.precision, self.openvino = precision, None
+        if engine == "openvino":
+            self.openvino = self._openvino(precision, sample)
+            return
         whole = precision != "float32" and self.device.type != "cpu"
         self.model = copy.deepcopy(self.encoder.model).to(getattr(torch, precision)) if whole else self.encoder.model
 
@@ -184,10 +226,22 @@ class PassageEncoder:
             else nullcontext()
         )
 
-    def _choose(self, sample: Sequence[Passage]) -> None:
+    def _openvino(self, precision: str, sample: Sequence[Passage]) -> OpenVINOModel:
+        if self.tokenizer is None or self.device.type != "cpu":
+            raise Refused("OpenVINO runs encoders with a fast tokenizer, on a CPU")
+        ids = cast(Ids, self.tokenise(sample)) if precision == "int8" else []
+        calibration = [self._arrays([ids[row] for row in rows]) for rows in _batches(ids, TOKENS_CALIBRATION)]
+        example = self._features([self.tokenizer.encode(self.prompt + text).ids for text in ("a b c", "a b")])
+        tensors = {name: example[name] for name in self.told["tensors"]}
+        return OpenVINOModel(self.encoder.model, tensors, self.told["rest"], precision, calibration)
+
+    def _choose(self, sample: Sequence[Passage], engine: Engine) -> None:
         exact = self.encoder.encode_passages(sample)
-        for precision in _quick(self.device):
-            self._set(precision)
+        for precision, by in _candidates(self.device, engine):
+            try:
+                self._set(precision, by)
+            except (Missing, Refused):
+                continue
             if _same(self.encode(self.tokenise(sample)).float().cpu().numpy(), exact):
                 return
         self._set("float32")
@@ -249,6 +303,24 @@ def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, 
         ):
             return None, {}
     return tokenizer, expected
+
+
+def _batches(ids: Ids, tokens: int) -> Iterator[np.ndarray]:
+    """Yield the rows of each batch: texts of similar length, the longest first, of about `tokens` tokens together."""
+    lengths = np.array([len(row) for row in ids])
+    order, done = np.argsort(-lengths, kind="stable"), 0
+    while done < len(order):
+        rows = order[done : done + max(1, tokens // int(lengths[order[done]]))]
+        yield rows
+        done += len(rows)
+
+
+def _candidates(device: torch.device, engine: Engine) -> list[tuple[str, Engine]]:
+    """What "auto" tries, the fastest first."""
+    quick: list[tuple[str, Engine]] = [(precision, "torch") for precision in _quick(device)]
+    if engine == "torch" or device.type != "cpu":
+        return quick
+    return [*((precision, "openvino") for precision, _ in quick), ("float32", "openvino"), *quick]
 
 
 def _quick(device: torch.device) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from db.errors import BadInput, Missing, Refused
 
 BLOCK = 2048  # passages in a file; an interruption loses at most this many
 ROWS_PER_COPY = 65_536
+MEASURED = "int8"  # the entry of a recipe that each machine measures for itself
 NAME = re.compile(r"(\d+)-of-(\d+)")
 
 
@@ -141,7 +142,7 @@ def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
                 f"{paths[shard]} was encoded from other passages than this study's; delete it and encode it again"
             )
         for key, value in recipe.items():
-            if other.get(key) != value:
+            if key != MEASURED and other.get(key) != value:
                 raise Refused(
                     f"{paths[shard]} does not match {paths[shards[0]]} ({key}: {other.get(key)!r}, {value!r}); "
                     "delete one of them and encode it again"

@@ -118,6 +118,8 @@ def train_adapter(
         raise Refused(
             f"encoder {encoder!r} ranks by Euclidean distance; an adapter maps vectors of dot product or cosine"
         )
+    if "dimensions" in dense.manifest:
+        raise Refused(f"encoder {encoder!r} keeps only the first dimensions of its vectors; adapters need all of them")
     opened = TrainingSet.open(study, training_set)
     questions = read_questions(study, dense, opened, progress, chosen.positives)
     learned = learn(questions, dense.vectors, dense.unit_length, chosen, progress)
