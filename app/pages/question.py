@@ -11,6 +11,7 @@ import streamlit as st
 
 from app import blind, selection, study, url, who
 from app.components.edits import edits_part
+from app.components.explanation import explanation_section
 from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judge_marks import JudgeMark, judge_marks
 from app.components.judging.on_question import judged, on_question
@@ -206,6 +207,7 @@ def _show_lists(
         side_by_side(lists, question, passages, gold, shown, rule, judged_by_machine),
         div(*more, cls="foot more-hits"),
     )
+    explanation_section(opened, lists, question, passages, shown)
 
 
 def _legend(columns: int) -> Html:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from backend.retrieval import indexes as held
 from backend.retrieval import remote
+from backend.retrieval.explanation import Explainer, TermWeights, TokenMatches
 from backend.retrieval.indexes import Indexes
+from backend.retrieval.retriever import kind_of
 from db.errors import Refused
 from db.records import Hits
 
@@ -78,3 +80,20 @@ def opened(study: Study, retriever: str) -> Iterator[Retriever]:
         held_open = _open.setdefault(study.folder, Indexes(study))
     with _searching:
         yield held_open.open(retriever).retriever
+
+
+def explains(study: Study, retriever: str) -> bool:
+    """Return whether `explain` works for a retriever: it says what scores are made of, and its index is here."""
+    kind = kind_of(retriever)
+    return kind is not None and kind.explains and remote.chosen() is None and retriever in kind.available(study)
+
+
+def explain(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
+    """Return what the score of a passage is made of, by a retriever that `explains`. Raises as `search` does."""
+    with _opening:
+        opened = _open.setdefault(study.folder, Indexes(study))
+    with _searching:
+        found = opened.open(retriever).retriever
+        if not isinstance(found, Explainer):
+            raise Refused(f"{retriever} does not say what its scores are made of")
+        return found.explain(question, row)
