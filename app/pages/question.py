@@ -111,12 +111,7 @@ def _listed(opened: Study) -> None:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.who(opened.labels_path)
     show(question_head(question, opened.questions.frequency_source), judged(opened, question, person))
-    causes = partial(causes_of_question, compared, question.id, chosen.k)
-    show(
-        why_section(
-            opened, question, [a, b], rule, causes, partial(edits_part, opened, question, [a, b], chosen.k, rule)
-        )
-    )
+    show(_why(opened, compared, question, rule, chosen.k))
     _show_lists(opened, lists, question, rule, judge_marks(opened, question, [column.name for column in lists]))
     on_question(opened, question, person)
     show(
@@ -130,6 +125,12 @@ def _listed(opened: Study) -> None:
             cls="foot",
         )
     )
+
+
+def _why(opened: Study, compared: Comparison, question: Question, rule: str, k: int) -> Html:
+    runs = [compared.a.name, compared.b.name]
+    causes = partial(causes_of_question, compared, question.id, k)
+    return why_section(opened, question, runs, rule, causes, partial(edits_part, opened, question, runs, k, rule))
 
 
 def _as_own(question: Question) -> dict[str, str]:
