@@ -31,6 +31,14 @@ def any_hidden(study: Study, questions: Iterable[str]) -> bool:
     return not hidden(study).isdisjoint(questions)
 
 
+def may_use_labels(study: Study) -> bool:
+    """Return whether causes of misses may rest on people's labels and judges' scores.
+
+    Who judges blind must not learn what others say. An annotator with open questions therefore sees causes without them.
+    """
+    return not hidden(study) or who.may(study.labels_path, "see others' labels")
+
+
 def digest(questions: Iterable[str]) -> str:
     """Return a digest that identifies a set of hidden questions; "" for none."""
     ids = sorted(questions)

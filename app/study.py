@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -173,12 +174,13 @@ def comparison(study: Study, a: str, b: str, relevance: Kind = "answers", rule: 
     known = runs(study)
     left, right = measured(study, a, relevance, rule), measured(study, b, relevance, rule)
     made = tuple(known[name].get("made") for name in (a, b))
-    return _comparison(left, right, questions_key(study), a, b, made, relevance, rule, _hidden_key(study))
+    evidence = blind.may_use_labels(study)
+    return _comparison(left, right, evidence, questions_key(study), a, b, made, relevance, rule, _hidden_key(study))
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _comparison(_a: Measured, _b: Measured, *key: object) -> Comparison:
-    return Comparison.of(_a, _b)
+def _comparison(_a: Measured, _b: Measured, evidence: bool, *key: object) -> Comparison:
+    return replace(Comparison.of(_a, _b), evidence=evidence)
 
 
 def rule_of(study: Study, names: Sequence[str]) -> str:

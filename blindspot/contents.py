@@ -126,7 +126,7 @@ class StudyContents(OpenedStudy):
         from backend.evaluation.why import summary_sentence, why
 
         found = why(self.study, self.study.questions.get(question), runs, rule, neighbours=0)
-        records = []
+        records: list[tuple[object, ...]] = []
         for each in found.standings:
             gold = None if each.gold is None else found.passages[each.gold].id
             gold_facts = (each.run, each.retriever, gold, each.rank, each.score, each.margin)
@@ -154,3 +154,25 @@ class StudyContents(OpenedStudy):
         rows = store.consensus() if consensus else store.judgements()
         columns = list((Consensus if consensus else Judgement).__dataclass_fields__)
         return pd.DataFrame([asdict(row) for row in rows], columns=columns)
+
+    def tags(self) -> pd.DataFrame:
+        """Return people's tags, one a row: tag, question, text, run, annotator, time; "" for no run and no person."""
+        import pandas as pd
+
+        from backend.evaluation.tag_export import COLUMNS, tag_rows
+
+        return pd.DataFrame(tag_rows(self.study), columns=list(COLUMNS))
+
+    def add_tag(self, tag: str, questions: Iterable[str], run: str | None = None, annotator: str | None = None) -> str:
+        """Tag questions, and return the tag as it is spelled.
+
+        Args:
+            run: the run that the tag is about; default the question itself. annotator: the person who tags.
+
+        Raises BadInput for what is no tag, Missing for an unknown question, run or person, Refused.
+        """
+        from db.tags import Tags
+
+        if run is not None:
+            self.study.run(run)
+        return Tags(self.study.labels_path).add(tag, questions, run, annotator)

@@ -84,6 +84,42 @@ class StudyMeasures(OpenedStudy):
         made = find_in_runs(self.study, a, b, k, relevance, slice=slice)
         return _frame(made.as_csv(), method=method(made.found))
 
+    def causes(
+        self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"
+    ) -> pd.DataFrame:
+        """Count the causes of the misses of one run or two, a cause of a run a row, as `blindspot misses --csv` does.
+
+        The columns are run, k, questions, misses, cause, count, measured, share, low, high, found, found_measured,
+        difference, difference_low, difference_high and examples (question ids, joined by spaces); `attrs` holds the
+        method and the notes. Raises Missing, BadInput.
+        """
+        from backend.evaluation.miss_report import MissOptions, misses
+
+        made = misses(self.study, a, b, MissOptions(k, relevance, slice=slice))
+        frame = _frame(made.as_csv(), method=made.table.method, notes=made.notes)
+        return frame.astype({"examples": object}).fillna({"examples": ""})
+
+    def miss_causes(
+        self, run: str, other: str | None = None, k: int = 20, slice: str = "", relevance: Kind = "answers"
+    ) -> pd.DataFrame:
+        """Return the causes of each miss of a run, one question a row, indexed by question id, one cause a column.
+
+        A value is True, False, or missing where a fact that the rule needs is unknown. `other` is the run that chance
+        matches are looked for in. Raises Missing, BadInput.
+        """
+        import pandas as pd
+
+        from backend.evaluation.cause_rules import ORDER
+        from backend.evaluation.miss_report import MissOptions, causes_of_misses
+
+        options = MissOptions(k, relevance, slice=slice)
+        found, ids = causes_of_misses(self.study, run, other or run, options)
+        columns = {str(cause): pd.array(found.has(cause), dtype="boolean") for cause in ORDER}
+        frame = pd.DataFrame(columns, index=pd.Index(ids, name="question"))
+        for cause in ORDER:
+            frame.loc[~found.known(cause), str(cause)] = pd.NA
+        return frame
+
     def saved_slices(self) -> pd.DataFrame:
         """Return the saved slices, oldest first: slice, expression, made."""
         import pandas as pd
@@ -143,6 +179,15 @@ class StudyMeasures(OpenedStudy):
         from backend.evaluation.slice_report import find_in_runs
 
         return slice_plot(find_in_runs(self.study, a, b, k, relevance, slice=slice))
+
+    def plot_causes(
+        self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"
+    ) -> Figure:
+        """Return a plot of the table of `causes`: the share of each cause among misses and among found questions."""
+        from backend.evaluation.miss_report import MissOptions, misses
+        from backend.evaluation.report_plots import cause_plot
+
+        return cause_plot(misses(self.study, a, b, MissOptions(k, relevance, slice=slice)).table)
 
     def save_plot(self, figure: Figure, path: str | Path) -> Path:
         """Save a plot for a paper, in one column's width, as .pdf, .svg or .png. Raises BadInput for another ending."""

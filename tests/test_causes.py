@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import time
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -23,7 +24,9 @@ from db.errors import BadInput, Missing
 from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
+from db.queue import Candidate, Item, Queue
 from db.records import Hits, Passage, Question
+from tests.app_pages import Page
 from tests.studies import make_study
 
 K, DEPTH = 2, 4
@@ -301,3 +304,59 @@ def test_thousands_of_questions_take_seconds(tmp_path):
     run_causes(Comparison.of(measured, measured), "a", 20)
     assert time.process_time() - start < 20
     assert len(statements) < 60, len(statements)
+
+
+def test_from_python(study):
+    import blindspot
+
+    opened = blindspot.Study(study)
+    counts = opened.causes("dense", "bm25", k=K)
+    report = misses(study, "dense", "bm25", MissOptions(K))
+    assert (
+        counts.to_csv(index=False).count("\n") == report.as_csv().count("\n")
+        and counts.attrs["method"] == report.table.method
+    )
+    line = counts.set_index(["run", "cause"]).loc[("dense", "rare_subject")]
+    assert (line["count"], line["measured"], line["examples"].split()[0]) == (3, len(PLANTED), "rare")
+    frame = opened.miss_causes("dense", "bm25", k=K)
+    expected = {id: {str(cause) for cause in causes} for id, (_, _, causes) in PLANTED.items()}
+    assert {id: set(frame.columns[row.fillna(False)]) for id, row in frame.iterrows()} == expected
+    known = set(frame.index[frame["false_negative_above"].notna()])
+    assert known - {"plain"} == {"labelled", "judged", "unlikely", "overruled"}, "plain gets a label in another test"
+    assert len(opened.plot_causes("dense", "bm25", k=K).data) == 6, "misses, few of them, and found, of two runs"
+    assert opened.add_tag("seen", ["rare"], "dense", "ann") == "seen" and opened.tags()["question"].tolist() == ["rare"]
+
+
+def test_the_report_for_colleagues_has_the_table(study):
+    from backend.reports.html_report import html_report
+
+    text = html_report(study, ["dense", "bm25"])
+    assert "Causes of the misses of" in text and "Near-namesake on top" in text and "causes-" in text
+
+
+def test_compare_counts_causes_and_lists_their_questions(study):
+    shut = Page(study.folder, "compare", a="dense", b="bm25", k=K)
+    assert "Near-namesake on top" not in shut.text and any("causes=1" in address for address in shut.links())
+    page = Page(study.folder, "compare", a="dense", b="bm25", k=K, causes=1)
+    assert f"dense: {len(PLANTED)} misses of {len(PLANTED) + 1}" in page.text
+    address = next(each for each in page.links() if "rare_subject" in each)
+    expression = parse_qs(urlsplit(address).query)["slice"][0]
+    assert expression == "cause(dense):rare_subject"
+    listed = Page(study.folder, "compare", a="dense", b="bm25", k=K, slice=expression)
+    assert "These figures cover the 3 of" in listed.text
+    asked = Page(study.folder, "question", a="dense", b="bm25", k=K, question="two", why=1)
+    assert "dense misses it at 2: Near-namesake on top · Rare subject" in asked.text
+    assert "bm25 misses it at 2: Rare subject" in asked.text
+
+
+def test_an_annotator_with_open_questions_sees_no_causes_by_labels(study, compared):
+    """Their pages still count every other cause."""
+    from backend.core.copying import copy_study
+
+    copy = study.folder.parent / "copy"
+    copy_study(study, copy)
+    People(copy / "labels.db").add("lea", "lead")
+    Queue(copy / "labels.db").add_batch("b", [Item("plain", (Candidate("plain-winner"),))], {})
+    seen = {name: Page(copy, "compare", name, a="dense", b="bm25", k=K, causes=1).text for name in ("ann", "lea")}
+    assert "False negative above not measured" in seen["ann"] and "False negative above not measured" not in seen["lea"]
+    assert "Near-namesake on top 2 " in seen["ann"]

@@ -22,6 +22,7 @@ from backend.interventions.batch import explain_misses
 from backend.judges.cascade import CascadeStage, judge_with_cascade
 from backend.judges.feature_judge import judge_run, learn_judge
 from backend.judges.imported import import_judgements
+from backend.judges.label_judge import learn_label_judge
 from backend.judges.llm.injections import measure_injections
 from backend.judges.llm.judge import add_llm_judge, judge_with_llm
 from backend.judging.batches import make_batch
@@ -40,7 +41,7 @@ from backend.training.per_relation import retrieve_per_relation, train_per_relat
 from backend.training.ready_cross_encoder import add_cross_encoder
 from backend.training.scoring import score_run
 from backend.training_sets.builder import build
-from backend.training_sets.judged_batches import make_batch_by_judge
+from backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
 from db.people import People
 from tests.encoder_models import tiny_colbert, tiny_splade
 from tests.job_kinds import every_kind
@@ -190,6 +191,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
         assert submit(judge_with_cascade, "mixed", "mined", 2)["decided"] > 0
         assert submit(measure_injections, "llm", 1)["tried"] == 10
     assert submit(make_batch_by_judge, "judged", ["mined"], "features", "clean", size=3, by="ann")["name"] == "judged"
+    assert submit(make_batch_by_gain, "by-gain", ["mined"], size=2, pairs=3, by="ann")["name"] == "by-gain"
     assert submit(add_point)["number"] == 1 and submit(add_history) == []
     submit(train_per_relation, "by-relation", "model", "clean", {**QUICK, "held_out": 2}, device="cpu")
     submit(retrieve_per_relation, "by-relation", "dev", k=5, device="cpu")
@@ -199,6 +201,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
     submit(run_experiment, "tune-bm25", {"ks": [5], "depth": 10, "small": True})
     for question in train:
         say(study, "ann", question.id, {"p2": "positive"})
+    assert submit(learn_label_judge, "said", "mined")["labels"] > 0
     submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
     assert set(results) == registered - IN_THE_DEMO
     assert len(registered) >= 26 and "torch" in sys.modules

@@ -180,7 +180,7 @@ def test_bad_hits_are_refused_and_nothing_is_stored(study, rows, message):
 def test_the_examples_of_the_page_run(study, monkeypatch, tmp_path):
     """All code blocks of docs/python.md, in one namespace, on a study with runs of the names that they use."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     monkeypatch.chdir(study.folder.parent)
     namespace: dict = {}
     for block in blocks:

@@ -12,11 +12,12 @@ from app.components.marks import figure, letter
 from app.components.tables import gain
 from app.markup import Html, div, join, link, tag, term
 from app.selection import Selection
+from backend.evaluation.causes import CAUSES
 from backend.evaluation.comparison import by_group
 from backend.evaluation.measures import MEASURES, SUCCESS
 from backend.evaluation.saved_slices import SavedSlice
 from backend.evaluation.slice_finder import FoundSlices
-from backend.evaluation.slices import FLAGS, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
+from backend.evaluation.slices import FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
 from backend.text.counting import counted
 from db.errors import BlindspotError
 
@@ -31,9 +32,10 @@ SLICE_TEST = (
 
 def condition_help(runs: Sequence[str]) -> Html:
     """The syntax of slices, in a fold."""
-    written = (*TEXTS.values(), *NUMBERS.values(), *FLAGS.values(), *OF_RUNS.values())
+    written = (*TEXTS.values(), *NUMBERS.values(), *FLAGS.values(), *OF_RUNS.values(), *MISSES.values())
     lines = [tag("li", tag("code", words.partition(" (")[0]), f" {_explained(words)}") for words in written]
     lines += [tag("li", tag("code", f"tag:{name}"), f" {explanation}") for name, explanation in TAGS.items()]
+    lines += [tag("li", tag("code", f"cause:{name}"), f" {rule.rule}") for name, rule in CAUSES.items()]
     return tag(
         "details",
         tag("summary", "Syntax"),

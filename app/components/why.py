@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from app import url
 from app.components.marks import gold_badge, letter
@@ -20,8 +20,14 @@ NEAR = (
 )
 
 
-def why_section(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr") -> Html:
-    """The panel if the address has `why=1`, else a link to it, because reading the vectors takes a moment."""
+def why_section(
+    study: Study, question: Question, runs: Sequence[str], rule: str = "dpr", causes: Callable[[], Html] = Html
+) -> Html:
+    """The panel if the address has `why=1`, else a link to it, because reading the vectors takes a moment.
+
+    Args:
+        causes: what the rules of causes say of the question, shown first.
+    """
     import streamlit as st
 
     parameters = st.query_params.to_dict()
@@ -34,7 +40,9 @@ def why_section(study: Study, question: Question, runs: Sequence[str], rule: str
         )
     close = link("Close", url.href(url.QUESTION, {**parameters, "why": None}), cls="quiet", data_focus="why")
     head = div(tag("h2", "Why did a run miss this?"), close, cls="list-head")
-    return join(style_sheet("analysis.css"), div(head, why_panel(study, question, runs, rule), cls="panel why"))
+    return join(
+        style_sheet("analysis.css"), div(head, causes(), why_panel(study, question, runs, rule), cls="panel why")
+    )
 
 
 def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr", neighbours: int = 5) -> Html:

@@ -12,6 +12,7 @@ from app import blind, selection, study, url
 from app.components.downloads import table_downloads
 from app.components.judged_table import judged_table
 from app.components.marks import grouping, notice, relation_label, term
+from app.components.miss_causes import causes_panel
 from app.components.next_step import empty_page
 from app.components.question_list import question_table
 from app.components.readings import readings_panel
@@ -90,6 +91,7 @@ def page() -> None:
     by = _grouping(compared)
     if not chosen.text:  # a slice cannot express the search
         _downloads(opened, chosen, compared, by)
+    causes_panel(compared, chosen, kept)
     show(judged_table(opened, (a, b), chosen.k, compared.a.kind, rule))
     show(readings_panel(opened, compared, chosen, kept, by))
     rows = selection.rows(compared, chosen, kept)

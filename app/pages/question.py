@@ -13,6 +13,7 @@ from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judge_marks import JudgeMark, judge_marks
 from app.components.judging.on_question import judged, on_question
 from app.components.marks import letter, notice, relation_label
+from app.components.miss_causes import causes_of_question
 from app.components.next_step import empty_page
 from app.components.question_head import gold_table, question_head
 from app.components.read_answer import read_answer, read_lines
@@ -107,7 +108,7 @@ def _listed(opened: Study) -> None:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.who(opened.labels_path)
     show(question_head(question, opened.questions.frequency_source), judged(opened, question, person))
-    show(why_section(opened, question, [a, b], rule))
+    show(why_section(opened, question, [a, b], rule, lambda: causes_of_question(compared, question.id, chosen.k)))
     _show_lists(opened, lists, question, rule, judge_marks(opened, question, [column.name for column in lists]))
     on_question(opened, question, person)
     show(

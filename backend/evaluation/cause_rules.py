@@ -78,8 +78,7 @@ class RunCauses:
     @property
     def without(self) -> np.ndarray:
         """The questions to which no rule applies, (n,) bool."""
-        without: np.ndarray = ~self.present.any(axis=1)
-        return without
+        return np.asarray(~self.present.any(axis=1))
 
     @property
     def misses(self) -> RunCauses:

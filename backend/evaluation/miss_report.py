@@ -11,7 +11,9 @@ import numpy as np
 
 from analysis.accuracy import Estimate
 from backend.core.spreadsheets import write_csv
+from backend.evaluation.cause_rules import RunCauses, run_causes
 from backend.evaluation.comparison import Comparison, check_k, measure_all
+from backend.evaluation.comparison_report import notes
 from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
 from backend.evaluation.relevance import Kind
@@ -112,7 +114,7 @@ def cause_tables(table: MissTable, slice: str = "") -> list[Table]:
     for run in table.runs:
         letter = f"{run.side.upper()}: " if len(table.runs) > 1 else ""
         caption = f"{letter}{run.run} misses {run.misses:,} of {counted(run.questions, 'question')} at {run.k}, %"
-        tables.append((caption + of_slice, HEAD, [_row(line) for line in run.lines]))
+        tables.append((caption + of_slice, HEAD, [_row(run.line(name)) for name in table.order]))
     if table.paired:
         tables.append((f"Both runs over the same {counted(table.n, 'question')}, %", PAIRED_HEAD, paired_rows(table)))
     return tables
@@ -134,7 +136,10 @@ def paired_rows(table: MissTable) -> list[list[str]]:
     """Return a row for each cause that was measured in either run."""
     first: RunMisses = table.runs[0]
     rows = []
-    for name, each in table.paired.items():
+    for name in table.order:
+        each = table.paired.get(name)
+        if each is None:
+            continue
         p = each.difference.p_shown
         shares = [ABSENT if side.value is None else f"{100 * side.value:.1f}" for side in (each.a, each.b)]
         difference = interval_words(each.difference.estimate, signed=True)
@@ -169,18 +174,12 @@ def _figures(line: CauseLine) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class MissOptions:
-    """What to count causes by. k: default 20, if the runs are deep enough. slice: only its questions count.
-
-    hidden: questions to leave out, because the reader still has to judge them. evidence: whether labels and judges'
-    scores may be used.
-    """
+    """What to count causes by. k: default 20, if the runs are deep enough. slice: only its questions count."""
 
     k: int | None = None
     relevance: Kind = "answers"
     rule: str = DEFAULT_RULE
     slice: str = ""
-    hidden: frozenset[str] = frozenset()
-    evidence: bool = True
 
 
 def misses(study: Study, a: str, b: str | None = None, options: MissOptions | None = None) -> MissReport:
@@ -189,26 +188,27 @@ def misses(study: Study, a: str, b: str | None = None, options: MissOptions | No
     Raises: Missing for an unknown run, rule or saved selection; BadInput for an invalid k or slice, or if no question
         can be measured.
     """
-    from dataclasses import replace
-
     options = options or MissOptions()
-    names = [a] if b is None else [a, b]
-    measured = measure_all(study, names, options.relevance, options.rule)
-    if options.hidden:
-        reason = "the reader has still to judge them"
-        measured = {name: each.without(options.hidden, reason) for name, each in measured.items()}
-    compared = replace(Comparison.of(measured[names[0]], measured[names[-1]]), evidence=options.evidence)
+    compared, k, rows = _chosen(study, a, b or a, options)
+    table = miss_table(compared, k, rows, ("a",) if b is None or b == a else ("a", "b"))
+    return MissReport(table, compared.a.kind, options.slice, notes(study, compared, None))
+
+
+def causes_of_misses(study: Study, run: str, other: str, options: MissOptions) -> tuple[RunCauses, list[str]]:
+    """Return the causes of a run's misses, and the ids of the missed questions. Raises as `misses` does."""
+    compared, k, rows = _chosen(study, run, other, options)
+    causes = run_causes(compared, "a", k).within(rows).misses
+    return causes, [compared.questions[row].id for row in causes.rows.tolist()]
+
+
+def _chosen(study: Study, a: str, b: str, options: MissOptions) -> tuple[Comparison, int, np.ndarray]:
+    """Return the comparison, k, and the rows of the slice."""
+    measured = measure_all(study, [a, b], options.relevance, options.rule)
+    compared = Comparison.of(measured[a], measured[b])
     if not len(compared):
-        raise BadInput(f"no question of {' and '.join(names)} can be measured by {compared.a.kind}; choose other runs")
+        raise BadInput(f"no question of {a} and {b} can be measured by {compared.a.kind}; choose other runs")
     k = min(K, compared.depth) if options.k is None else check_k(options.k, compared)
     rows = np.flatnonzero(Facts(compared, k).mask(options.slice))
     if not len(rows):
         raise BadInput("no question of these runs is in that slice")
-    table = miss_table(compared, k, rows, ("a",) if b is None or b == a else ("a", "b"))
-    return MissReport(table, compared.a.kind, options.slice, _notes(compared))
-
-
-def _notes(compared: Comparison) -> list[str]:
-    from backend.evaluation.comparison_report import notes
-
-    return notes(compared.a.study, compared, None)
+    return compared, k, rows

@@ -10,7 +10,7 @@ import numpy as np
 from analysis.accuracy import Estimate, proportion
 from analysis.significance import Difference, adjusted_together, compare, independent_difference
 from backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
-from backend.evaluation.causes import CAUSES, Cause
+from backend.evaluation.causes import CAUSES
 from backend.evaluation.comparison import Comparison
 
 EXAMPLES = 3
@@ -89,6 +89,12 @@ class MissTable:
     paired: dict[str, PairedMisses]
 
     @property
+    def order(self) -> list[str]:
+        """The names of the lines, the most frequent cause of any run first, `NONE` last."""
+        counts = {name: max(run.line(name).count for run in self.runs) for name in map(str, ORDER)}
+        return [*sorted(counts, key=lambda name: -counts[name]), NONE]
+
+    @property
     def method(self) -> str:
         return f"{METHOD} {PAIRED_METHOD}" if self.paired else METHOD
 
@@ -148,8 +154,3 @@ def _paired(a: RunCauses, b: RunCauses) -> dict[str, PairedMisses]:
         name: PairedMisses(proportion(measured[name][0]), proportion(measured[name][1]), difference)
         for name, difference in differences.items()
     }
-
-
-def cause_named(name: str) -> Cause | None:
-    """Return the cause of this name; None for `NONE`. Raises ValueError for another name."""
-    return None if name == NONE else Cause(name)

@@ -13,6 +13,7 @@ from analysis.relations import relation_name
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from backend.evaluation.miss_table import MissTable
     from backend.evaluation.panel import Curves, RelationTable
     from backend.evaluation.slice_report import SliceReport
 
@@ -133,6 +134,46 @@ AXES = {
     "mass": "bucket of equal cumulative frequency ({source}): 0 most frequent, 7 rarest",
 }
 """Titles of the frequency axis, by `Curves.cut`."""
+
+
+def cause_plot(table: MissTable) -> Figure:
+    """Plot the share of each cause: filled among a run's misses, with whiskers of 95%; hollow among what it finds.
+
+    Causes that could not be measured in any run are left out. The most frequent cause is on top.
+    """
+    from plotly.graph_objects import Figure
+
+    lines = {run.run: {line.name: line for line in run.lines if line.is_measured} for run in table.runs}
+    first = table.runs[0]
+    names = [name for name in table.order if any(name in by_name for by_name in lines.values())]
+    figure = Figure()
+    for number, run in enumerate(table.runs):
+        shown = [line for name in names if (line := lines[run.run].get(name)) is not None]
+        few = [line.share.n < FEW for line in shown]
+        trace = _points(
+            [line.share for line in shown], [line.title for line in shown], escape(run.run), number, flat=True
+        )
+        trace.update(name=f"{escape(run.run)}, misses", legendgroup=f"misses {number}")
+        figure.add_traces([trace, _grey(trace, few)])
+        found = [line for line in shown if line.found.n]
+        hollow = _points(
+            [line.found for line in found], [line.title for line in found], escape(run.run), number, flat=True
+        )
+        hollow.update(name=f"{escape(run.run)}, found", legendgroup=f"found {number}", error_x=None)
+        hollow.update(marker={"symbol": f"{SYMBOLS[number % len(SYMBOLS)]}-open"})
+        figure.add_trace(hollow)
+    figure.update_layout(
+        xaxis={"title": {"text": f"% of the questions, misses and found at {table.k}"}, "range": [-2, 102]},
+        yaxis={
+            "autorange": "reversed",
+            "automargin": True,
+            "categoryorder": "array",
+            "categoryarray": [first.line(name).title for name in names],
+        },
+        height=110 + LINE + ROW * len(names),
+        **_layout(),
+    )
+    return figure
 
 
 def _places(curves: Curves, runs: Sequence[str]) -> dict[int, str]:

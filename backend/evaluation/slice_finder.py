@@ -111,9 +111,9 @@ def candidates(facts: Facts) -> list[tuple[str, str]]:
     return [(family, expression) for family, expression in conditions if len(expression) <= longest]
 
 
-def written(name: str, value: str) -> str:
-    """Return `name:value`, with the value in quotes if it needs them."""
-    return str(Condition(name, None, ":", value))
+def written(name: str, value: str, argument: str | None = None) -> str:
+    """Return `name:value`, or `name(argument):value`, with quotes where they are needed."""
+    return str(Condition(name, argument, ":", value))
 
 
 def _between(name: str, low: int | None, high: int | None) -> str:

@@ -84,6 +84,7 @@ JUDGES: Registry[JudgeKind] = Registry(
         "backend.training.cross_encoder_judge",
         "backend.judges.llm.judge",
         "backend.judges.imported",
+        "backend.judges.label_judge",
         "backend.judges.cascade",
     ),
     group="blindspot.judges",

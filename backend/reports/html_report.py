@@ -8,6 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from analysis import published
 from analysis.relations import relation_name, relation_order
 from backend.core.manifest import write_text
@@ -15,6 +17,9 @@ from backend.evaluation import report_plots
 from backend.evaluation.comparison import Comparison, measure_all
 from backend.evaluation.comparison_report import compare_runs
 from backend.evaluation.findings import default_pair, findings, spoken_names
+from backend.evaluation.miss_report import K as CAUSES_K
+from backend.evaluation.miss_report import cause_tables
+from backend.evaluation.miss_table import miss_table
 from backend.evaluation.panel import Panel, frequency_curves, relation_table
 from backend.evaluation.panel_report import frequency_rows, published_rows, relation_rows
 from backend.evaluation.relevance import Kind
@@ -74,6 +79,7 @@ def html_report(
     sections: list[str] = []
     for number, each in enumerate(pairs_compared):
         sections += _frequency_and_slices(study, each, k, f"pair{number}")
+        sections += _causes(each, f"causes{number}")
     if pairs_compared:
         sections += example_parts(study, max(pairs_compared, key=len), k)
     sections += label_parts(labels) if labels else ()
@@ -150,6 +156,19 @@ def _frequency_and_slices(study: Study, compared: Comparison, k: int, anchor: st
         )
     else:
         yield remark("No slice of the questions differs reliably from the rest.")
+
+
+def _causes(compared: Comparison, anchor: str) -> Iterator[str]:
+    """Yield the section on the causes of two runs' misses; nothing if they miss no question."""
+    k = min(CAUSES_K, compared.depth)
+    table = miss_table(compared, k, np.arange(len(compared)))
+    if not any(run.misses for run in table.runs):
+        return
+    a, b = compared.a.name, compared.b.name
+    yield heading(f"Causes of the misses of {a} and {b} at {k}", anchor)
+    yield as_plot(report_plots.cause_plot(table), f"causes-{a}-{b}")
+    yield from map(as_table, cause_tables(table))
+    yield remark(table.method)
 
 
 def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:

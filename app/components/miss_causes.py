@@ -1,0 +1,143 @@
+"""The panel of Compare that counts the causes of misses, and the causes of one question on Question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis.accuracy import Estimate
+from analysis.significance import Difference
+from app import url
+from app.components.downloads import table_downloads
+from app.components.marks import figure, letter, notice
+from app.components.plots import plot
+from app.components.tables import scrolling
+from app.markup import Html, div, join, link, show, span, tag, term
+from app.selection import Selection
+from app.study import Comparison
+from backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
+from backend.evaluation.causes import CAUSES
+from backend.evaluation.comparison import SURE, p_words
+from backend.evaluation.miss_report import MissReport
+from backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
+from backend.evaluation.report_plots import cause_plot
+from backend.evaluation.slice_finder import joined, written
+from backend.text.counting import counted
+
+OPEN = "causes"  # parameter of the address: the panel takes a moment, so it opens on demand
+FOUND = "Share among the questions that the run finds. A circumstance that is as common there explains nothing"
+DIFFERENCE = "Share of the misses minus share of the found questions, with Newcombe's 95% interval"
+PAIRED = "Questions missed with the cause, A − B, in % of all questions, with the p value of a sign-flip test (Holm)"
+
+
+def causes_panel(compared: Comparison, chosen: Selection, kept: np.ndarray) -> None:
+    """Show the panel, or a link that opens it. `kept` are the questions that the filters leave, (q,) bool."""
+    if url.value(OPEN) != "1":
+        opening = link("Why are questions missed?", _address(chosen), cls="quiet", data_focus="causes")
+        show(div(opening, cls="foot"))
+        return
+    rows = np.flatnonzero(kept)
+    sides: tuple[Side, ...] = ("a",) if chosen.a == chosen.b else ("a", "b")
+    table = miss_table(compared, chosen.k, rows, sides)
+    close = link("Close", chosen.on_compare(), cls="quiet", data_focus="causes")
+    head = div(tag("h2", f"Why are questions missed at {chosen.k}?"), close, cls="list-head")
+    if not any(run.misses for run in table.runs):
+        show(div(head, notice("The runs miss none of these questions."), cls="panel", id="causes"))
+        return
+    note = tag("p", table.method, " Click a count to list its questions.", cls="convention")
+    show(div(head, scrolling(_table(table, chosen)), note, cls="panel", id="causes"))
+    plot(cause_plot(table), f"causes-{chosen.a}-{chosen.b}")
+    if not chosen.text:  # a slice cannot express the search
+        report = MissReport(table, compared.a.kind, chosen.slice, [])
+        table_downloads(f"causes-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
+
+
+def _address(chosen: Selection, **changes: object) -> str:
+    return url.href(url.COMPARE, chosen.parameters(page=1, **changes) | {OPEN: 1})
+
+
+def _table(table: MissTable, chosen: Selection) -> Html:
+    over = [tag("th", "", scope="col")]
+    under = [tag("th", "cause", scope="col", cls="left")]
+    for run in table.runs:
+        words = join(letter(run.side), f" {run.run}: {counted(run.misses, 'miss', 'misses')} of {run.questions:,}")
+        over.append(tag("th", words, colspan=4, scope="colgroup", cls="over"))
+        under += [
+            tag("th", "misses", scope="col", cls="first"),
+            tag("th", "% of misses", scope="col"),
+            tag("th", term("% of found", FOUND), scope="col"),
+            tag("th", term("difference", DIFFERENCE), scope="col"),
+        ]
+    if table.paired:
+        over.append(tag("th", "", scope="col"))
+        under.append(tag("th", term("A − B", PAIRED), scope="col", cls="first"))
+    lines = [_line(table, name, chosen) for name in table.order]
+    head = tag("thead", tag("tr", *over), tag("tr", *under))
+    return tag("table", head, tag("tbody", *lines), cls="figures groups panel-table")
+
+
+def _line(table: MissTable, name: str, chosen: Selection) -> Html:
+    first = table.runs[0].line(name)
+    cells = [tag("th", term(first.title, first.rule), scope="row")]
+    for run in table.runs:
+        cells += _cells(run, run.line(name), chosen)
+    if table.paired:
+        paired = table.paired.get(name)
+        cells.append(tag("td", _paired(paired.difference) if paired else "–", cls="first"))
+    return tag("tr", *cells)
+
+
+def _cells(run: RunMisses, line: CauseLine, chosen: Selection) -> list[Html]:
+    if not line.is_measured:
+        why = "The facts that the rule needs are unknown for every miss"
+        return [tag("td", "not measured", title=why, colspan=4, cls="first soft")]
+    count: object = f"{line.count:,}"
+    if line.count:
+        condition = written("cause", line.name, run.run)
+        address = _address(chosen, slice=joined([chosen.slice, condition]), cell="all")
+        count = link(count, address + "#questions", data_focus=f"cause-{run.side}-{line.name}")
+    known = "" if line.share.n == run.misses else span(f" of {line.share.n:,}", cls="soft")
+    return [
+        tag("td", count, known, cls="first flip"),
+        tag("td", figure(line.share, inline=True)),
+        tag("td", figure(line.found) if line.found.n else "–"),
+        tag("td", _difference(line.difference)),
+    ]
+
+
+def _difference(estimate: Estimate) -> Html:
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return Html("–")
+    sure = estimate.low > 0 or estimate.high < 0
+    interval = span(f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f}", cls="interval")
+    return span(f"{100 * estimate.value:+.1f}", interval, cls="figure difference" + ("" if sure else " unsure"))
+
+
+def _paired(difference: Difference) -> Html:
+    shown = _difference(difference.estimate)
+    p = difference.p_shown
+    return span(shown, title=f"{p_words(p)} (Holm-adjusted)", cls="" if p <= SURE else "soft")
+
+
+def causes_of_question(compared: Comparison, question_id: str, k: int) -> Html:
+    """The causes of the runs that miss a question at k, one line a run; empty if both find it."""
+    row = compared.rows.get(question_id)
+    if row is None:
+        return Html("")
+    sides: Sequence[Side] = ("a",) if compared.a.name == compared.b.name else ("a", "b")
+    lines = [
+        _said(side, name, run_causes(compared, side, k, np.array([row])))
+        for side, name in zip(sides, (compared.a.name, compared.b.name), strict=False)
+    ]
+    return join(*filter(None, lines))
+
+
+def _said(side: Side, name: str, causes: RunCauses) -> Html:
+    if not causes.missed[0]:
+        return Html("")
+    present = [cause for cause in ORDER if causes.has(cause)[0]]
+    said: list[object] = [join(term(CAUSES[cause].title, CAUSES[cause].rule), " · ") for cause in present[:-1]]
+    said += [term(CAUSES[cause].title, CAUSES[cause].rule) for cause in present[-1:]]
+    missed = span(f"misses it at {causes.k}: ", cls="soft")
+    return tag("p", letter(side), " ", name, " ", missed, *(said or ["no cause was measured"]), cls="causes")
