@@ -35,7 +35,7 @@ FORM = 1
 SET_FOLDER, FILES_FOLDER = "blindspot", "files"
 MODEL_SUFFIXES = (".json", ".jsonl", ".txt", ".model", ".safetensors", ".jinja", ".npz", ".md")
 VIEWABLE = (".parquet", ".jsonl")
-NOT_SENT = ("jobs", "cache", "backups", "exports")
+NOT_SENT = ("jobs", "cache", "backups", "exports", "tracking")
 DENSE_FILES = {"manifest.json", "embeddings.npy"}
 
 
