@@ -33,7 +33,7 @@ def test_it_is_made_indexed_and_searched(study):
     opened = Study.open(study.folder)
     manifest = dense.build_index(opened, "first")
     assert manifest["dimension"] == made["dimension"] and manifest["similarity"] == "cosine"
-    retrieve(opened, "dense", {"encoder": "first"}, split="dev", k=5, name="static-dev")
+    retrieve(opened, "dense", encoder="first", split="dev", k=5, name="static-dev")
     assert len(opened.run("static-dev").hits) == len(births(people()))
     vectors = np.load(study.path("indexes", "first", "embeddings.npy")).astype(np.float32)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-2)

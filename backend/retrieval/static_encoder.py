@@ -28,7 +28,7 @@ BATCH = 1024
 NEEDED = 'static encoders need Model2Vec; install it with: pip install "blindspot[static]"'
 
 
-@job("static encoder")
+@job("add static encoder")
 def make_static_encoder(study: Study, name: str, start: str = "minilm", progress: Progress | None = None) -> dict:
     """Make the static encoder `name` from the encoder `start`, below models/, and add it to study.toml.
 
