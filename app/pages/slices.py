@@ -17,6 +17,7 @@ from app.components.question_list import question_table
 from app.components.slice_tables import condition_help, every_run, found_table, saved_table
 from app.components.stylesheets import style_sheet
 from app.components.tables import accuracy_table, concluded, flip_table, scrolling
+from app.components.tags import tags_panel
 from app.components.team.batches import send_to_judging
 from app.entry import enter
 from app.markup import div, link, show, tag
@@ -93,6 +94,7 @@ def page() -> None:
             )
         )
     _saved(opened, chosen, facts)
+    tags_panel(opened, facts, chosen, lambda expression: address(chosen, slice=expression))
     _finder(chosen, facts)
     if chosen.slice and kept.any():
         rows = selection.rows(compared, chosen, kept)

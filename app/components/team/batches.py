@@ -18,7 +18,7 @@ from app.runs import over_training_questions
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.judges.judge import judges_of
-from backend.judging.batches import make_batch
+from backend.judging.batches import make_batch, questions_of
 from backend.text.counting import counted
 from backend.training_sets.judged_batches import make_batch_by_judge
 from backend.training_sets.training_set import training_sets
@@ -174,11 +174,14 @@ def _make(opened: Study, taken: set[str]) -> None:
         )
     number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken)
     with st.form("make-batch", border=False, enter_to_submit=False):
-        top = st.columns([2, 4, 3, 1.5])
+        tags = [each.tag for each in desk(opened).tags.counts()]
+        top = st.columns([2, 4, 3, 3, 1.5] if tags else [2, 4, 3, 1.5])
         name = top[0].text_input("Name", f"batch-{number}", max_chars=64)
         chosen = top[1].multiselect("Runs to pool", list(runs), (training or list(runs))[:3])
         splits = top[2].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
-        size = top[3].number_input("Questions", 1, 100_000, 100)
+        about = "Only questions that people gave one of these tags; empty for all."
+        tagged = top[3].multiselect("Tags", tags, help=about) if tags else []
+        size = top[-1].number_input("Questions", 1, 100_000, 100)
         low = st.columns([1.2, 1.2, 1.2, 1.2, 2.5, 2], vertical_alignment="bottom")
         depth = low[0].number_input("Depth", 1, 1000, 20, help="Number of top-ranked passages of each run to pool.")
         candidates = low[1].number_input("Passages per question", 1, 30, 8)
@@ -197,12 +200,14 @@ def _make(opened: Study, taken: set[str]) -> None:
             )
         )
     if submitted:
-        judged = {"judge": judge, "training_set": training_set} if judge else {}
+        more: dict[str, Any] = {"judge": judge, "training_set": training_set} if judge else {}
+        if tagged:
+            more["slice"] = questions_of(opened, tags=tagged)
         _start(
             opened,
             name.strip(),
             chosen,
-            **judged,
+            **more,
             size=size,
             depth=depth,
             splits=splits or None,
