@@ -10,9 +10,11 @@ import typer
 from typer.core import TyperGroup
 
 from app.commands import (
+    agents,
     batches,
     experiments,
     exports,
+    hub,
     imports,
     indexes,
     jobs,
@@ -31,6 +33,7 @@ from app.commands import map as maps
 from app.commands import training_sets as sets
 from app.commands.common import group
 from app.commands.compare import compare
+from app.commands.find import find
 from app.commands.misses import misses
 from app.commands.read import read, train_reader
 from app.commands.why import why
@@ -48,12 +51,14 @@ LOOP = (
     "retrieve",
     "report",
     "compare",
+    "find",
     "misses",
     "why",
     "tags",
     "map",
     "open",
     "serve",
+    "mcp",
     "batch",
     "people",
     "labels",
@@ -63,6 +68,7 @@ LOOP = (
     "read",
     "experiment",
     "export",
+    "hub",
     "rename",
     "describe",
     "delete",
@@ -97,14 +103,14 @@ def options(
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "download": opening.download,
+    "compare": compare, "find": find, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
 }  # fmt: skip
 LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {
     "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
     "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
     "training-set": sets.training_set_app, "train": train.train_app, "experiment": experiments.experiment_app,
-    "export": exports.export_app, "jobs": jobs.jobs_app, "tags": tags.tags_app, "judge": judge.judge_app,
+    "export": exports.export_app, "hub": hub.hub_app, "jobs": jobs.jobs_app, "tags": tags.tags_app, "judge": judge.judge_app,
 }  # fmt: skip
 train.train_app.command("rocketqa")(recipe.rocketqa)
 train.train_app.command("reader")(train_reader)

@@ -118,12 +118,12 @@ def test_the_audit_is_a_uniform_draw_of_questions_and_of_passages(study):
     """Over 200 seeds each question is drawn as often as its probability says (chi-square), and every rank alike."""
     from scipy.stats import chisquare
 
-    from backend.judging.batches import _BatchBuilder
+    from backend.judging.batch_builder import BatchBuilder, PriorityRules
 
     pools, drawn, ranks, pool_size = Pools(study, ["a"], 10, "dpr"), Counter(), Counter(), 9
     asked = study.questions.some([f"q{i}" for i in range(40)])
     for seed in range(200):
-        maker = _BatchBuilder(study, pools, asked, 3, seed, None, {}, None)
+        maker = BatchBuilder(study, pools, asked, PriorityRules(candidates=3, seed=seed), None)
         for item in maker.audit(10, 1):
             drawn[item.question] += 1
             assert len(item.candidates) == 3 and item.inclusion_probability == 0.25

@@ -17,11 +17,13 @@ from backend.core.settings import add_encoder
 from backend.core.study import Study
 from backend.data.importing import importer, qrels, runs, triples
 from backend.experiments.label_budget import label_budget
+from backend.experiments.label_strategies import label_strategies
 from backend.experiments.running import run_experiment
 from backend.interventions.batch import explain_misses
 from backend.judges.cascade import CascadeStage, judge_with_cascade
 from backend.judges.feature_judge import judge_run, learn_judge
 from backend.judges.imported import import_judgements
+from backend.judges.label_judge import learn_label_judge
 from backend.judges.llm.injections import measure_injections
 from backend.judges.llm.judge import add_llm_judge, judge_with_llm
 from backend.judging.batches import make_batch
@@ -29,7 +31,7 @@ from backend.maps import make
 from backend.reader.reading import read
 from backend.reader.training import train_reader
 from backend.recipes.rocketqa import train_rocketqa
-from backend.retrieval import approximate, bm25, dense, late_interaction, milvus, sparse, titles
+from backend.retrieval import approximate, bm25, dense, late_interaction, milvus, quantised, sparse, titles
 from backend.retrieval.opened import open_index
 from backend.retrieval.retrieve import retrieve
 from backend.training.adapter import train_adapter
@@ -40,7 +42,7 @@ from backend.training.per_relation import retrieve_per_relation, train_per_relat
 from backend.training.ready_cross_encoder import add_cross_encoder
 from backend.training.scoring import score_run
 from backend.training_sets.builder import build
-from backend.training_sets.judged_batches import make_batch_by_judge
+from backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
 from db.people import People
 from tests.encoder_models import tiny_colbert, tiny_splade
 from tests.job_kinds import every_kind
@@ -161,6 +163,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
     add_encoder(study.settings_path, "colbert", {"model": str(study.folder / "colbert"), "max_tokens": 64})
     assert submit(late_interaction.build_index, "colbert", device="cpu")["tokens"] > 0
     submit(approximate.build, "tiny", "hnsw", {}, device="cpu")
+    submit(quantised.build, "tiny", "binary")
     submit(milvus.build, "tiny", str(tmp_path / "milvus.db"))
     assert submit(open_index, "lucene", str(study.path("indexes", "bm25")), "lucene")["matched"] == 60
     assert submit(retrieve, "bm25", k=10, split="train", name="mined") == {"name": "mined"}
@@ -190,6 +193,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
         assert submit(judge_with_cascade, "mixed", "mined", 2)["decided"] > 0
         assert submit(measure_injections, "llm", 1)["tried"] == 10
     assert submit(make_batch_by_judge, "judged", ["mined"], "features", "clean", size=3, by="ann")["name"] == "judged"
+    assert submit(make_batch_by_gain, "by-gain", ["mined"], size=2, pairs=3, by="ann")["name"] == "by-gain"
     assert submit(add_point)["number"] == 1 and submit(add_history) == []
     submit(train_per_relation, "by-relation", "model", "clean", {**QUICK, "held_out": 2}, device="cpu")
     submit(retrieve_per_relation, "by-relation", "dev", k=5, device="cpu")
@@ -199,6 +203,9 @@ def test_every_kind_of_job(tmp_path, registered, where):
     submit(run_experiment, "tune-bm25", {"ks": [5], "depth": 10, "small": True})
     for question in train:
         say(study, "ann", question.id, {"p2": "positive"})
+    assert submit(learn_label_judge, "said", "mined")["labels"] > 0
+    few = {"strategies": ["gain"], "budgets": [2], "seeds": [0], "k": 5, "settings": {"steps": 2, "batch": 4}}
+    assert submit(label_strategies, "strategies", "mined", "tiny", **few)["rows"]
     submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
     assert set(results) == registered - IN_THE_DEMO
     assert len(registered) >= 26 and "torch" in sys.modules

@@ -36,7 +36,7 @@ HEAVY = (
 # explains what each is for.
 LAYERS = (
     "progress", "text", "core", "data", "retrieval", "evaluation", "interventions", "judging", "judges", "training_sets", "training",
-    "reports", "reader", "maps", "recipes", "experiments", "demo", "upkeep", "service",
+    "reports", "reader", "maps", "recipes", "experiments", "demo", "upkeep", "hub", "service",
 )  # fmt: skip
 BESIDE = {"reader": {"maps"}, "maps": {"reader"}}  # same height: neither imports the other
 
@@ -167,7 +167,7 @@ def test_every_third_party_import_is_required():
     names = {
         "sentence_transformers": "sentence-transformers", "faiss": "faiss-cpu", "huggingface_hub": "huggingface-hub", "jnius": "pyjnius",
         "jnius_config": "pyjnius", "sqlite_utils": "sqlite-utils", "sklearn": "scikit-learn", "umap": "umap-learn",
-        "prometheus_client": "prometheus-client",
+        "prometheus_client": "prometheus-client", "ir_datasets": "ir-datasets",
     }  # fmt: skip
     own = set(MAY_IMPORT) | {"tests", "benchmarks"}
     used = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import sysconfig
+import sys
 import venv
 import zipfile
 from pathlib import Path
@@ -59,7 +59,8 @@ def clean_python(tmp_path_factory, wheel):
     packages = next(folder.glob("lib/python*/site-packages"))
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(packages)
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    dependencies = [place for place in sys.path if place.endswith("site-packages")]
+    (packages / "dependencies.pth").write_text("\n".join(dependencies) + "\n")
     return str(folder / "bin" / "python")
 
 

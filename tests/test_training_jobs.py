@@ -2,6 +2,7 @@
 index."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -48,6 +49,33 @@ def study(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(study):
     return train_dual_encoder(study, "first", "clean", "tiny", QUICK, device="cpu")
+
+
+def test_a_training_reports_to_tensorboard(study):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    from backend.training.tracking import LOGGING_DIR
+
+    settings = {**QUICK, "report_to": "tensorboard"}
+    train_dual_encoder(study, "tracked", "clean", "tiny", settings, device="cpu")
+    assert not os.environ[LOGGING_DIR].startswith(str(study.folder / "models"))
+    events = EventAccumulator(str(study.folder / "tracking" / "tracked"))
+    events.Reload()
+    lines = read_log(study, "tracked")
+    losses = {event.step: event.value for event in events.Scalars("train/loss")}
+    assert losses == pytest.approx({line["step"]: line["loss"] for line in lines if "loss" in line}, rel=1e-4)
+    assert any(tag.startswith("eval/") for tag in events.Tags()["scalars"])
+
+
+def test_a_tracker_without_its_package_is_one_line(study, monkeypatch):
+    from backend.training import tracking
+
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
+    with pytest.raises(Missing, match="^--report-to wandb needs the package wandb; run: pip install wandb$"):
+        train_dual_encoder(study, "untracked", "clean", "tiny", {**QUICK, "report_to": "wandb"}, device="cpu")
+    with pytest.raises(Missing, match=r"run: pip install 'blindspot\[tracking\]'$"):
+        train_dual_encoder(study, "untracked", "clean", "tiny", {**QUICK, "report_to": "tensorboard"}, device="cpu")
+    assert not (study.folder / "models" / "untracked").exists()
 
 
 def test_a_training_set_becomes_an_encoder(study, trained):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from app.commands.common import StudyOption, group, open_study
 from backend.text.counting import counted, noun
-from db.errors import BadInput
+from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backend.judging.batch_builder import Order
     from backend.judging.batches import BatchSummary
     from db.queue import Queue
 
@@ -48,7 +51,25 @@ def batch_new(
         str | None, typer.Option(metavar="NAME", help="Judge whose scores order the priority questions.")
     ] = None,
     training_set: Annotated[
-        str | None, typer.Option("--training-set", metavar="SET", help="With --judge: set whose negatives count more.")
+        str | None,
+        typer.Option(
+            "--training-set", metavar="SET", help="With --judge or --order gain: the set that is trained on now."
+        ),
+    ] = None,
+    order: Annotated[
+        str,
+        typer.Option(
+            help="Order of the priority arm: priority (false negatives that do most harm), gain (labels from which "
+            "training would gain most) or random."
+        ),
+    ] = "priority",
+    pairs: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --order gain or random: maximum number of passages in the priority arm."),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="With --order gain: dense index that tells similar passages (default: the first one)."),
     ] = None,
     study: StudyOption = None,
 ) -> None:
@@ -57,14 +78,26 @@ def batch_new(
 
     from app.progress import terminal_progress
     from backend.judging.batches import make_batch, questions_of
-    from backend.training_sets.judged_batches import make_batch_by_judge
+    from backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
 
     opened = open_study(study)
     chosen = relation or bucket or tag
     slice = questions_of(opened, relation or (), bucket or (), tag or ()) if chosen else None
-    if training_set is not None and judge is None:
-        raise BadInput("--training-set says how much each pair matters to training; give --judge as well")
-    make = make_batch if judge is None else partial(make_batch_by_judge, judge=judge, training_set=training_set)
+    if training_set is not None and judge is None and order != "gain":
+        raise BadInput(
+            "--training-set says how much each pair matters to training; give --judge or --order gain as well"
+        )
+    if encoder is not None and order != "gain":
+        raise BadInput("--encoder tells which passages are similar; give --order gain as well")
+    make: Callable[..., BatchSummary]
+    if order == "gain":
+        make = partial(make_batch_by_gain, judge=judge, training_set=training_set, pairs=pairs, encoder=encoder)
+    elif judge is not None:
+        make = partial(
+            make_batch_by_judge, judge=judge, training_set=training_set, order=cast("Order", order), pairs=pairs
+        )
+    else:
+        make = partial(make_batch, order=cast("Order", order), pairs=pairs)
     with terminal_progress() as watch:
         result = make(
             opened,
@@ -110,6 +143,25 @@ def batch_list(study: StudyOption = None) -> None:
             escape(batch.made_by or "command line"),
         )
     Terminal().print(table)
+
+
+@batch_app.command("why")
+def batch_why(
+    name: Name,
+    question: Annotated[str | None, typer.Option(metavar="ID", help="Only the pairs of this question.")] = None,
+    study: StudyOption = None,
+) -> None:
+    """Say why each pair of a batch was chosen, in the order in which they were chosen. For batches by gain."""
+    from backend.judging.gain import reasons
+
+    batch = next((batch for batch in _queue(study).batches() if batch.name == name), None)
+    if batch is None:
+        raise Missing(f"there is no batch {name!r}; list them with 'blindspot batch list'")
+    lines = reasons(batch.settings, question)
+    if not lines:
+        raise Missing(f"batch {name!r} has no recorded reasons; only batches made with --order gain have them")
+    for asked, passage, sentence in lines:
+        print(f"{asked}  {passage}: {sentence}")
 
 
 @batch_app.command("practice")

@@ -24,6 +24,13 @@ from backend.text.counting import counted
 if TYPE_CHECKING:
     from backend.core.study import Study
 
+FileOrIr = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE|ir:DATASET",
+        help="File to read (.gz and .xz are decompressed), or ir: and a dataset id of ir_datasets.",
+    ),
+]
 import_app = group("Import passages, questions, runs, relevance judgements or entity frequencies.")
 
 
@@ -84,15 +91,21 @@ def new(
 
 @import_app.command("passages")
 def import_passages(
-    file: FileArgument,
+    file: FileOrIr,
     study: StudyOption = None,
     format: Format = None,
     skip_bad: SkipBad = False,
     settings: Settings = None,
 ) -> None:
-    """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, or articles to split into passages."""
+    """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, articles to split into passages, or
+    ir:DATASET of ir_datasets.
+    """
     from backend.data.importing.importer import import_passages
+    from backend.data.importing.ir_datasets import is_ir_id
 
+    if is_ir_id(file):
+        _import_ir(str(file), study, questions=False, skip_bad=skip_bad)
+        return
     result = do(
         import_passages,
         _open_or_new(study),
@@ -106,7 +119,7 @@ def import_passages(
 
 @import_app.command("questions")
 def import_questions(
-    file: FileArgument,
+    file: FileOrIr,
     study: StudyOption = None,
     format: Format = None,
     split: Annotated[
@@ -122,9 +135,15 @@ def import_questions(
     skip_bad: SkipBad = False,
     settings: Settings = None,
 ) -> None:
-    """Import questions; docs/formats.md lists the formats."""
+    """Import questions; docs/formats.md lists the formats. With ir:DATASET of ir_datasets, import its questions and
+    gold, and its passages if the study has none.
+    """
     from backend.data.importing.importer import import_questions
+    from backend.data.importing.ir_datasets import is_ir_id
 
+    if is_ir_id(file):
+        _import_ir(str(file), study, True, split, dataset, gold, skip_bad)
+        return
     result = do(
         import_questions,
         _open_or_new(study),
@@ -275,6 +294,35 @@ def import_run(
         "question of a run",
         "questions of a run",
     )
+
+
+def _import_ir(
+    source: str,
+    folder: str | None,
+    questions: bool,
+    split: str | None = None,
+    dataset: str | None = None,
+    gold: str = "all",
+    skip_bad: bool = False,
+) -> None:
+    """Import a dataset by its ir_datasets id."""
+    from backend.data.importing.importer import import_passages, import_questions
+    from backend.data.importing.ir_datasets import ir_dataset_folder
+
+    study = _open_or_new(folder)
+    passages = not study.has_corpus or not questions
+    with (
+        progress() as watch,
+        ir_dataset_folder(source, study.folder, passages, questions, split, watch) as beir,
+    ):
+        if passages:
+            _say_imported(do(import_passages, study, path=str(beir), format="beir", skip_bad=skip_bad), "passage")
+        if questions:
+            dataset = dataset or beir.name
+            result = do(
+                import_questions, study, path=str(beir), format="beir", dataset=dataset, gold=gold, skip_bad=skip_bad
+            )
+            _say_imported(result, "question")
 
 
 def _open_or_new(folder: str | None) -> Study:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -170,6 +171,26 @@ def index_faiss(
     )
 
 
+@index_app.command("quantised")
+def index_quantised(
+    precision: Annotated[str, typer.Option(metavar="int8|binary", help="Bits of each dimension: 8 or 1.")] = "int8",
+    encoder: Encoder = "minilm",
+    study: StudyOption = None,
+) -> None:
+    """Write int8 or binary copies of an encoder's vectors, and measure their recall against exact search."""
+    from backend.retrieval.quantised import build
+
+    record = do(build, open_study(study), name=encoder, precision=precision)
+    recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in record["recall"].items() if k.isdigit())
+    print(
+        f"{precision}: {counted(record['passages'], 'vector')}, {record['bytes'] / 1e6:,.1f} MB instead of "
+        f"{record['float16_bytes'] / 1e6:,.1f} MB, {record['seconds']} s. Recall of the exact hits with "
+        f"{record['recall']['rescore']} candidates a hit: {recall} (mean over {record['recall']['n']} "
+        f"{record['recall']['of']})."
+    )
+    print(f"Next: blindspot retrieve --with {precision} --encoder {encoder}")
+
+
 @index_app.command("milvus")
 def index_milvus(
     uri: Annotated[
@@ -265,8 +286,20 @@ def encoder_add(
             settings[key] = str(Path(settings[key]).absolute())
     if trust:
         trust_models(opened, model, question_model, passage_model)
-    added = add_loaded_encoder(opened, encoder, settings)
+    added = add_loaded_encoder(opened, encoder, settings, _ask_for_prompt if _can_ask() else None)
+    for line in added.notes:
+        print(line)
     print(f"{encoder}: {added.description}. Next: blindspot {INDEX_COMMANDS[added.kind]} --encoder {encoder}")
+
+
+def _can_ask() -> bool:
+    """Return whether a person sits at the terminal."""
+    return sys.stdin.isatty()
+
+
+def _ask_for_prompt(what: str, proposed: str) -> str:
+    line = f"The model stores no prompts. Text before each {what} (Enter for {proposed!r})"
+    return str(typer.prompt(line, default=proposed, show_default=False))
 
 
 @encoder_app.command("list")

@@ -130,6 +130,32 @@ def learn(
     print(f"Next: blindspot retrieve --with rerank --judge {name} --split dev")
 
 
+@judge_app.command("generalise")
+def generalise(
+    name: Name,
+    run: Annotated[str, typer.Option(metavar="RUN", help="Run over training questions whose pairs people labelled.")],
+    encoder: Annotated[
+        str | None, typer.Option(help="Also use similarities from this encoder's dense index (default: none).")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the judge of this name if it exists.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Generalise people's labels: learn from the judged pairs which unjudged pairs of the same lists answer."""
+    from backend.judges.label_judge import learn_label_judge
+
+    learned = do(learn_label_judge, open_study(study), name, run, encoder=encoder, replace=replace)
+    right = (
+        "not measured, labels of at least 10 questions are needed"
+        if learned.right is None
+        else f"{learned.right:.1%} [{learned.low:.1%}, {learned.high:.1%}]"
+    )
+    print(
+        f"Learned {name} from {counted(learned.labels, 'label')} ({learned.positives:,} positive) and judged "
+        f"{counted(learned.pairs, 'pair')}. Labels that it gets right out of fold: {right}."
+    )
+    print(f"Next: blindspot training-set build NAME --run {run} --policy judge+labels --model {name}")
+
+
 @judge_app.command("run")
 def run_judge(
     name: Name,

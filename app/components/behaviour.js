@@ -79,6 +79,11 @@ function onKey(event) {
   }
   const tags = event.key === "t" && document.querySelector(".st-key-own-tags [data-testid=stMultiSelect] input");
   if (tags) { event.preventDefault(); tags.focus(); return; }
+  if (event.key === "/") {
+    const field = searchField();
+    if (field) { event.preventDefault(); field.focus(); field.select(); return; }
+    session.toSearchField = true;                          // the link to Find is followed below
+  }
   const anchor = document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`);
   if (anchor && !event.repeat) { event.preventDefault(); anchor.click(); return; }
   if (event.key === "Enter" && event.target instanceof Element && event.target.matches(".hit")) open(event.target);
@@ -95,6 +100,11 @@ function keysHere() {
     keys.push(["j, k", "next, previous passage"], ["1, 2, 3, 0", "label it positive, related, negative, unsure"], ["z", "undo the last label"]);
   }
   return keys;
+}
+
+// The field of the page Find.
+function searchField() {
+  return document.querySelector(".st-key-find input[type=text]");
 }
 
 function showKeys() {
@@ -165,6 +175,10 @@ function settle() {
   if (session.toTop) {
     session.toTop = false;
     document.querySelector("[data-testid=stMain]")?.scrollTo({ top: 0 });
+  }
+  if (session.toSearchField && searchField()) {
+    session.toSearchField = false;
+    searchField().focus();
   }
   // A rerun replaces the link that was followed; move the focus to its replacement.
   if (session.focus && document.activeElement === document.body) {

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import streamlit as st
 
 from app import blind, selection, study, url, who
+from app.components.edits import edits_part
+from app.components.explanation import explanation_section
 from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judge_marks import JudgeMark, judge_marks
 from app.components.judging.on_question import judged, on_question
@@ -110,7 +113,7 @@ def _listed(opened: Study) -> None:
     person = who.who(opened.labels_path)
     show(question_head(question, opened.questions.frequency_source), judged(opened, question, person))
     question_tags(opened, question, person, chosen)
-    show(why_section(opened, question, [a, b], rule, lambda: causes_of_question(compared, question.id, chosen.k)))
+    show(_why(opened, compared, question, rule, chosen.k))
     _show_lists(opened, lists, question, rule, judge_marks(opened, question, [column.name for column in lists]))
     on_question(opened, question, person)
     show(
@@ -124,6 +127,12 @@ def _listed(opened: Study) -> None:
             cls="foot",
         )
     )
+
+
+def _why(opened: Study, compared: Comparison, question: Question, rule: str, k: int) -> Html:
+    runs = [compared.a.name, compared.b.name]
+    causes = partial(causes_of_question, compared, question.id, k)
+    return why_section(opened, question, runs, rule, causes, partial(edits_part, opened, question, runs, k, rule))
 
 
 def _as_own(question: Question) -> dict[str, str]:
@@ -201,6 +210,7 @@ def _show_lists(
         side_by_side(lists, question, passages, gold, shown, rule, judged_by_machine),
         div(*more, cls="foot more-hits"),
     )
+    explanation_section(opened, lists, question, passages, shown)
 
 
 def _legend(columns: int) -> Html:

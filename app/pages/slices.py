@@ -84,15 +84,9 @@ def page() -> None:
     if chosen.slice:
         _slice(opened, compared, chosen, kept)
     else:
-        show(
-            tag(
-                "p",
-                f"{counted(len(compared), 'question')} in both runs. ",
-                convention(compared.a.kind, rule),
-                " Type a slice above, open a saved one, or let the finder look.",
-                cls="convention",
-            )
-        )
+        advice = " Type a slice above, open a saved one, or let the finder look."
+        asked = f"{counted(len(compared), 'question')} in both runs. "
+        show(tag("p", asked, convention(compared.a.kind, rule), advice, cls="convention"))
     _saved(opened, chosen, facts)
     tags_panel(opened, facts, chosen, lambda expression: address(chosen, slice=expression))
     _finder(chosen, facts)

@@ -98,6 +98,23 @@ class EncoderSettings:
         default=256, title="Tokens", description="Maximum tokens of a text; longer texts are cut", ge=1, le=1_000_000
     )
     batch_size: int = Field(default=32, title="Batch size", description="Texts encoded at a time", ge=1, le=1_000_000)
+    question_prompt: str | None = Field(
+        default=None,
+        title="Question prompt",
+        description="Text put before each question, such as an instruction; without it the model's own, if it stores one",
+    )
+    passage_prompt: str | None = Field(
+        default=None,
+        title="Passage prompt",
+        description="Text put before each passage; without it the model's own, if it stores one",
+    )
+    dimensions: int | None = Field(
+        default=None,
+        title="Dimensions",
+        description="Keep only the first dimensions of each vector (Matryoshka models); without it all of them",
+        ge=1,
+        le=1_000_000,
+    )
 
     @field_validator("passage_template")
     @classmethod
@@ -122,6 +139,8 @@ class Settings:
 
 
 MODELS = ("model", "question_model", "passage_model")
+VECTOR_SETTINGS = ("question_prompt", "passage_prompt", "dimensions")
+"""Settings that change the vectors and that manifests record only if they are set: older manifests lack them."""
 
 
 def check_name(name: str, what: str) -> str:

@@ -21,7 +21,7 @@ from backend.data.formats.trec import read_qrels
 from backend.data.importing.rejected_rows import RejectedRows
 from backend.data.importing.tools import writable
 from backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_taken
-from backend.judges.scores import ScoreStore
+from backend.judges.scores import ScoreStore, stored_probabilities
 from db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
@@ -280,20 +280,14 @@ class ImportedJudge:
 
     def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
         """Return (q, k) float64 scores; NaN where padded or unknown."""
-        known = ScoreStore.open(self.study, self.name).of(question.id for question in lists.questions)
-        found = np.full(lists.rows.shape, np.nan)
-        for i, question in enumerate(lists.questions):
-            places = np.flatnonzero(lists.rows[i] >= 0)
-            passages = self.study.corpus.passages(lists.rows[i, places].tolist())
-            for place, passage in zip(places.tolist(), passages, strict=True):
-                found[i, place] = known.get(question.id, {}).get(passage.id, np.nan)
-        return found
+        return stored_probabilities(self.study, self.name, lists)
 
 
 class ImportedKind(JudgeKind):
     name, title = KIND, "imported"
     help = "judgements of another tool, from a file"
     run_job = None
+    scores_any_pair = False
 
     def cards(self, study: Study) -> list[JudgeCard]:
         scored = study.parts("scores")

@@ -21,7 +21,10 @@ from db.connection import PerThread, writing
 from db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from backend.core.study import Study
+    from backend.judges.feature_judge import Lists
 
 PairKey = tuple[str, str]
 """(question id, passage id)."""
@@ -157,6 +160,20 @@ class ScoreStore(PerThread):
     def _digest(connection) -> str:
         row = connection.execute("SELECT digest FROM state").fetchone()
         return row[0] if row else ""
+
+
+def stored_probabilities(study: Study, model: str, lists: Lists) -> np.ndarray:
+    """Return (q, k) float64 stored probabilities of the hits of some lists; NaN where padded or unknown."""
+    import numpy as np
+
+    known = ScoreStore.open(study, model).of(question.id for question in lists.questions)
+    found = np.full(lists.rows.shape, np.nan)
+    for i, question in enumerate(lists.questions):
+        places = np.flatnonzero(lists.rows[i] >= 0)
+        passages = study.corpus.passages(lists.rows[i, places].tolist())
+        for place, passage in zip(places.tolist(), passages, strict=True):
+            found[i, place] = known.get(question.id, {}).get(passage.id, np.nan)
+    return found
 
 
 def lookup(study: Study, model: str, pairs: Sequence[PairKey]) -> dict[PairKey, float]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.declared import build
 from backend.core.model_files import open_model
-from backend.core.settings import EncoderSettings, add_encoder
+from backend.core.settings import VECTOR_SETTINGS, EncoderSettings, add_encoder
 from backend.retrieval.model_kinds import INDEX_COMMANDS, WORDS, kind_of_model
 from db.errors import Refused
 
@@ -19,26 +19,65 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AddedEncoder:
-    """The kind of an added encoder (dense, sparse or late-interaction), and one line about it."""
+    """The kind of an added encoder (dense, sparse or late-interaction), one line about it, and remarks on its prompts."""
 
     kind: str
     description: str
+    notes: tuple[str, ...] = ()
 
 
-def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any]) -> AddedEncoder:
+Ask = Callable[[str, str], str]
+"""What the prompt goes before ("question", "passage") and the proposed prompt -> the prompt that a person chose."""
+
+
+def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask: Ask | None = None) -> AddedEncoder:
     """Load an encoder on the CPU, and add it to study.toml with the kind that its folder shows.
+
+    A dense encoder gets the prompts that its model stores, unless `values` give others.
 
     Args:
         values: of `EncoderSettings`, as the user gave them.
+        ask: asks a person for the prompts of a model that stores none.
 
     Raises Missing for a model that cannot be loaded, Refused for a model of another kind and for a name that is taken.
     """
     settings = build(EncoderSettings, dict(values))
     kind = settings.kind if settings.kind != "auto" else _kind_of(settings.model)
+    if kind == "dense":
+        chosen, added = _with_prompts({**values, "kind": kind}, ask)
+        add_encoder(study.settings_path, name, {key: value for key, value in chosen.items() if key != "kind"})
+        return added
+    if given := [key for key in VECTOR_SETTINGS if values.get(key) is not None]:
+        raise Refused(f"--{given[0].replace('_', '-')} applies to dense encoders, not to {kind} ones")
     added = AddedEncoder(kind, _loaded(build(EncoderSettings, {**values, "kind": kind})))
     chosen = {key: value for key, value in values.items() if key != "kind"}
-    add_encoder(study.settings_path, name, chosen if kind == "dense" else {**chosen, "kind": kind})
+    add_encoder(study.settings_path, name, {**chosen, "kind": kind})
     return added
+
+
+def _with_prompts(values: dict[str, Any], ask: Ask | None) -> tuple[dict[str, Any], AddedEncoder]:
+    """Load a dense encoder; return its settings with its prompts, and what is known of it."""
+    from backend.retrieval.encoder import load_encoder
+    from backend.retrieval.prompts import Prompts, family_of, stored_prompts
+
+    loaded = load_encoder(build(EncoderSettings, values), "cpu")
+    model, prompts = values.get("model"), stored_prompts(loaded.model)
+    family = None if model is None else family_of(str(model))
+    notes: tuple[str, ...] = ()
+    is_given = values.get("question_prompt") is not None or values.get("passage_prompt") is not None
+    if ask is not None and model is not None and not prompts and not is_given:
+        question = ask("question", family.question if family else "")
+        prompts = Prompts(question, ask("passage", family.passage if family else ""))
+    if prompts:
+        values = {**values, "question_prompt": prompts.question, "passage_prompt": prompts.passage}
+        notes = (f"Prompts: {prompts.question!r} before questions, {prompts.passage!r} before passages.",)
+    elif family is not None:
+        notes = (
+            f"Warning: {family.name} models were trained with prompts, and this encoder has none. Give "
+            f"--question-prompt {family.question!r} --passage-prompt {family.passage!r}.",
+        )
+    described = f"{loaded.dimension} dimensions, similarity {loaded.similarity}, pooling {loaded.pooling}"
+    return values, AddedEncoder("dense", described, notes)
 
 
 def _kind_of(model: str | None) -> str:
@@ -50,18 +89,13 @@ def _kind_of(model: str | None) -> str:
 
 
 def _loaded(settings: EncoderSettings) -> str:
-    """Load an encoder and describe it."""
+    """Load a sparse or late-interaction encoder and describe it."""
     if settings.kind == "sparse":
         from backend.retrieval.sparse_encoder import load_sparse_encoder
 
         sparse = load_sparse_encoder(settings, "cpu")
         return f"sparse, {sparse.vocabulary:,} terms, similarity {sparse.similarity}"
-    if settings.kind == "late-interaction":
-        from backend.retrieval.multi_vector_encoder import load_multi_vector_encoder
+    from backend.retrieval.multi_vector_encoder import load_multi_vector_encoder
 
-        late = load_multi_vector_encoder(settings, "cpu")
-        return f"late interaction, {late.dimension} dimensions a token, similarity {late.similarity}"
-    from backend.retrieval.encoder import load_encoder
-
-    dense = load_encoder(settings, "cpu")
-    return f"{dense.dimension} dimensions, similarity {dense.similarity}, pooling {dense.pooling}"
+    late = load_multi_vector_encoder(settings, "cpu")
+    return f"late interaction, {late.dimension} dimensions a token, similarity {late.similarity}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -94,7 +94,7 @@ def build(
             "bytes": path.stat().st_size,
             "faiss": faiss.__version__,
         }
-        recall = _recall(study, dense, Approximate(path, manifest, dense), progress)
+        recall = recall_of(study, dense, Approximate(path, manifest, dense).search, progress)
         manifest |= {"recall": recall, "seconds": round(time.monotonic() - started, 1)}
         write_json(folder / f"faiss-{kind}.json", manifest)
         return manifest
@@ -187,7 +187,7 @@ def _to_cpu(index: Any) -> Any:
     return faiss.index_gpu_to_cpu(index) if type(index).__name__.startswith("Gpu") else index
 
 
-def _recall(study: Study, dense: Dense, index: Approximate, progress: Progress | None) -> dict:
+def recall_of(study: Study, dense: Dense, search: Callable[[np.ndarray, int], Hits], progress: Progress | None) -> dict:
     """Return the mean recall of the exact top k, over questions of the study (over vectors of passages if the study has
     no questions).
     """
@@ -200,7 +200,7 @@ def _recall(study: Study, dense: Dense, index: Approximate, progress: Progress |
     else:
         vectors, queries = np.asarray(dense.vectors[np.sort(chosen)], np.float32), "vectors of passages"
     at = [k for k in RECALL_AT if k <= len(dense.vectors)] or [len(dense.vectors)]
-    exact, lists = dense.search_vectors(vectors, at[-1]), index.search(vectors, at[-1])
+    exact, lists = dense.search_vectors(vectors, at[-1]), search(vectors, at[-1])
     return {
         "n": len(vectors),
         "of": queries,

@@ -15,6 +15,7 @@ from backend.core.arrays import open_array
 from backend.core.declared import Field, settings_class
 from backend.core.jobs import job, request
 from backend.core.manifest import file_sha256, read_manifest, write_manifest
+from backend.core.settings import VECTOR_SETTINGS
 from backend.core.summary import Step
 from backend.progress import Progress
 from backend.retrieval.encoder import Encoder, load_encoder
@@ -245,6 +246,7 @@ class Dense:
                     "made_by",
                 )
             },
+            **{key: manifest[key] for key in VECTOR_SETTINGS if key in manifest},
         }
         self._approximate = None
         if approximate is not None:
@@ -289,11 +291,13 @@ class Dense:
     @cached_property
     def encoder(self) -> Encoder:
         encoder = load_encoder(self._encoder_settings, self.device)
-        for key, value in encoder.describe().items():
-            if self.manifest[key] != value:
+        described = encoder.describe()
+        for key in dict.fromkeys((*described, *VECTOR_SETTINGS)):
+            value = described.get(key)
+            if (self.manifest.get(key) if key in VECTOR_SETTINGS else self.manifest[key]) != value:
                 raise Refused(
                     f"encoder {self.name!r} has changed since its index was made ({key}: {value!r}, in the index "
-                    f"{self.manifest[key]!r}); run 'blindspot index dense --encoder {self.name}' again"
+                    f"{self.manifest.get(key)!r}); run 'blindspot index dense --encoder {self.name}' again"
                 )
         return encoder
 

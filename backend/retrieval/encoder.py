@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.core.manifest import text_sha256
 from backend.core.model_files import ModelFolder, open_model, readable_model
-from backend.core.settings import EncoderSettings
+from backend.core.settings import VECTOR_SETTINGS, EncoderSettings
 from backend.retrieval.model_kinds import check_kind
 from db.errors import Refused
 from db.records import Passage
@@ -36,7 +37,8 @@ class Encoder:
     """A loaded encoder.
 
     `pooling` names the way token vectors are pooled. `similarity` is dot, cosine or l2; with cosine the vectors have
-    unit length, so their dot product is the cosine. `model_hash` is the SHA-256 of all weights by name.
+    unit length, so their dot product is the cosine. `model_hash` is the SHA-256 of all weights by name, and of the
+    prompts and the number of dimensions if the settings give them.
     """
 
     model: SentenceTransformer
@@ -82,6 +84,7 @@ class Encoder:
             "passage_template": self.settings.passage_template,
             "max_tokens": self.settings.max_tokens,
             "model_hash": self.model_hash,
+            **{key: value for key in VECTOR_SETTINGS if (value := getattr(self.settings, key)) is not None},
         }
 
 
@@ -99,13 +102,42 @@ def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encode
         model, pooling = _single(settings, settings.model, device)
     else:
         model, pooling = _two_towers(settings, device)
+    _set_prompts(model, settings)
+    is_cut = _set_dimensions(model, settings)
     similarity: str = settings.similarity
     if similarity == "auto":
         plain = settings.model is None or pooling != "its own"
         similarity = (
             "dot" if plain or _normalises(model) else SIMILARITIES.get(model.similarity_fn_name or "dot", "dot")
         )
-    return Encoder(model.eval(), settings, pooling, similarity, weights_hash(model))
+        if is_cut and _normalises(model):
+            similarity = "cosine"  # the model's vectors lose their unit length when they are cut
+    return Encoder(model.eval(), settings, pooling, similarity, _vectors_hash(model, settings))
+
+
+def _set_prompts(model: SentenceTransformer, settings: EncoderSettings) -> None:
+    """Give the model the prompts of the settings. `encode_query` and `encode_document` look up these names first."""
+    for name, prompt in (("query", settings.question_prompt), ("document", settings.passage_prompt)):
+        if prompt is not None:
+            model.prompts[name] = prompt
+
+
+def _set_dimensions(model: SentenceTransformer, settings: EncoderSettings) -> bool:
+    """Make the model cut its vectors, and return whether it does. Raises Refused for more dimensions than it has."""
+    width = model.get_embedding_dimension()
+    if settings.dimensions is None:
+        return False
+    if width is not None and settings.dimensions > width:
+        raise Refused(f"dimensions is {settings.dimensions}, but the model gives vectors of {width} dimensions")
+    model.truncate_dim = settings.dimensions
+    return settings.dimensions != width
+
+
+def _vectors_hash(model: SentenceTransformer, settings: EncoderSettings) -> str:
+    """Return a hash that differs for settings that give other vectors of the same weights."""
+    weights = weights_hash(model)
+    given = {key: value for key in VECTOR_SETTINGS if (value := getattr(settings, key)) is not None}
+    return text_sha256(weights, json.dumps(given, sort_keys=True)) if given else weights
 
 
 def _single(settings: EncoderSettings, path: str, device: str | None) -> tuple[SentenceTransformer, str]:

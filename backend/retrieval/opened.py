@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.declared import Field, build, declared, settings_class
@@ -162,6 +163,12 @@ class OpenedKind(RetrieverKind):
 
     def parts(self, name: str) -> tuple[str, ...]:
         return (name.removeprefix(f"{self.name}:"),)
+
+    def index_files(self, study: Study, options: OpenedOptions) -> list[Path]:
+        """Return the files of the index itself, where they are on this machine."""
+        manifest = study.parts("indexes").get(options.index, {})
+        place = Path(str(manifest.get("file") or manifest.get("where") or ""))
+        return sorted(place.iterdir()) if place.is_dir() else [place]
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, tuple(sorted(settings.encoders.items())))

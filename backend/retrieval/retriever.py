@@ -139,7 +139,8 @@ class RetrieverKind(ABC):
             path
             for folder in folders
             for path in sorted(folder.glob("*"))
-            if path.suffix != ".db" and not path.name.startswith("faiss-")  # a cache, and indexes of another option
+            if path.suffix != ".db"
+            and not path.name.startswith(("faiss-", "quantised-"))  # a cache, and indexes of another option
         ]
 
     def settings_of(self, settings: Settings, name: str) -> tuple:

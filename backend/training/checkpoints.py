@@ -20,6 +20,7 @@ from backend.core.settings import check_name
 from backend.judges.judge import refuse_judge
 from backend.training.distributed import is_distributed, is_main_process, wait_for_all
 from backend.training.lora import UPDATES
+from backend.training.tracking import tracking_arguments
 from backend.training.training_log import LOG, cut_log, read_lines
 from db.errors import BlindspotError, Missing, Refused
 
@@ -83,7 +84,11 @@ def load_checkpoint(working: Path, request: dict, restart: bool) -> Path | None:
 
 def _differences(old: dict, new: dict) -> list[str]:
     names = [key for key in new if key != "settings" and old.get(key) != new[key]]
-    return names + [key for key, value in new["settings"].items() if old["settings"].get(key) != value]
+    return names + [
+        key
+        for key, value in new["settings"].items()
+        if key != "report_to" and old["settings"].get(key) != value  # a tracker changes nothing in the model
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +192,7 @@ def training_arguments(
         logging_nan_inf_filter=False,
         metric_for_best_model=f"eval_{figure}",
         greater_is_better=greater_is_better,
-        report_to="none",
+        **tracking_arguments(settings.report_to, working),
         disable_tqdm=True,
         log_level="error",
         dataloader_drop_last=True,

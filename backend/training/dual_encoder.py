@@ -150,7 +150,11 @@ def _unregistered(
     """The finished model of this job, if the job was killed before study.toml named the model."""
     path = study.path("models", check_name(name, "model")) / TRAINING
     about = read_object(path) if path.is_file() else {}
-    if about.get("training_set") != training_set or about.get("settings") != asdict(settings):
+    untracked = {"report_to": "none"}
+    if (
+        about.get("training_set") != training_set
+        or about.get("settings", {}) | untracked != asdict(settings) | untracked
+    ):
         return None
     return TrainedDualEncoder(
         name,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from backend.core.declared import Field, one_of, settings_class
 from backend.training.distributed import is_distributed
 from backend.training.loss_kinds import LOSSES, loss_choices
+from backend.training.tracking import Tracker
 from db.errors import BadInput, Refused
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ class TrainingSettings:
         default="auto",
         title="Precision",
         description="Arithmetic; auto: bfloat16 on a processor that multiplies it, else float32",
+    )
+    report_to: Tracker = Field(
+        default="none",
+        title="Report to",
+        description="Tracker that gets the loss and the evaluations (docs/train.md)",
     )
 
 

@@ -271,7 +271,10 @@ def _by_judge(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreC
 
 def _judge_thresholds(study: Study, model: str) -> OwnThresholds:
     from backend.judges.feature_judge import judge_thresholds
+    from backend.judges.label_judge import label_judge_thresholds
 
+    if (of_labels := label_judge_thresholds(study, model)) is not None:
+        return OwnThresholds(*of_labels)
     own = judge_thresholds(study, model)
     return OwnThresholds(own.drop, own.add, own.add_with_answer, own.drop_with_answer or 0.0)
 

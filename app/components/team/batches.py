@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from app import study, url, who
+from app import blind, study, url, who
 from app.components import jobs
 from app.components.marks import notice
 from app.components.parts import described, descriptions, download_row, parts_panel
@@ -18,9 +18,11 @@ from app.runs import over_training_questions
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.judges.judge import judges_of
+from backend.judging.batch_builder import ORDERS, Order
 from backend.judging.batches import make_batch, questions_of
+from backend.judging.gain import reasons
 from backend.text.counting import counted
-from backend.training_sets.judged_batches import make_batch_by_judge
+from backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
 from backend.training_sets.training_set import training_sets
 from db.descriptions import Description
 from db.errors import BlindspotError, Refused
@@ -31,6 +33,19 @@ from db.records import SPLITS
 _REFUSED, _SENT = "batches-refused", "batches-sent"
 ANYBODY = "anybody"
 ANSWERS_AND_RANK = "answer match, subject and rank"
+ORDER_TITLES: dict[Order, str] = {
+    "priority": "likely and harmful false negatives",
+    "gain": "what training would gain",
+    "random": "at random",
+}
+_ABOUT_ORDER = (
+    "What training would gain from a label: how unsure the judge is, times how often training would draw the passage "
+    "as a negative; passages like those chosen before count less. Without a judge, one learns from all labels so far."
+)
+_ABOUT_ARMS = (
+    "Of the questions, 75% are chosen by priority, 10% at random (the audit, the only source of false-negative rates), "
+    "10% for second labels and 5% as repeats. Questions that a part cannot fill are chosen by priority."
+)
 _ABOUT_SPLITS = (
     "Splits to draw questions from; empty for all searched questions. "
     "Labels of dev and test questions correct the evaluation and never enter training."
@@ -83,6 +98,9 @@ def _start(opened: Study, name: str, runs: list[str], **settings: Any) -> bool:
     except Refused as error:
         st.session_state[_REFUSED] = str(error)
         return False
+    if settings.get("order") == "gain":
+        by_gain = {key: value for key, value in settings.items() if key != "order"}
+        return jobs.start(opened, request(make_batch_by_gain, name, runs, **by_gain, by=by))
     if "judge" in settings:
         return jobs.start(opened, request(make_batch_by_judge, name, runs, **settings, by=by))
     return jobs.start(opened, request(make_batch, name, runs, **settings, by=by))
@@ -102,6 +120,7 @@ def _batch(opened: Study, batch: Batch, people: list[Person], about: Description
         )
     if batch.practice:
         return
+    _why(opened, batch)
     items = queue.items(batch.name)
     with columns[1]:
         needed = f"needed-{batch.name}"
@@ -133,6 +152,23 @@ def _batch(opened: Study, batch: Batch, people: list[Person], about: Description
             on_click=_do,
             args=(lambda: queue.set_state(batch.name, other, by=acting()),),
         )
+
+
+def _why(opened: Study, batch: Batch) -> None:
+    """Say why each pair was chosen, to whoever has no open question: the reasons tell what a machine thinks."""
+    sentences = reasons(batch.settings)
+    if not sentences:
+        return
+    with st.expander(f"Why the pairs of {batch.name}"):
+        if blind.hidden(opened):
+            show(
+                tag(
+                    "p", "You hold open questions. Finish them first: the reasons tell what a judge thinks.", cls="soft"
+                )
+            )
+            return
+        names = ("question", "passage", "why")
+        st.dataframe([dict(zip(names, row, strict=True)) for row in sentences], hide_index=True)
 
 
 def _most_common(items: list[Item]) -> int:
@@ -188,19 +224,12 @@ def _make(opened: Study, taken: set[str]) -> None:
         needed = low[2].number_input("People per question", 1, 20, 1)
         seed = low[3].number_input("Seed", 0, 2**31 - 1, 0)
         judge, training_set = _judge_fields(opened, low[4])
+        order, pairs = _order_fields()
         with low[5]:
             submitted = st.form_submit_button("Create batch")
-        show(
-            tag(
-                "p",
-                "Of the questions, 75% are chosen by priority, 10% at random (the audit, the only source of "
-                "false-negative rates), 10% for second labels and 5% as repeats. Questions that a part cannot fill "
-                "are chosen by priority.",
-                cls="soft",
-            )
-        )
+        show(tag("p", _ABOUT_ARMS, cls="soft"))
     if submitted:
-        more: dict[str, Any] = {"judge": judge, "training_set": training_set} if judge else {}
+        more: dict[str, Any] = dict(_by(opened, order, pairs, judge, training_set))
         if tagged:
             more["slice"] = questions_of(opened, tags=tagged)
         _start(
@@ -216,6 +245,27 @@ def _make(opened: Study, taken: set[str]) -> None:
             seed=seed,
         )
         st.rerun()
+
+
+def _order_fields() -> tuple[Order, int | None]:
+    """Show the fields of the order; return it and the maximum number of passages."""
+    columns = st.columns([3, 1.5, 4.5])
+    titles = list(ORDER_TITLES.values())
+    order = ORDERS[titles.index(columns[0].selectbox("Order", titles, help=_ABOUT_ORDER))]
+    about = "Maximum number of passages, by gain and at random; empty for as many as fit."
+    return order, columns[1].number_input("Passages in all", 1, 100_000, None, help=about)
+
+
+def _by(
+    opened: Study, order: Order, pairs: int | None, judge: str | None, training_set: str | None
+) -> dict[str, str | int | None]:
+    """Return the arguments that say how the priority arm chooses."""
+    chosen: dict[str, str | int | None] = {"judge": judge, "training_set": training_set} if judge else {}
+    if order == "gain":
+        chosen["training_set"] = next(reversed(training_sets(opened)), None)
+    if order != "priority":
+        chosen |= {"order": order, "pairs": pairs}
+    return chosen
 
 
 def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:

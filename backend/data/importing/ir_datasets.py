@@ -1,0 +1,129 @@
+"""Datasets by their ir_datasets id, such as `ir:beir/scifact/test`: written as a BEIR folder and imported from there.
+
+The collection is streamed, so memory does not grow with its size. ir_datasets downloads what it needs into its own folder
+(`~/.ir_datasets`, or $IR_DATASETS_HOME).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from backend.data.formats.beir import HEADER
+from backend.data.formats.files import written_whole
+from backend.data.importing.tools import ThrottledProgress
+from backend.progress import Progress
+from db.errors import BadInput, BlindspotError, Missing
+
+PREFIX = "ir:"
+EXTRA = "pip install 'blindspot[ir]'"
+SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "val": "dev", "test": "test"}
+
+
+def is_ir_id(source: str | Path) -> bool:
+    """Whether a source of an import is an ir_datasets id, not a file."""
+    return str(source).startswith(PREFIX)
+
+
+def split_of(id: str) -> str:
+    """Return the split that an id names in its parts, the last first; "test" if none does."""
+    return next((SPLITS[part] for part in reversed(id.split("/")) if part in SPLITS), "test")
+
+
+@contextmanager
+def ir_dataset_folder(
+    source: str,
+    place: Path,
+    passages: bool,
+    questions: bool,
+    split: str | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Path]:
+    """Write a dataset as a BEIR folder below `place`, and delete it at the end of the block.
+
+    A passage without text has its title as text. A query that the qrels lack has no split and is unlabelled.
+
+    Args:
+        source: "ir:" and an id.
+        split: of the judged questions; default `split_of` the id.
+
+    Raises:
+        Missing: ir_datasets is not installed. BadInput: an unknown id, or one without documents or queries.
+        BlindspotError: its files cannot be fetched.
+    """
+    id = source.removeprefix(PREFIX).strip("/")
+    dataset, report = _load(id), ThrottledProgress(progress)
+    for wanted, kind in ((passages, "docs"), (questions, "queries")):
+        if wanted and not getattr(dataset, f"has_{kind}")():
+            raise BadInput(f"{PREFIX}{id} has no {kind}; name one of its parts, as `ir_datasets list` shows them")
+    with TemporaryDirectory(prefix=".ir-", dir=place) as temporary:
+        folder = Path(temporary) / "-".join(f"ir-{id}".split("/"))
+        folder.mkdir()
+        try:
+            if passages:
+                _write_lines(folder / "corpus.jsonl", _documents(dataset, report))
+            if questions:
+                _write_lines(folder / "queries.jsonl", _queries(dataset))
+                (folder / "qrels").mkdir()
+                if dataset.has_qrels():
+                    _write_qrels(folder / "qrels" / f"{split or split_of(id)}.tsv", dataset)
+        except (OSError, RuntimeError, ValueError, KeyError, EOFError) as error:
+            first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+            raise BlindspotError(
+                f"ir_datasets cannot read {PREFIX}{id} ({first}); check the network and its notes on it"
+            ) from error
+        yield folder
+
+
+def _load(id: str) -> Any:
+    try:
+        import ir_datasets
+    except ImportError:
+        raise Missing(f"{PREFIX}{id} needs the package ir_datasets; run: {EXTRA}") from None
+    try:
+        return ir_datasets.load(id)
+    except KeyError:
+        near = difflib.get_close_matches(id, list(ir_datasets.registry), n=3, cutoff=0.5)
+        hint = f"; close ids: {', '.join(near)}" if near else "; 'ir_datasets list' shows its ids"
+        raise BadInput(f"ir_datasets knows no dataset {id!r}{hint}") from None
+
+
+def _documents(dataset: Any, report: ThrottledProgress) -> Iterator[dict[str, str]]:
+    total = dataset.docs_count() if hasattr(dataset, "docs_count") else None
+    for done, document in enumerate(dataset.docs_iter(), 1):
+        title = getattr(document, "title", None) or ""
+        text = getattr(document, "text", None) if title else None
+        text = text if isinstance(text, str) else document.default_text()
+        yield {"_id": document.doc_id, "title": _one_line(title), "text": text if text.strip() else title}
+        report(done, total, "reading passages")
+
+
+def _queries(dataset: Any) -> Iterator[dict[str, str]]:
+    for query in dataset.queries_iter():
+        yield {"_id": query.query_id, "text": query.default_text()}
+
+
+def _write_lines(path: Path, records: Iterable[dict[str, str]]) -> None:
+    with written_whole(path) as file:
+        for record in records:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _write_qrels(path: Path, dataset: Any) -> None:
+    """Of several judgements of a pair the highest grade counts."""
+    grades: dict[tuple[str, str], int] = {}
+    for row in dataset.qrels_iter():
+        pair = row.query_id, row.doc_id
+        grades[pair] = max(int(row.relevance), grades.get(pair, int(row.relevance)))
+    with written_whole(path) as file:
+        file.write("\t".join(HEADER) + "\n")
+        file.writelines(f"{question}\t{passage}\t{grade}\n" for (question, passage), grade in grades.items())
+
+
+def _one_line(title: str) -> str:
+    return " ".join(title.split())

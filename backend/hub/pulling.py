@@ -1,0 +1,209 @@
+"""Pull a training set, an encoder, a judge or a study from the Hugging Face Hub.
+
+A repository is a stranger's. Files of other kinds than the listed ones are not downloaded, no path leads out of the
+folder, and a model whose loading would run code is refused.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from backend.core.declared import build
+from backend.core.manifest import read_object, whole_folder, write_json
+from backend.core.model_files import CODE_SUFFIXES, code_in
+from backend.core.rights import require
+from backend.core.settings import MODELS, EncoderSettings, add_encoder, check_name, read_settings
+from backend.core.study import Study
+from backend.hub.pushing import FILES_FOLDER, MODEL_SUFFIXES, SET_FOLDER
+from backend.hub.repository import ABOUT, HubRepository, RemoteFile, check_inside
+from backend.judges.judge import JUDGES
+from backend.training_sets.training_set import TrainingSet
+from db.errors import BadInput, Missing, Refused
+
+STUDY_SUFFIXES = (*MODEL_SUFFIXES, ".parquet", ".npy", ".db", ".toml", ".csv", ".tsv")
+LARGEST_ABOUT = 1 << 20  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What was pulled: the name of the part (or of the study's folder), its files and bytes, and what was skipped."""
+
+    kind: str
+    name: str
+    files: int
+    bytes: int
+    skipped: list[str]
+
+
+def pull(study: Study, repository: HubRepository, name: str | None = None, by: str | None = None) -> Pulled:
+    """Fetch a training set, an encoder or a judge into a study.
+
+    Args:
+        name: its name in the study; default the name under which it was pushed.
+
+    Raises:
+        Missing: no such repository, or not one that Blindspot pushed. Refused: the name is taken, the part does not fit
+            the study, or loading it would run code. BadInput: damaged files, or a path that leads out.
+    """
+    require(study, by, "manage parts")
+    with TemporaryDirectory(prefix=".hub-", dir=study.folder) as place:
+        folder = Path(place) / "repository"
+        suffixes = (".json", ".jsonl", ".parquet") if repository.kind == "training-set" else MODEL_SUFFIXES
+        about, taken, skipped = _download(repository, folder, suffixes)
+        name = check_name(str(about["name"]) if name is None else name, repository.kind.replace("-", " "))
+        if repository.kind == "training-set":
+            _training_set(study, folder, name, about)
+        elif repository.kind == "encoder":
+            _encoder(study, folder, name, about)
+        else:
+            _judge(study, folder, name, about)
+    return Pulled(repository.kind, name, len(taken), sum(file.size for file in taken), skipped)
+
+
+def pull_study(repository: HubRepository, target: Path) -> Pulled:
+    """Fetch a whole study into a new or empty folder, which appears only when it is complete. Raises as `pull`."""
+    target = target.absolute()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Refused(f"{target} exists already; choose a new folder")
+    with whole_folder(target) as building:
+        about, taken, skipped = _download(repository, building, STUDY_SUFFIXES)
+        shutil.rmtree(building / ".cache", ignore_errors=True)
+        (building / ABOUT).unlink()
+        for model in sorted(path for path in building.glob("models/*") if path.is_dir()):
+            _refuse_code(model, repository.address)
+        _refuse_outside(building, repository.address)
+    Study.open(target)
+    return Pulled("study", str(about["name"]), len(taken), sum(file.size for file in taken), skipped)
+
+
+def _download(
+    repository: HubRepository, folder: Path, suffixes: Sequence[str]
+) -> tuple[dict[str, Any], list[RemoteFile], list[str]]:
+    """Download the files with these endings. Return `blindspot.json`, the files, and the paths of the others."""
+    commit, files = repository.files()
+    for file in files:
+        check_inside(file.path, repository.address)
+    pickled = [file.path for file in files if file.path.endswith((*CODE_SUFFIXES, ".pickle", ".joblib"))]
+    if pickled:
+        raise Refused(
+            f"{repository.address} holds {pickled[0]}, which can run code; only safetensors weights are pulled"
+        )
+    taken = [file for file in files if PurePosixPath(file.path).suffix in suffixes and not _is_hidden(file.path)]
+    about_file = next((file for file in taken if file.path == ABOUT), None)
+    if about_file is None or about_file.size > LARGEST_ABOUT:
+        raise Missing(f"{repository.address} has no {ABOUT}, so Blindspot did not push it; nothing was taken")
+    folder.mkdir(parents=True, exist_ok=True)
+    repository.download(commit, [file.path for file in taken], folder)
+    shutil.rmtree(folder / ".cache", ignore_errors=True)
+    about = read_object(folder / ABOUT)
+    if about.get("kind") != repository.kind or not isinstance(about.get("name"), str):
+        held = about.get("kind")
+        raise Refused(
+            f"{repository.address} holds a {held}, not a {repository.kind}; run: blindspot hub pull {held} ..."
+        )
+    skipped = [file.path for file in files if file not in taken and file.path != ".gitattributes"]
+    return about, taken, skipped
+
+
+def _training_set(study: Study, folder: Path, name: str, about: dict[str, Any]) -> None:
+    source, target = folder / SET_FOLDER, study.path("training_sets", name)
+    if not (source / "manifest.json").is_file():
+        raise BadInput("holds no training set that a study can take", source / "manifest.json")
+    if about.get("corpus") != study.corpus.digest:
+        raise Refused(
+            f"training set {name!r} was built over other passages than this study holds; its texts can be loaded with "
+            "datasets.load_dataset"
+        )
+    with study.building(f"training_sets/{name}", lambda: _refuse_existing(target, "training set", name)):
+        manifest = read_object(source / "manifest.json")
+        manifest["name"] = name
+        write_json(source / "manifest.json", manifest)
+        with whole_folder(target) as building:
+            shutil.copytree(source, building, dirs_exist_ok=True)
+        try:
+            opened = TrainingSet.open(study, name)
+            questions = [question for question, _ in opened.groups()]
+            study.questions.some(questions)
+        except Exception as error:
+            shutil.rmtree(target, ignore_errors=True)
+            if isinstance(error, (Missing, Refused, BadInput)):
+                raise
+            raise BadInput(f"is not a training set ({type(error).__name__}: {str(error)[:100]})", name) from None
+
+
+def _encoder(study: Study, folder: Path, name: str, about: dict[str, Any]) -> None:
+    target = study.path("models", name)
+    keys = about.get("models")
+    if not isinstance(keys, list) or not keys or not set(keys) <= set(MODELS):
+        raise BadInput("names no model", ABOUT)
+    settings = about.get("settings")
+    values = dict(settings) if isinstance(settings, dict) else {}
+    places = {key: str(target if key == "model" else target / key) for key in keys}
+    build(EncoderSettings, {**values, **places}, "settings", Path(ABOUT))
+    if name in study.settings.encoders:
+        raise Refused(f"there is already an encoder named {name!r}; give another --name")
+    _refuse_code(folder, name)
+    with study.building(f"models/{name}", lambda: _refuse_existing(target, "model", name)):
+        with whole_folder(target) as building:
+            shutil.copytree(folder, building, dirs_exist_ok=True)
+            (building / ABOUT).unlink()
+        try:
+            add_encoder(study.settings_path, name, {**values, **places})
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+
+
+def _judge(study: Study, folder: Path, name: str, about: dict[str, Any]) -> None:
+    place, kind, source = about.get("place"), about.get("judge"), folder / FILES_FOLDER
+    if place not in ("models", "judges") or not isinstance(kind, str) or kind not in JUDGES or not source.is_dir():
+        raise BadInput("names no judge that this version knows", ABOUT)
+    if any(study.path(each, name).exists() for each in ("models", "judges", "scores")):
+        raise Refused(f"there is already a judge or model named {name!r}; give another --name")
+    _refuse_code(source, name)
+    for record in ("training.json", "manifest.json"):
+        if (source / record).is_file():
+            content = read_object(source / record)
+            content["name"] = name
+            write_json(source / record, content)
+    target = study.path(place, name)
+    with study.building(f"{place}/{name}", lambda: _refuse_existing(target, "judge", name)):
+        with whole_folder(target) as building:
+            shutil.copytree(source, building, dirs_exist_ok=True)
+        if name not in {card.name for card in JUDGES.get(kind).cards(study)}:
+            shutil.rmtree(target, ignore_errors=True)
+            raise BadInput(f"holds no judge of kind {kind}", ABOUT)
+
+
+def _refuse_outside(folder: Path, where: str) -> None:
+    """Raise Refused for an encoder of study.toml in a folder outside the study: it would open this machine's files."""
+    if not (folder / "study.toml").is_file() or not (folder / "labels.db").is_file():
+        raise BadInput("lacks study.toml or labels.db; it is not a whole study", where)
+    read_settings(folder / "study.toml")
+    encoders = tomllib.loads((folder / "study.toml").read_text(encoding="utf-8")).get("encoders", {})
+    for name, encoder in encoders.items():
+        for value in (encoder.get(key) for key in MODELS):
+            if value and (Path(value).is_absolute() or ".." in Path(value).parts):
+                raise Refused(f"encoder {name!r} of {where} names {value}, outside the study; nothing was taken")
+
+
+def _refuse_code(folder: Path, where: str) -> None:
+    if would_run := code_in(folder):
+        raise Refused(
+            f"loading the model of {where} would run code of whoever made it: {would_run[0]}; nothing was taken"
+        )
+
+
+def _refuse_existing(target: Path, what: str, name: str) -> None:
+    if target.exists():
+        raise Refused(f"there is already a {what} named {name!r}; give another --name")
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(".") for part in PurePosixPath(path).parts)

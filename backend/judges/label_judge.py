@@ -1,0 +1,347 @@
+"""The label judge: what people's labels of some pairs say about the pairs that nobody judged.
+
+It learns from people's labels alone, and it sees what the feature judge may not: whether a passage contains an answer,
+and whether such a passage names the question's subject. So it judges the lists of training questions, whose answers are
+known, and cleans training sets; it does not rerank. With few labels it stays near the prior estimate that orders the
+queue, which counts as PRIOR_LABELS labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.accuracy import wilson
+from backend.core.jobs import job
+from backend.core.manifest import read_manifest, whole_folder, write_manifest
+from backend.core.settings import check_name
+from backend.judges.feature_cache import kept_features
+from backend.judges.feature_judge import Lists, scored_rows, settled_labels, trainable_questions, truth_of
+from backend.judges.feature_model import NEGATIVE, POSITIVE
+from backend.judges.judge import JUDGES, Judge, JudgeCard, JudgeKind, refuse_taken
+from backend.judges.scores import ScoreStore, stored_probabilities
+from backend.judging.priority import Calibration, Evidence
+from backend.text.answers import mentions_subject
+from db.errors import Missing, Refused
+from db.labels import Labels
+from db.records import Question
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    from backend.core.study import Study
+    from backend.progress import Progress
+
+KIND = "labels"
+DEPTH = 20
+THRESHOLD = 0.5  # a passage from it on is a positive, below it a negative
+PRIOR_LABELS = 10.0  # the number of labels that the prior estimate counts as
+PENALTY = 0.3  # C of the logistic regression: strong, because labels are few
+PRIOR_PAIRS = 5000  # pairs that carry the prior estimate, drawn with the seed
+FOLDS = 5
+UNLABELLED = -2  # in `LabelledLists.truth`: nobody judged the pair
+
+
+@dataclass(frozen=True)
+class LabelledLists:
+    """Pairs of some lists, flattened.
+
+    lists, places: the lists, and (n, 2) int64 the question and rank (from 0) of each pair. features: (n, f) float32.
+    prior: (n,) the estimate before any label. truth: (n,) int8 POSITIVE, NEGATIVE, UNKNOWN (unsure or in dispute) or
+    UNLABELLED.
+    """
+
+    lists: Lists
+    places: np.ndarray
+    features: np.ndarray
+    prior: np.ndarray
+    truth: np.ndarray
+
+    @property
+    def labelled(self) -> np.ndarray:
+        """(n,) bool: people settled that the pair is positive or negative."""
+        return (self.truth == POSITIVE) | (self.truth == NEGATIVE)
+
+
+@dataclass(frozen=True)
+class LabelModel:
+    """A fitted model over features, answer match and subject."""
+
+    scaler: StandardScaler
+    regression: LogisticRegression
+
+    def probabilities(self, features: np.ndarray) -> np.ndarray:
+        """Return (n,) float64 from features (n, f)."""
+        return np.asarray(self.regression.predict_proba(self.scaler.transform(features))[:, 1], np.float64)
+
+
+def fit_label_model(
+    features: np.ndarray, positive: np.ndarray, pool: np.ndarray, prior: np.ndarray, seed: int = 0
+) -> LabelModel:
+    """Fit a logistic regression to labels and a prior estimate.
+
+    Each pair of the pool counts twice, as a positive and as a negative, with weights that are its prior estimate and
+    the rest; all together weigh PRIOR_LABELS labels. So the model exists without any label, and labels of one kind
+    alone do not make it certain.
+
+    Args:
+        features, positive: (m, f) and (m,) bool of the labelled pairs; m may be 0.
+        pool, prior: (n, f) and (n,) of the pairs that the model will judge.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    drawn = np.random.default_rng(seed).permutation(len(pool))[:PRIOR_PAIRS]
+    scaler = StandardScaler().fit(pool[drawn])
+    carriers, estimate = scaler.transform(pool[drawn]), prior[drawn]
+    weight = PRIOR_LABELS / len(drawn)
+    examples = [carriers, carriers] + ([scaler.transform(features)] if len(features) else [])
+    truth = np.concatenate([np.ones(len(drawn)), np.zeros(len(drawn)), np.asarray(positive, np.float64)])
+    weights = np.concatenate([weight * estimate, weight * (1 - estimate), np.ones(len(positive))])
+    regression = LogisticRegression(C=PENALTY, max_iter=1000).fit(np.vstack(examples), truth, sample_weight=weights)
+    return LabelModel(scaler, regression)
+
+
+def fitted(pairs: LabelledLists, seed: int = 0) -> LabelModel:
+    """Fit the model to the labelled pairs of some lists."""
+    known = pairs.labelled
+    return fit_label_model(pairs.features[known], pairs.truth[known] == POSITIVE, pairs.features, pairs.prior, seed)
+
+
+def labelled_pairs(
+    study: Study,
+    run: str,
+    encoder: str | None = None,
+    depth: int = DEPTH,
+    until: int | None = None,
+    questions: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> LabelledLists:
+    """Return the pairs of the lists of a run, without gold, with people's labels.
+
+    Args:
+        run: labels of its questions that may train are learned from.
+        encoder: whose dense index gives the features of meaning; None goes without them.
+        until: the last label event that counts; default all.
+        questions: ids of the questions whose lists are judged; default those that may train. Their own labels count
+            only if they may train.
+
+    Raises Missing for no such run or index, Refused if the run has no question that may train.
+    """
+    opened = study.run(run)
+    trainable = set(trainable_questions(study, opened))
+    wanted = trainable | set(questions or ())
+    ids = [id for id in opened.question_ids if id in wanted]
+    if not ids:
+        raise Refused(f"run {run!r} holds no question that may train; retrieve over train")
+    records = study.questions.some(ids)
+    lists, features = kept_features(study, opened, records, min(depth, opened.hits.k), encoder, progress)
+    labels = Labels(study.labels_path, read_only=True)
+    consensus = labels.consensus() if until is None else labels.consensus_as_of(until) if until else []
+    by_people = settled_labels(pair for pair in consensus if pair.question in trainable)
+    _, answers = truth_of(study, opened, lists, {}, progress)
+    truth = np.full(lists.rows.shape, UNLABELLED, np.int8)
+    _mark(study, lists, by_people, truth)
+    return flattened(lists, features, answers, subjects_named(study, lists, answers), truth, gold_rows(study, records))
+
+
+def _mark(study: Study, lists: Lists, by_people: Mapping[str, Mapping[str, int]], truth: np.ndarray) -> None:
+    rows = study.corpus.ordinals({passage for labels in by_people.values() for passage in labels}) if by_people else {}
+    for i, question in enumerate(lists.questions):
+        for passage, label in by_people.get(question.id, {}).items():
+            if passage in rows:
+                truth[i, lists.rows[i] == rows[passage]] = label
+
+
+def gold_rows(study: Study, questions: Sequence[Question]) -> list[set[int]]:
+    """Return the rows of each question's gold."""
+    rows = study.corpus.ordinals({id for question in questions for id in question.gold})
+    return [{rows[id] for id in question.gold if id in rows} for question in questions]
+
+
+def subjects_named(study: Study, lists: Lists, answers: np.ndarray) -> np.ndarray:
+    """(q, k) bool: does the hit contain an answer and name the question's subject?"""
+    named = np.zeros(answers.shape, bool)
+    rows = np.unique(lists.rows[answers]).tolist()
+    passages = dict(zip(rows, study.corpus.passages(rows), strict=True))
+    for i, j in np.argwhere(answers).tolist():
+        question = lists.questions[i]
+        if question.subject:
+            named[i, j] = mentions_subject(passages[int(lists.rows[i, j])], question)
+    return named
+
+
+def flattened(
+    lists: Lists,
+    features: np.ndarray,
+    answers: np.ndarray,
+    named: np.ndarray,
+    truth: np.ndarray,
+    gold: Sequence[set[int]],
+) -> LabelledLists:
+    """Flatten lists to the pairs that are not gold. features: (q, k, f). The others: (q, k); gold: of each question."""
+    is_gold = np.array([[row in known for row in rows] for rows, known in zip(lists.rows.tolist(), gold, strict=True)])
+    places = np.argwhere((lists.rows >= 0) & ~is_gold)
+    i, j = places.T
+    has_answers = np.array([bool(question.answers) for question in lists.questions], bool)[i]
+    has_subject = np.array([bool(question.subject) for question in lists.questions], bool)[i]
+    columns = [np.nan_to_num(features[i, j]), answers[i, j][:, None], named[i, j][:, None]]
+    calibration = Calibration()
+    evidence: list[Evidence] = [
+        _evidence(*known)
+        for known in zip(
+            has_answers.tolist(), has_subject.tolist(), answers[i, j].tolist(), named[i, j].tolist(), strict=True
+        )
+    ]
+    prior = np.array(
+        [calibration.probability(each, rank) for each, rank in zip(evidence, (j + 1).tolist(), strict=True)]
+    )
+    return LabelledLists(lists, places, np.hstack(columns).astype(np.float64), prior, truth[i, j])
+
+
+def _evidence(has_answers: bool, has_subject: bool, answer: bool, named: bool) -> Evidence:
+    if not has_answers:
+        return None, None
+    return (True, named if has_subject else None) if answer else (False, None)
+
+
+@dataclass(frozen=True)
+class LearnedLabelJudge:
+    """The result of `learn_label_judge`. labels, positives: pairs that it learned from. pairs: those that it judged.
+    right: share of the labels that it gets right out of fold, with its 95% interval; None with labels of too few
+    questions.
+    """
+
+    name: str
+    labels: int
+    positives: int
+    pairs: int
+    right: float | None
+    low: float | None
+    high: float | None
+
+
+@job("learn from labels")
+def learn_label_judge(
+    study: Study,
+    name: str,
+    run: str,
+    encoder: str | None = None,
+    until: int | None = None,
+    replace: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> LearnedLabelJudge:
+    """Learn from people's labels which other passages of a run's lists answer, and store the probabilities.
+
+    The denoising policies judge and judge+labels take them: `--model NAME`. A pair that people judged keeps their label.
+
+    Args: see `labelled_pairs`.
+
+    Raises:
+        Refused: the name is taken, or nobody has labelled a pair of the first ranks. Missing: no such run or index.
+    """
+    folder = study.path("judges", check_name(name, "judge"))
+    refuse_taken(study, name, KIND, replace)
+    pairs = labelled_pairs(study, run, encoder, until=until, progress=progress)
+    labels, positives = int(pairs.labelled.sum()), int((pairs.truth == POSITIVE).sum())
+    if not labels:
+        raise Refused(
+            f"nobody has labelled a passage of the first {DEPTH} ranks of {run!r} for a training question; label some "
+            "first"
+        )
+    probabilities = np.full(pairs.lists.rows.shape, np.nan)
+    probabilities[tuple(pairs.places.T)] = fitted(pairs, seed).probabilities(pairs.features)
+    right = _right_out_of_fold(pairs, seed)
+    learned = LearnedLabelJudge(name, labels, positives, len(pairs.places), *right)
+    with study.building(f"judges/{name}"):
+        ScoreStore.remove(study, name)
+        store = ScoreStore.create(study, name, calibrated=True, about={"judge": KIND})
+        store.add(scored_rows(study, pairs.lists, probabilities))
+        with whole_folder(folder) as building:
+            write_manifest(
+                building,
+                {
+                    "kind": KIND,
+                    **asdict(learned),
+                    "run": run,
+                    "encoder": encoder,
+                    "until": until,
+                    "seed": seed,
+                    "base_rate": positives / labels,
+                    "keep_below": THRESHOLD,
+                    "propose_above": THRESHOLD,
+                },
+            )
+    return learned
+
+
+def _right_out_of_fold(pairs: LabelledLists, seed: int) -> tuple[float | None, float | None, float | None]:
+    """Return the share of labels that models without the labels of the same question get right, with its interval."""
+    known = np.flatnonzero(pairs.labelled)
+    questions = np.unique(pairs.places[known, 0])
+    if len(questions) < 2 * FOLDS:
+        return None, None, None
+    fold_of = dict(
+        zip(questions.tolist(), np.random.default_rng(seed).permutation(len(questions)) % FOLDS, strict=True)
+    )
+    folds = np.array([fold_of[question] for question in pairs.places[known, 0].tolist()])
+    right = 0
+    for fold in range(FOLDS):
+        learned, held_out = known[folds != fold], known[folds == fold]
+        model = fit_label_model(
+            pairs.features[learned], pairs.truth[learned] == POSITIVE, pairs.features, pairs.prior, seed
+        )
+        positive = model.probabilities(pairs.features[held_out]) >= THRESHOLD
+        right += int((positive == (pairs.truth[held_out] == POSITIVE)).sum())
+    return right / len(known), *wilson(right, len(known))
+
+
+def label_judge_thresholds(study: Study, name: str) -> tuple[float, float] | None:
+    """Return (keep_below, propose_above) of a label judge; None if no label judge has this name."""
+    about = read_manifest(study.path("judges", check_name(name, "judge")))
+    if about is None or about.get("kind") != KIND:
+        return None
+    return float(about["keep_below"]), float(about["propose_above"])
+
+
+class LabelJudgeKind(JudgeKind):
+    """Judges learned from people's labels. Their probabilities are in the store of scores from the start."""
+
+    name, title = KIND, "labels generalised"
+    help = "what people's labels of some pairs say about the other pairs, with answer match and subject"
+    run_job = None
+    scores_any_pair = False
+
+    def cards(self, study: Study) -> list[JudgeCard]:
+        scored = study.parts("scores")
+        return [
+            JudgeCard(name, KIND, about["run"], True, about["base_rate"], name in scored)
+            for name, about in study.parts("judges").items()
+            if about.get("kind") == KIND
+        ]
+
+    def open(self, study: Study, name: str, device: str | None = None) -> Judge:
+        if label_judge_thresholds(study, name) is None:
+            raise Missing(f"there is no judge {name!r}; make one with 'blindspot judge generalise {name} --run RUN'")
+        return StoredLabelJudge(study, name)
+
+
+class StoredLabelJudge:
+    """A label judge, opened: it knows the pairs that it judged when it learned."""
+
+    calibrated = True
+
+    def __init__(self, study: Study, name: str):
+        self.study, self.name = study, name
+
+    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
+        """Return (q, k) float64 probabilities; NaN where padded and where the judge did not judge the pair."""
+        return stored_probabilities(self.study, self.name, lists)
+
+
+JUDGES.register(LabelJudgeKind())

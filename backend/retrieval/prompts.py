@@ -1,0 +1,78 @@
+"""The prompts that models store, and those that known families of encoders were trained with.
+
+A family's prompts are those of its model card. Without them such a model still gives vectors, but worse ones.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.core.manifest import read_object
+from backend.core.model_files import open_model
+from db.errors import BlindspotError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+SEARCH = "Represent this sentence for searching relevant passages: "
+INSTRUCT = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family of encoders. pattern: of the model's name. question, passage: its prompts."""
+
+    name: str
+    pattern: str
+    question: str
+    passage: str
+
+
+FAMILIES = (
+    Family("E5 with instructions", r"e5-mistral|e5-.*instruct", f"{INSTRUCT} ", ""),
+    Family("E5", r"(^|[/_-])e5-(small|base|large)", "query: ", "passage: "),
+    Family("BGE (English)", r"bge-(small|base|large)-en", SEARCH, ""),
+    Family("BGE (Chinese)", r"bge-(small|base|large)-zh", "为这个句子生成表示以用于检索相关文章：", ""),
+    Family("GTE with instructions", r"gte-qwen", f"{INSTRUCT} ", ""),
+    Family("Nomic", r"nomic-embed", "search_query: ", "search_document: "),
+    Family("Arctic 2", r"arctic-embed-[a-z]+-v2", "query: ", ""),
+    Family("Arctic", r"arctic-embed", SEARCH, ""),
+    Family("Qwen3-Embedding", r"qwen3-embedding", INSTRUCT, ""),
+    Family("mxbai", r"mxbai-embed", SEARCH, ""),
+    Family("EmbeddingGemma", r"embeddinggemma", "task: search result | query: ", "title: none | text: "),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """What is put before questions and before passages; "" for nothing."""
+
+    question: str
+    passage: str
+
+    def __bool__(self) -> bool:
+        return bool(self.question or self.passage)
+
+
+def stored_prompts(model: SentenceTransformer) -> Prompts:
+    """Return the prompts that a model brings along, as `encode_query` and `encode_document` choose them."""
+    default = model.prompts.get(model.default_prompt_name or "") or ""
+
+    def first(*names: str) -> str:
+        return next((model.prompts[name] for name in names if name in model.prompts), default) or ""
+
+    return Prompts(first("query"), first("document", "passage", "corpus"))
+
+
+def family_of(model: str) -> Family | None:
+    """Return the family of a model by its name, or by the name that its folder's config.json records."""
+    names = [model]
+    try:
+        config = Path(open_model(model).path) / "config.json"
+        names.append(str(read_object(config).get("_name_or_path", "")) if config.is_file() else "")
+    except BlindspotError:
+        pass  # loading the model reports the error
+    return next((family for family in FAMILIES for name in names if re.search(family.pattern, name.lower())), None)

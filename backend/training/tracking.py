@@ -1,0 +1,51 @@
+"""Trackers of experiments that the trainers report to: TensorBoard, Weights & Biases, MLflow, Trackio."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from backend.training.training_log import WORKING
+from db.errors import Missing
+
+Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
+PACKAGES = {
+    "tensorboard": "pip install 'blindspot[tracking]'",
+    "wandb": "pip install wandb",
+    "mlflow": "pip install mlflow",
+    "trackio": "pip install trackio",
+}
+PROJECT = "blindspot"
+FOLDER = "tracking"
+LOGGING_DIR = "TENSORBOARD_LOGGING_DIR"
+_set_here: list[str] = []  # values of LOGGING_DIR that this module set; others are a person's
+
+
+def tracking_arguments(tracker: Tracker, working: Path) -> dict[str, str]:
+    """Return the library's arguments for a tracker.
+
+    TensorBoard's files are in `tracking/NAME` of the study, unless $TENSORBOARD_LOGGING_DIR names another folder. The other
+    trackers get the project "blindspot", unless their own variables name another, and the model's name for the run.
+
+    Args:
+        working: the working folder of the model, `models/.NAME~training`.
+
+    Raises:
+        Missing: the tracker's package is not installed.
+    """
+    if tracker == "none":
+        return {"report_to": "none"}
+    if find_spec(tracker) is None:
+        raise Missing(f"--report-to {tracker} needs the package {tracker}; run: {PACKAGES[tracker]}")
+    name = working.name.removeprefix(".").removesuffix(WORKING.format(name="")[1:])
+    if tracker == "tensorboard":
+        if os.environ.get(LOGGING_DIR) in (None, *_set_here):
+            study = working.parent.parent if working.parent.name == "models" else working.parent
+            os.environ[LOGGING_DIR] = str(study / FOLDER / name)
+            _set_here[:] = [os.environ[LOGGING_DIR]]
+    else:
+        os.environ.setdefault("WANDB_PROJECT", PROJECT)
+        os.environ.setdefault("MLFLOW_EXPERIMENT_NAME", PROJECT)
+    return {"report_to": tracker, "run_name": name, "project": PROJECT}
