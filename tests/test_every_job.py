@@ -17,6 +17,7 @@ from backend.core.settings import add_encoder
 from backend.core.study import Study
 from backend.data.importing import importer, qrels, runs, triples
 from backend.experiments.label_budget import label_budget
+from backend.experiments.label_strategies import label_strategies
 from backend.experiments.running import run_experiment
 from backend.interventions.batch import explain_misses
 from backend.judges.cascade import CascadeStage, judge_with_cascade
@@ -203,6 +204,8 @@ def test_every_kind_of_job(tmp_path, registered, where):
     for question in train:
         say(study, "ann", question.id, {"p2": "positive"})
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0
+    few = {"strategies": ["gain"], "budgets": [2], "seeds": [0], "k": 5, "settings": {"steps": 2, "batch": 4}}
+    assert submit(label_strategies, "strategies", "mined", "tiny", **few)["rows"]
     submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
     assert set(results) == registered - IN_THE_DEMO
     assert len(registered) >= 26 and "torch" in sys.modules
