@@ -9,6 +9,7 @@ import pytest
 
 from app.components.explanation import heat_map, marked_passage, term_weights
 from backend.core.settings import add_encoder
+from backend.evaluation.findings import spoken_names
 from backend.retrieval import late_interaction, live, sparse
 from backend.retrieval.explanation import TermMatch, TermWeights, TokenMatches
 from backend.retrieval.model_kinds import encoders_of_kind
@@ -110,3 +111,10 @@ def test_the_commands_index_and_retrieve(study, blindspot):
     code, _, err = blindspot("index", "sparse", "--encoder", name, "--study", study.folder)
     assert code == 1 and "is a late-interaction encoder (ColBERT), not a sparse encoder (SPLADE); use" in err
     assert encoders_of_kind(study, "sparse") == ["splade"] and encoders_of_kind(study, "dense") == ["minilm"]
+
+
+def test_findings_call_the_retrievers_by_their_kind(study):
+    runs = {name: study.run(name).manifest for name in ("splade-dev", "colbert-dev")}
+    assert spoken_names(runs, "splade-dev", "colbert-dev") == ("learned sparse (splade)", "late interaction (colbert)")
+    titles = {"retriever": "titles"}
+    assert spoken_names({"a": titles, "b": {"retriever": "bm25"}}, "a", "b") == ("entity lookup", "BM25")

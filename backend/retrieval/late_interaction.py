@@ -219,7 +219,7 @@ class LateInteractionKind(EncoderKind):
         return LateInteraction(study, options.encoder, options.candidates, device)
 
     def label(self, name: str) -> str:
-        return f"late interaction, {self.encoder(name)}"
+        return f"late interaction ({self.encoder(name)})"
 
     def run_name(self, options: LateInteractionOptions) -> str:
         return options.encoder

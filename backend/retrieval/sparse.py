@@ -183,7 +183,7 @@ class SparseKind(EncoderKind):
         return Sparse(study, options.encoder, device)
 
     def label(self, name: str) -> str:
-        return f"learned sparse, {self.encoder(name)}"
+        return f"learned sparse ({self.encoder(name)})"
 
     def run_name(self, options: EncoderOptions) -> str:
         return options.encoder
