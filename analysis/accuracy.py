@@ -159,6 +159,11 @@ def proportion(values: np.ndarray, level: float = 0.95) -> Estimate:
     return Estimate(successes / n if n else None, n, low, high, "Wilson")
 
 
+def summarise(values: np.ndarray, seed: int = 0) -> Estimate:
+    """Return the mean over questions: with Wilson's interval for bool values, else with a bootstrap interval."""
+    return proportion(values) if values.dtype == np.bool_ else mean(values, seed=seed)
+
+
 def macro_average(
     values: np.ndarray,
     groups: np.ndarray,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.accuracy import Estimate, found_by, proportion
+from analysis.accuracy import Estimate, found_by, summarise
 
 FREQUENCY_STEPS = ((1, "<=1"), (3, "2-3"), (9, "4-9"), (29, "10-29"), (99, "30-99"))
 """Upper bound and label of each group; the last group is "100+"."""
@@ -99,6 +99,7 @@ class Point:
     """One point of a curve.
 
     bucket: 0 most frequent to 7 rarest, 8 if the frequency is 0; or an index in `GROUPS`.
+    success: Success@k, or the measure that was asked for.
     min_frequency, max_frequency: the range of frequencies in the bucket; None if unknown (official buckets).
     """
 
@@ -118,22 +119,32 @@ def curves(
     buckets: np.ndarray,
     k: int,
     frequency: np.ndarray | None = None,
-    level: float = 0.95,
 ) -> dict[str, list[Point]]:
-    """Return Success@k of each run by bucket. Buckets without questions are omitted.
+    """Return Success@k of each run by bucket, as `value_curves` does any measure.
 
     Args:
         first: by run, (q,) rank of the first relevant passage, 0 for none.
+    """
+    return value_curves({run: found_by(ranks, k) for run, ranks in first.items()}, buckets, frequency)
+
+
+def value_curves(
+    values: Mapping[str, np.ndarray], buckets: np.ndarray, frequency: np.ndarray | None = None, seed: int = 0
+) -> dict[str, list[Point]]:
+    """Return the mean of a measure of each run by bucket. Buckets without questions are omitted.
+
+    Args:
+        values: by run, (q,) bool or float64 from 0 to 1.
         buckets: (q,) int; negative leaves a question out.
         frequency: (q,) int, -1 if unknown.
     """
-    points_by_run: dict[str, list[Point]] = {run: [] for run in first}
+    points_by_run: dict[str, list[Point]] = {run: [] for run in values}
     for bucket in np.unique(buckets[buckets >= 0]).tolist():
         rows = np.flatnonzero(buckets == bucket)
         known = frequency[rows][frequency[rows] >= 0] if frequency is not None else np.zeros(0, np.int64)
         span = (int(known.min()), int(known.max())) if len(known) else (None, None)
-        for run, ranks in first.items():
-            points_by_run[run].append(Point(bucket, len(rows), proportion(found_by(ranks[rows], k), level), *span))
+        for run, each in values.items():
+            points_by_run[run].append(Point(bucket, len(rows), summarise(each[rows], seed), *span))
     return points_by_run
 
 

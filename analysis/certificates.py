@@ -315,6 +315,47 @@ def simulated_times(cells: Cells, target: float, horizon: int, seed: int, level:
     return times_to(bets(hits, drawn, cells, target, horizon, level), target, level)
 
 
+def fewest_draws(cells: Cells, target: float, level: float = LEVEL, seed: int = 0) -> int:
+    """Return roughly the fewest draws that can meet the target: with no hit at all and every stake as large as may be."""
+    n = min(cells.size, math.ceil(10 * math.log(1 / (1 - level)) / target))
+    drawn = simulated_draws(cells, n, 8, np.random.default_rng(seed))
+    made = bets(np.zeros(drawn.shape), drawn, cells, target, 1, level)
+    times = times_to(made, target, level, look=1)
+    return int(min(times.min(), cells.size))
+
+
+def further_draws(
+    hits: np.ndarray, drawn: np.ndarray, cells: Cells, target: float, horizon: int, level: float = LEVEL
+) -> int | None:
+    """Return how many more draws meet the target in `POWER` of simulated continuations; None if none of those tried do.
+
+    The chances are first scaled to the hits that were found.
+
+    Args:
+        hits: (n,) in the order of the draws. drawn: (n,) their cells.
+    """
+    counts = np.maximum(cells.counts - np.bincount(drawn, minlength=len(cells.counts)), 0)
+    scale = (float(np.sum(hits)) + 1) / (float(cells.chances[drawn].sum()) + 1)
+    chances = np.clip(cells.chances * scale, 0, 0.95)
+    rest = Cells(counts, chances, cells.weights)
+    rng = np.random.default_rng(0)
+    for more in (25, 50, 100, 200, 400, 800, 1600):
+        more = min(more, rest.size)
+        after = simulated_draws(rest, more, SIMULATED, rng)
+        before = np.repeat(drawn[None], SIMULATED, axis=0)
+        outcomes = np.concatenate(
+            [np.repeat(hits[None], SIMULATED, axis=0), rng.random(after.shape) < chances[after]], axis=1
+        )
+        made = bets(outcomes, np.concatenate([before, after], axis=1), cells, target, horizon, level)
+        times = np.maximum(times_to(made, target, level), len(hits)) - len(hits)
+        found = float(np.quantile(times, POWER, method="higher"))
+        if not math.isinf(found):
+            return max(1, int(found))
+        if more == rest.size:
+            break
+    return None
+
+
 def pilot_chances(
     scores: np.ndarray, answers: np.ndarray, pilot: np.ndarray, hits: np.ndarray
 ) -> tuple[np.ndarray, bool]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.accuracy import Estimate, found_by, proportion
+from analysis.accuracy import Estimate, found_by, summarise
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ def relation_order(id: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One line of a table: a group, its number of questions, and Success@k of each run.
+    """One line of a table: a group, its number of questions, and a measure of each run.
 
-    success[run][k] is an Estimate with Wilson's interval.
+    success[run][k] is an Estimate of Success@k, or of the measure that was asked for.
     """
 
     group: str
@@ -73,9 +73,7 @@ class GroupRow:
     success: dict[str, dict[int, Estimate]]
 
 
-def group_table(
-    first: Mapping[str, np.ndarray], groups: Sequence[str | None], ks: Sequence[int], level: float = 0.95
-) -> list[GroupRow]:
+def group_table(first: Mapping[str, np.ndarray], groups: Sequence[str | None], ks: Sequence[int]) -> list[GroupRow]:
     """Return Success@k per group and run.
 
     Args:
@@ -86,8 +84,20 @@ def group_table(
 
     Returns: a row per group, in the order of first occurrence.
     """
-    lengths = {len(ranks) for ranks in first.values()} | {len(groups)}
-    if len(lengths) != 1:
+    values = {run: {k: found_by(np.asarray(ranks), k) for k in ks} for run, ranks in first.items()}
+    return value_table(values, groups)
+
+
+def value_table(
+    values: Mapping[str, Mapping[int, np.ndarray]], groups: Sequence[str | None], seed: int = 0
+) -> list[GroupRow]:
+    """Return `group_table` of any measure.
+
+    Args:
+        values: by run and k, (q,) bool or float64 from 0 to 1.
+    """
+    lengths = {len(each) for by_k in values.values() for each in by_k.values()} | {len(groups)}
+    if len(lengths) > 1:
         raise ValueError(f"runs and groups over different questions: lengths {sorted(lengths)}")
     members: dict[str, list[int]] = {}
     for row, group in enumerate(groups):
@@ -97,10 +107,7 @@ def group_table(
         GroupRow(
             group,
             len(rows),
-            {
-                run: {k: proportion(found_by(np.asarray(ranks)[rows], k), level) for k in ks}
-                for run, ranks in first.items()
-            },
+            {run: {k: summarise(each[rows], seed) for k, each in by_k.items()} for run, by_k in values.items()},
         )
         for group, rows in members.items()
     ]

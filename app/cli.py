@@ -33,6 +33,7 @@ from app.commands import map as maps
 from app.commands import training_sets as sets
 from app.commands.common import group
 from app.commands.compare import compare
+from app.commands.find import find
 from app.commands.misses import misses
 from app.commands.read import read, train_reader
 from app.commands.why import why
@@ -50,6 +51,7 @@ LOOP = (
     "retrieve",
     "report",
     "compare",
+    "find",
     "misses",
     "why",
     "tags",
@@ -101,7 +103,7 @@ def options(
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
+    "compare": compare, "find": find, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
 }  # fmt: skip
 LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {

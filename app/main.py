@@ -23,6 +23,7 @@ PAGES = {
     "Slices": "slices",
     "Map": "map",
     "Question": "question",
+    "Find": "find",
     "Judge": "judge",
     "Quality": "quality",
     "Team": "team",

@@ -24,6 +24,7 @@ from backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 from backend.evaluation.comparison import Comparison, Measured, measure, set_label
 from backend.evaluation.panel import Panel
 from backend.evaluation.relevance import Kind
+from backend.retrieval.explanation import TermWeights, TokenMatches
 from backend.text.answers import DEFAULT_RULE
 from db.errors import Missing
 from db.imports import Imports
@@ -237,6 +238,24 @@ def live(study: Study, retriever: str, question: str, k: int) -> Hits:
 
     settings = study.settings_path.stat().st_mtime_ns
     return _live(study, str(study.folder), made(study), settings, retriever, question, k)
+
+
+def explained(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
+    """Return what the score of a passage is made of. Raises Refused for a question that is hidden from the person."""
+    blind.refuse_live(study, question)
+    from backend.retrieval.live import made
+
+    settings = study.settings_path.stat().st_mtime_ns
+    return _explained(study, str(study.folder), made(study), settings, retriever, question, row)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _explained(
+    _study: Study, folder: str, made: Key, settings: int, retriever: str, question: str, row: int
+) -> TermWeights | TokenMatches:
+    from backend.retrieval import live as retrieval
+
+    return retrieval.explain(_study, retriever, question, row)
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)

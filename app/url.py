@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 HOME, COMPARE, RELATIONS, SLICES, MAP = "./", "compare", "relations", "slices", "map"
+FIND = "find"
 QUESTION, JUDGE, QUALITY, TEAM, TRAINING, EXPERIMENTS = (
     "question",
     "judge",

@@ -135,6 +135,18 @@ class Questions(PerThread):
         )
         return [_question(row) for row in rows], int(total)
 
+    def with_gold(self, passages: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+        """Return (id, text) of the questions whose gold holds each of these passages, by passage."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        rows = self.connection.execute(
+            "SELECT gold.value, q.id, q.text FROM question q, json_each(q.gold) gold "
+            "WHERE gold.value IN (SELECT value FROM json_each(?)) ORDER BY q.position",
+            (json.dumps(list(passages)),),
+        )
+        for passage, id, text in rows:
+            found.setdefault(passage, []).append((id, text))
+        return found
+
     def counts(self) -> list[dict[str, Any]]:
         """Return one row for each data set and split, in the order of import: questions, questions with gold, with
         answers.

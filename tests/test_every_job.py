@@ -17,6 +17,7 @@ from backend.core.settings import add_encoder
 from backend.core.study import Study
 from backend.data.importing import importer, qrels, runs, triples
 from backend.experiments.label_budget import label_budget
+from backend.experiments.label_strategies import label_strategies
 from backend.experiments.running import run_experiment
 from backend.interventions.batch import explain_misses
 from backend.judges.cascade import CascadeStage, judge_with_cascade
@@ -33,6 +34,7 @@ from backend.recipes.rocketqa import train_rocketqa
 from backend.retrieval import approximate, bm25, dense, late_interaction, milvus, quantised, sparse, titles
 from backend.retrieval.opened import open_index
 from backend.retrieval.retrieve import retrieve
+from backend.retrieval.static_encoder import make_static_encoder
 from backend.training.adapter import train_adapter
 from backend.training.cross_encoder import train_cross_encoder
 from backend.training.dual_encoder import train_dual_encoder, try_model
@@ -161,6 +163,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
     tiny_colbert(study.folder / "colbert")
     add_encoder(study.settings_path, "colbert", {"model": str(study.folder / "colbert"), "max_tokens": 64})
     assert submit(late_interaction.build_index, "colbert", device="cpu")["tokens"] > 0
+    assert submit(make_static_encoder, "static", "tiny")["dimension"] > 0
     submit(approximate.build, "tiny", "hnsw", {}, device="cpu")
     submit(quantised.build, "tiny", "binary")
     submit(milvus.build, "tiny", str(tmp_path / "milvus.db"))
@@ -203,6 +206,8 @@ def test_every_kind_of_job(tmp_path, registered, where):
     for question in train:
         say(study, "ann", question.id, {"p2": "positive"})
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0
+    few = {"strategies": ["gain"], "budgets": [2], "seeds": [0], "k": 5, "settings": {"steps": 2, "batch": 4}}
+    assert submit(label_strategies, "strategies", "mined", "tiny", **few)["rows"]
     submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
     assert set(results) == registered - IN_THE_DEMO
     assert len(registered) >= 26 and "torch" in sys.modules

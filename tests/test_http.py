@@ -20,8 +20,11 @@ from typer.testing import CliRunner
 
 from app.cli import app
 from backend.core.study import Study
-from backend.service import guard
+from backend.evaluation import comparison_report
+from backend.evaluation.comparison_report import ComparisonOptions
+from backend.service import guard, reading
 from backend.service.api import make_api
+from backend.service.caller import Caller
 from backend.service.service import Service
 from db.labels import Labels
 from db.people import People
@@ -290,6 +293,21 @@ def test_results_of_a_question_are_hidden_until_it_is_judged(url, study):
         assert asked.get("/v1/why?question=q0&run=alpha").status_code == 200
     (row,) = Labels(study.labels_path).events()
     assert (row.blind, row.run, row.rank) == (1, "alpha", 1), "as the batch has it"
+
+
+def test_causes_rest_on_no_labels_for_an_annotator_who_has_questions_to_judge(study, monkeypatch):
+    """A slice such as cause:likely_false_negative would tell them what others said."""
+    Queue(study.labels_path).add_batch("first", [Item("q0", (Candidate("filler1"),))], {})
+    asked = []
+    monkeypatch.setattr(comparison_report, "compare_with", lambda *given: asked.append(given[-1]) or _Empty())
+    for name in ("ann", "lea"):
+        reading.compare(study, Caller("person", name), "alpha", "beta", ComparisonOptions())
+    assert [(options.hidden, options.evidence) for options in asked] == [({"q0"}, False), (frozenset(), True)]
+
+
+class _Empty:
+    def as_dict(self) -> dict:
+        return {}
 
 
 def test_adjudication_takes_an_adjudicator(url):

@@ -149,12 +149,10 @@ def report(
 
     if json + csv + latex + (html is not None) > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex, --html")
-    if html is not None and measure:
-        raise typer.BadParameter("--measure chooses tables and has no place in --html; leave out one of them")
     if html is not None:
         from backend.reports.html_report import write_html_report
 
-        size = write_html_report(open_study(study), html, run or None, relevance, rule)
+        size = write_html_report(open_study(study), html, run or None, relevance, rule, measure or ())
         print(f"Wrote {html}: {size / 1e6:.1f} MB.")
         return
     if not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):

@@ -59,6 +59,7 @@ function jumpTo(id) {
 // n, p and the arrow keys move through the filtered list. The address holds the position and changes at once, so each of several
 // quick presses moves on by one even before the server has answered the first.
 function onKey(event) {
+  if (event.key === "Escape" && event.target instanceof Element && event.target.closest(".st-key-own-tags")) event.target.blur();
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event)) return;
   if (event.key === "?" && !document.querySelector(".judge:not(.on-question)")) { event.preventDefault(); showKeys(); return; }
   const step = { n: 1, ArrowRight: 1, p: -1, ArrowLeft: -1 }[event.key];
@@ -76,6 +77,13 @@ function onKey(event) {
     go(target.href);
     return;
   }
+  const tags = event.key === "t" && document.querySelector(".st-key-own-tags [data-testid=stMultiSelect] input");
+  if (tags) { event.preventDefault(); tags.focus(); return; }
+  if (event.key === "/") {
+    const field = searchField();
+    if (field) { event.preventDefault(); field.focus(); field.select(); return; }
+    session.toSearchField = true;                          // the link to Find is followed below
+  }
   const anchor = document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`);
   if (anchor && !event.repeat) { event.preventDefault(); anchor.click(); return; }
   if (event.key === "Enter" && event.target instanceof Element && event.target.matches(".hit")) open(event.target);
@@ -86,11 +94,17 @@ function keysHere() {
   const keys = [["?", "show these keys"], ["Tab, Enter", "move to a link, follow it"]];
   if (document.querySelector("[data-trail]")) keys.push(["n or →", "next question of the list"], ["p or ←", "previous question of the list"]);
   for (const anchor of document.querySelectorAll("a[data-key]")) keys.push([anchor.dataset.key, anchor.textContent.trim()]);
+  if (document.querySelector(".st-key-own-tags input")) keys.push(["t, Escape", "write a tag, leave the field"]);
   if (document.querySelector(".hit")) keys.push(["Enter", "open or fold the focused passage"]);
   if (document.querySelector(".on-question")) {
     keys.push(["j, k", "next, previous passage"], ["1, 2, 3, 0", "label it positive, related, negative, unsure"], ["z", "undo the last label"]);
   }
   return keys;
+}
+
+// The field of the page Find.
+function searchField() {
+  return document.querySelector(".st-key-find input[type=text]");
 }
 
 function showKeys() {
@@ -161,6 +175,10 @@ function settle() {
   if (session.toTop) {
     session.toTop = false;
     document.querySelector("[data-testid=stMain]")?.scrollTo({ top: 0 });
+  }
+  if (session.toSearchField && searchField()) {
+    session.toSearchField = false;
+    searchField().focus();
   }
   // A rerun replaces the link that was followed; move the focus to its replacement.
   if (session.focus && document.activeElement === document.body) {

@@ -19,12 +19,13 @@ PAGES = (
     ("Training", url.TRAINING),
     ("Experiments", url.EXPERIMENTS),
 )
+FIND = "Find words in passages, questions and notes. Key: /"
 TAKES = {"Quality": "see others' labels", "Team": "manage people"}
 """The right that a person needs to be offered a page."""
 
 
 def header(study_name: str | None, here: str, person: Person | None = None) -> Html:
-    """The study, the signed-in person and the menu.
+    """The study, the link to Find, the signed-in person and the menu.
 
     The menu's links keep the chosen runs, k and relevance.
 
@@ -45,7 +46,13 @@ def header(study_name: str | None, here: str, person: Person | None = None) -> H
     brand = link(span("Blindspot"), url.href(url.HOME, parameters), cls="brand")
     return tag(
         "header",
-        div(brand, span(study_name or "", cls="study-name"), span(*_at_work(person), cls="person"), cls="left"),
+        div(
+            brand,
+            span(study_name or "", cls="study-name"),
+            link("Find", url.href(url.FIND, parameters), cls="quiet", title=FIND, data_key="/"),
+            span(*_at_work(person), cls="person"),
+            cls="left",
+        ),
         tag("nav", *links, aria_label="Pages"),
         cls="top",
     )

@@ -14,6 +14,7 @@ from app.components.marks import figure, relation_label
 from app.components.tables import gain
 from app.markup import Html, join, link, span, tag, term
 from backend.evaluation.comparison import PairedFigures
+from backend.evaluation.measures import SUCCESS
 from backend.evaluation.panel import Curves, Panel, RelationTable
 from backend.evaluation.slice_finder import joined, written
 
@@ -43,7 +44,7 @@ def order(table: RelationTable, runs: Sequence[str], sort: str) -> list[str]:
 def relations(
     table: RelationTable, runs: Sequence[str], sort: str, address: Address, opened: Callable[[str], str]
 ) -> Html:
-    """Success@k of every run by relation. `opened` returns the address of a relation's questions."""
+    """The table's measure of every run by relation. `opened` returns the address of a relation's questions."""
 
     def head(key: str, words: object, title: str = "", **more: object) -> Html:
         chosen = sort.removeprefix("-") == key
@@ -66,12 +67,12 @@ def relations(
     heads += [head(f"{run}@{k}", f"@{k}", cls="first" if k == table.ks[0] else None) for run in runs for k in table.ks]
     if table.differences:
         over.append(tag("td"))
-        title = f"{runs[0]} − {runs[1]}, Success@{table.k}, paired 95% bootstrap interval; faint if p (Holm) > 0.05"
+        title = f"{runs[0]} − {runs[1]}, {table.title}, paired 95% bootstrap interval; faint if p (Holm) > 0.05"
         heads.append(head("difference", f"A − B @{table.k}", title, cls="first"))
     rows = {row.group: row for row in table.rows}
     lines = []
     for name in order(table, runs, sort):
-        cells = [_cell(rows[name].success[run][k], k == table.ks[0]) for run in runs for k in table.ks]
+        cells = [_cell(rows[name].success[run][k], k == table.ks[0], table) for run in runs for k in table.ks]
         if table.differences:
             cells.append(tag("td", gain(table.differences[name].difference), cls="first"))
         label = link(relation_label(name), opened(name), title="Compare the first two runs on this relation")
@@ -101,8 +102,8 @@ def relations(
     return tag("table", tag("thead", tag("tr", *over), tag("tr", *heads)), *body, cls="figures groups panel-table")
 
 
-def _cell(estimate: Estimate, first: bool) -> Html:
-    return tag("td", figure(estimate), cls="first" if first else None)
+def _cell(estimate: Estimate, first: bool, table: RelationTable) -> Html:
+    return tag("td", figure(estimate, is_share=table.measure is SUCCESS), cls="first" if first else None)
 
 
 Values = dict[str, dict[int, Estimate]]
@@ -113,7 +114,7 @@ def _sum(
     name: str, said: str, n: int, values: Values, runs: Sequence[str], table: RelationTable, both: PairedFigures | None
 ) -> Html:
     cells = [
-        tag("td", figure(values[run][k], inline=True), cls="first" if k == table.ks[0] else None)
+        tag("td", figure(values[run][k], True, table.measure is SUCCESS), cls="first" if k == table.ks[0] else None)
         for run in runs
         for k in table.ks
     ]
@@ -182,7 +183,8 @@ def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str],
         for number, point in enumerate(by_run[runs[0]]):
             address = opened(slice_of(curves, series, point))
             span_cell = "" if grouped else tag("td", _span(point))
-            cells = [tag("td", figure(by_run[run][number].success, inline=True)) for run in runs]
+            is_share = curves.measure is SUCCESS
+            cells = [tag("td", figure(by_run[run][number].success, True, is_share)) for run in runs]
             count = (
                 link(f"{point.n:,}", address, title="Compare the first two runs on these questions")
                 if address

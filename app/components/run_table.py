@@ -3,58 +3,54 @@
 from __future__ import annotations
 
 from app import study, url
-from app.components.marks import SUCCESS, WILSON, letter
+from app.components.marks import SUCCESS as SUCCESS_HELP
+from app.components.marks import WILSON, letter
+from app.components.panel_tables import choices
 from app.components.parts import described, descriptions
-from app.components.tables import run_figures, success_heads
+from app.components.tables import measure_heads, run_figures
 from app.markup import Html, div, join, link, span, tag, term
 from app.runs import convention, left_out, retriever_label, short_time
+from app.study import Measured
 from backend.core.study import Study
 from backend.evaluation.findings import default_pair
+from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from backend.evaluation.relevance import Kind
+from backend.evaluation.report_text import index_size, per_second
+from backend.retrieval.cost import Cost, cost_of
+
+COST = (
+    "Median time of one question asked alone. Small print: questions per second searched together, and the size of the "
+    "index without models. Measured when the run was made."
+)
 
 
 def run_table(opened: Study, runs: dict[str, dict]) -> Html:
-    """Every run with its Success@k, newest first; two runs are marked as A and B."""
+    """Every run with the chosen measure and its cost, newest first; two runs are marked as A and B.
+
+    A measure that needs all relevant passages counts gold passages, as `blindspot report --measure` does.
+    """
     first, second = default_pair(runs)
     a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
-    found = {name: study.measured(opened, name, "answers", runs[name].get("rule", "dpr")) for name in runs}
+    measure = MEASURES.get(url.one_of("measure", MEASURES.names(), SUCCESS.name))
+    relevance: Kind = "gold" if measure.needs_all else "answers"
+    found = {name: study.measured(opened, name, relevance, runs[name].get("rule", "dpr")) for name in runs}
     head = tag(
         "tr",
         tag("th", "run", scope="col", cls="left"),
         tag("th", "retriever", scope="col", cls="left"),
         tag("th", "questions", scope="col", cls="left"),
         tag("th", term("n", "Measured questions: those with answers or gold passages"), scope="col"),
-        *success_heads(),
-        tag("th", "created (UTC)", scope="col"),
+        *measure_heads(measure),
+        tag("th", term("cost", COST), scope="col"),
+        tag("th", "created (UTC)", scope="col", cls="made"),
         tag("th", "compare as", scope="col"),
     )
-    lines, about = [], descriptions(opened, "run")
+    about = descriptions(opened, "run")
+    lines = []
     for name, manifest in reversed(runs.items()):
-        got = found[name]
-        missing = left_out(got)
         picks = [_pick(side, name, a, b) for side in ("a", "b")]
-        lines.append(
-            tag(
-                "tr",
-                tag("th", described(name, about.get(name)), scope="row"),
-                tag("td", retriever_label(manifest), cls="left"),
-                tag("td", manifest.get("split") or "all", cls="left"),
-                tag(
-                    "td",
-                    f"{len(got.questions):,}",
-                    span("*", title=missing) if missing else "",
-                    span(
-                        " gold",
-                        cls="soft",
-                        title="measured by gold passages, because no question of this run has answers",
-                    )
-                    if got.kind == "gold"
-                    else "",
-                ),
-                *run_figures(got.first, got.k),
-                tag("td", short_time(manifest.get("made")), cls="soft"),
-                tag("td", *picks, cls="picks"),
-            )
-        )
+        row_head = tag("th", described(name, about.get(name)), scope="row")
+        lines.append(tag("tr", row_head, *_cells(manifest, found[name], measure), tag("td", *picks, cls="picks")))
     rules = sorted({runs[name].get("rule", "dpr") for name in runs})
     kinds = sorted({got.kind for got in found.values()})
     message = " ".join(dict.fromkeys(convention(kind, rule) for kind in kinds for rule in rules))
@@ -69,14 +65,21 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
     )
     return div(
         div(tag("h2", "Runs"), compare, cls="list-head"),
+        choices(
+            "measure",
+            [
+                (each.at("k"), url.href(url.HOME, {"a": a, "b": b, "measure": each.name}), each is measure)
+                for each in MEASURES
+            ],
+        ),
         div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures runs"), cls="scrolling"),
         tag(
             "p",
             message,
             " ",
-            term("Success@k", SUCCESS),
+            term(measure.at("k"), SUCCESS_HELP if measure is SUCCESS else measure.help),
             " in percent, with the ",
-            term("95% interval", WILSON),
+            term("95% interval", WILSON if measure is SUCCESS else "bootstrap over questions"),
             ".",
             cls="convention",
         ),
@@ -84,10 +87,39 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
     )
 
 
+def _cells(manifest: dict, measured: Measured, measure: RankingMeasure) -> list[Html]:
+    """The cells of one run between its name and the letters A and B."""
+    missing = left_out(measured)
+    by_gold = span(" gold", cls="soft", title="measured by gold passages, because no question of this run has answers")
+    return [
+        tag("td", retriever_label(manifest), cls="left"),
+        tag("td", manifest.get("split") or "all", cls="left"),
+        tag(
+            "td",
+            f"{len(measured.questions):,}",
+            span("*", title=missing) if missing else "",
+            by_gold if measured.kind == "gold" and not measure.needs_all else "",
+        ),
+        *run_figures(measured, measure),
+        tag("td", _cost(cost_of(manifest)), cls="cost"),
+        tag("td", short_time(manifest.get("made")), cls="soft made"),
+    ]
+
+
+def _cost(cost: Cost) -> Html | str:
+    """Milliseconds of one question; below it questions per second and the size of the index."""
+    if cost.per_second is None:
+        return "–"
+    size = "" if cost.index_bytes is None else f", {index_size(cost)} MB"
+    time = "–" if cost.p50_ms is None else f"{cost.p50_ms:,.3g} ms"
+    return tag("span", time, span(f"{per_second(cost)}/s{size}", cls="interval"), cls="figure")
+
+
 def _pick(side: str, name: str, a: str, b: str) -> Html:
     """The link that makes this run A or B. If the run is already the other side, the two sides swap."""
     chosen = name == (a if side == "a" else b)
     pair = {"a": name, "b": a if name == b else b} if side == "a" else {"a": b if name == a else a, "b": name}
+    pair["measure"] = url.value("measure")
     return link(
         letter(side),
         url.href(url.HOME, pair),

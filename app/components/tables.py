@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from analysis import flips
-from analysis.accuracy import Estimate, found_by, proportion
+from analysis.accuracy import Estimate, summarise
 from analysis.buckets import FEW, bucket_order
 from analysis.relations import relation_order
 from analysis.significance import Difference
@@ -17,7 +17,7 @@ from app.components.marks import WILSON, figure, grouping, letter, percent, rela
 from app.markup import Html, div, join, link, span, tag, term
 from app.selection import Selection
 from app.study import Comparison
-from backend.evaluation.comparison import KS, SURE, PairedFigures, by_group, conclusion, overall, p_words
+from backend.evaluation.comparison import KS, SURE, Measured, PairedFigures, by_group, conclusion, overall, p_words
 from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from backend.text.counting import counted
@@ -309,20 +309,32 @@ def _sorted(found: Mapping[str, PairedFigures], sort: str, order: Callable[[str]
     return sorted(names, key=keys[key], reverse=not sort.startswith("-"))
 
 
-def run_figures(first: np.ndarray, depth: int) -> list[Html]:
-    """A run's Success@k cells for the table of runs."""
+def run_figures(measured: Measured, measure: RankingMeasure) -> list[Html]:
+    """A run's cells of a measure for the table of runs, at the usual cut-offs."""
+
+    def cell(k: int) -> Html:
+        if k > measured.k:
+            return tag("td", "–", title=f"the run has {measured.k} hits per question", cls=_deepest(k))
+        shown = figure(summarise(measured.values(measure, k)), True, measure is SUCCESS)
+        return tag("td", shown, cls=_deepest(k))
+
+    return [cell(k) for k in KS] if measure.has_cut_off else [cell(measured.k)]
+
+
+def measure_heads(measure: RankingMeasure) -> list[Html]:
+    if measure is SUCCESS:
+        return [tag("th", success_head(k), scope="col", cls=_deepest(k)) for k in KS]
+    about = f"{measure.help[0].upper()}{measure.help[1:]}. Small print: 95% bootstrap interval."
+    titles = [f"@{k}" for k in KS] if measure.has_cut_off else [measure.title]
     return [
-        tag(
-            "td",
-            figure(proportion(found_by(first, k)), inline=True) if k <= depth else "–",
-            title=None if k <= depth else f"the run has {depth} hits per question",
-        )
-        for k in KS
+        tag("th", term(title, f"{measure.at('k')}: {about}"), scope="col", cls=_deepest(k) if len(titles) > 1 else None)
+        for title, k in zip(titles, KS, strict=False)
     ]
 
 
-def success_heads() -> list[Html]:
-    return [tag("th", success_head(k), scope="col") for k in KS]
+def _deepest(k: int) -> str | None:
+    """The class of the column that a narrow page leaves out."""
+    return "deep" if k == KS[-1] else None
 
 
 def scrolling(table: Html) -> Html:

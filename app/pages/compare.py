@@ -110,11 +110,12 @@ def page() -> None:
 def _downloads(opened: Study, chosen: Selection, compared: Comparison, by: Grouping | None) -> None:
     """Buttons that save the page's tables. The figures are those of `blindspot compare`."""
 
-    hidden = blind.hidden(opened)  # now: Streamlit makes the file outside of the page's session
+    # Now: Streamlit makes the file outside of the page's session.
+    hidden, evidence = blind.hidden(opened), blind.may_use_labels(opened)
 
     def made() -> ComparisonReport:
-        options = ComparisonOptions(chosen.k, by, compared.a.kind, chosen.rule, _slice(chosen), chosen.measure, hidden)
-        return compare_with(opened, chosen.a, chosen.b, options)
+        options = ComparisonOptions(chosen.k, by, compared.a.kind, chosen.rule, _slice(chosen), chosen.measure)
+        return compare_with(opened, chosen.a, chosen.b, replace(options, hidden=hidden, evidence=evidence))
 
     table_downloads(f"{chosen.a}-{chosen.b}", lambda: made().as_latex(), lambda: made().as_csv())
 

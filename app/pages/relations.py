@@ -16,9 +16,11 @@ from app.components.tables import scrolling
 from app.entry import enter
 from app.markup import div, link, show, span, tag
 from app.runs import convention, missing_runs, offered_runs
+from app.selection import offered_measures
 from backend.evaluation import report_plots
 from backend.evaluation.findings import default_pair
 from backend.evaluation.latex import latex_table
+from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from backend.evaluation.panel import Cut, Panel, frequency_curves, relation_table, runs_named
 from backend.evaluation.panel_report import frequency_csv, frequency_rows, relation_rows, relations_csv
 from backend.evaluation.relevance import Kind
@@ -53,11 +55,17 @@ def page() -> None:
             )
     panel = study.panel(opened, names, relevance)
     k = url.number("k", min(20, panel.depth), 1, panel.depth)
+    offered = offered_measures(panel.kind)
+    measure = MEASURES.get(url.one_of("measure", offered, SUCCESS.name))
     view = url.one_of("view", list(VIEWS), "relation")
     related = bool((panel.relations != "").any())
     pickers = (
         choices("k", [(f"{each}", page_address(k=each), each == k) for each in panel.ks(k)]),
         choices("show", [(words, page_address(view=key), key == view) for key, words in VIEWS.items()]),
+        choices(
+            "measure",
+            [(MEASURES.get(name).at(k), page_address(measure=name), name == measure.name) for name in offered],
+        ),
     )
     show(div(*pickers, cls="choosers"))
     show(
@@ -69,9 +77,9 @@ def page() -> None:
         )
     )
     if view == "frequency":
-        _frequency(panel, names, k)
+        _frequency(panel, names, k, measure)
     elif related:
-        _relations(panel, names, k)
+        _relations(panel, names, k, measure)
     else:
         show(
             notice(
@@ -97,18 +105,26 @@ def _pick_runs(names: list[str], known: list[str]) -> None:
 
 def _opened(names: list[str], k: int, **more: str) -> str:
     """Return the address of Compare for the first two runs; "" for a single run."""
-    return url.href(url.COMPARE, {"a": names[0], "b": names[1], "k": k, **more}) if len(names) > 1 else ""
+    shared = {"a": names[0], "b": names[1], "k": k, "measure": url.value("measure"), **more}
+    return url.href(url.COMPARE, shared) if len(names) > 1 else ""
 
 
-def _relations(panel: Panel, names: list[str], k: int) -> None:
-    table = relation_table(panel, k)
+def _relations(panel: Panel, names: list[str], k: int, measure: RankingMeasure) -> None:
+    table = relation_table(panel, k, measure=measure)
     sort = url.value("sort", "difference" if table.differences else f"{names[0]}@{k}")
     order = panel_tables.order(table, names, sort)
     made = panel_tables.relations(
         table, names, sort, page_address, lambda name: _opened(names, k, relation=name) or page_address()
     )
-    note = f"Pale: fewer than {report_plots.FEW} questions. Hover over a figure for its 95% Wilson interval."
-    show(div(tag("h2", "Success@k by relation, %"), scrolling(made), tag("p", note, cls="convention"), cls="panel"))
+    note = f"Pale: fewer than {report_plots.FEW} questions. Hover over a figure for its 95% {_interval(measure)}."
+    show(
+        div(
+            tag("h2", f"{measure.at('k')} by relation, %"),
+            scrolling(made),
+            tag("p", note, cls="convention"),
+            cls="panel",
+        )
+    )
     remarks = [convention(panel.kind, study.rule_of(panel.study, names))]
     table_downloads(
         "relations",
@@ -116,14 +132,18 @@ def _relations(panel: Panel, names: list[str], k: int) -> None:
         lambda: relations_csv(table, names),
     )
     note = span(f"Whiskers: 95% intervals. Grey: fewer than {report_plots.FEW} questions.", cls="soft")
-    show(div(tag("h2", f"Success@{k} by relation, plot"), note, cls="list-head"))
+    show(div(tag("h2", f"{table.title} by relation, plot"), note, cls="list-head"))
     plot(report_plots.dumbbell(table, names, order), "relations")
-    beside = panel_tables.beside_published(table, names, panel)
+    beside = panel_tables.beside_published(table, names, panel) if measure is SUCCESS else None
     if beside:
         show(div(tag("h2", "Comparison with published figures"), beside, cls="panel"))
 
 
-def _frequency(panel: Panel, names: list[str], k: int) -> None:
+def _interval(measure: RankingMeasure) -> str:
+    return "Wilson interval" if measure is SUCCESS else "bootstrap interval"
+
+
+def _frequency(panel: Panel, names: list[str], k: int, measure: RankingMeasure) -> None:
     there = sorted({relation for relation in panel.relations.tolist() if relation}, key=relation_label)
     left, right = st.columns([4, 8], vertical_alignment="bottom")
     with left:
@@ -134,7 +154,7 @@ def _frequency(panel: Panel, names: list[str], k: int) -> None:
             "",
             format_func=lambda name: relation_label(name) if name else "all relations",
         )
-    curves = frequency_curves(panel, k, relation, CUTS.get(url.value("buckets")))
+    curves = frequency_curves(panel, k, relation, CUTS.get(url.value("buckets")), measure)
     with right:
         official = any(question.bucket is not None for question in panel.questions)
         offered = [each for each in CUT_NAMES if official or CUTS[each] != "official"]
@@ -165,11 +185,11 @@ def _frequency(panel: Panel, names: list[str], k: int) -> None:
             "mentions have their own."
         )
     notes.append(
-        f"Pale in the table, grey in the plot: fewer than {report_plots.FEW} questions. Intervals are Wilson intervals."
+        f"Pale in the table, grey in the plot: fewer than {report_plots.FEW} questions. Intervals: 95% {_interval(measure)}s."
     )
     show(
         div(
-            tag("h2", f"Success@{k} by frequency, %"),
+            tag("h2", f"{curves.title} by frequency, %"),
             scrolling(made),
             tag("p", " ".join(notes), cls="convention"),
             cls="panel",

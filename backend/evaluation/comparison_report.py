@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -215,6 +215,7 @@ class ComparisonOptions:
         measure: name of a registered measure. If it needs all relevant passages of a question, relevance by answers
             becomes gold, and a note says so.
         hidden: questions to leave out, because the reader still has to judge them.
+        evidence: whether causes of misses in slices may use people's labels; see `Comparison`.
     """
 
     k: int | None = None
@@ -224,6 +225,7 @@ class ComparisonOptions:
     slice: str = ""
     measure: str = SUCCESS.name
     hidden: frozenset[str] = frozenset()
+    evidence: bool = True
 
 
 def compare_runs(
@@ -254,7 +256,7 @@ def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> Co
     measured = measure_all(study, (a, b), "gold" if needs_gold else relevance, rule)
     if options.hidden:
         measured = {name: each.without(options.hidden, STILL_TO_JUDGE) for name, each in measured.items()}
-    compared = Comparison.of(measured[a], measured[b])
+    compared = replace(Comparison.of(measured[a], measured[b]), evidence=options.evidence)
     if not len(compared):
         raise BadInput(
             f"{a} and {b} share no question measured by {compared.a.kind}; choose --relevance gold, or other runs"

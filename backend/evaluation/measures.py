@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from analysis import accuracy
-from analysis.accuracy import Estimate
+from analysis.accuracy import summarise
 from backend.core.registry import Registry, must_be
 from db.errors import BadInput
 
 if TYPE_CHECKING:
     from backend.evaluation.relevance import Relevance
+
+__all__ = ["MEASURES", "SUCCESS", "RankingMeasure", "summarise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,6 @@ class RankingMeasure:
                 "relevance by gold or by labels"
             )
         return self.values(found, k)
-
-
-def summarise(values: np.ndarray, seed: int = 0) -> Estimate:
-    """Return the mean over questions: with Wilson's interval for bool values, else with a bootstrap interval."""
-    return accuracy.proportion(values) if values.dtype == np.bool_ else accuracy.mean(values, seed=seed)
 
 
 MEASURES: Registry[RankingMeasure] = Registry("measure", group="blindspot.measures", check=must_be(RankingMeasure))

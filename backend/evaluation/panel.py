@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from analysis.accuracy import Estimate, found_by, macro_average, proportion
-from analysis.buckets import GROUPS, NEVER, Point, cumulative_buckets, curves, mention_groups, seen, subject_key
-from analysis.relations import GroupRow, group_table, relation_order
+from analysis.accuracy import Estimate, macro_average
+from analysis.buckets import GROUPS, NEVER, Point, cumulative_buckets, mention_groups, seen, subject_key, value_curves
+from analysis.relations import GroupRow, relation_order, value_table
 from backend.evaluation.comparison import KS, SEED, Comparison, Measured, PairedFigures, by_group, macro_at
 from backend.evaluation.comparison import at as at_k
+from backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
 from backend.text.counting import counted
 from db.errors import BadInput
 from db.records import Question
@@ -71,6 +72,15 @@ class Panel:
         """The usual cut-offs that every run is deep enough for, and k."""
         return sorted({each for each in KS if each <= self.depth} | ({k} if k else set()))
 
+    def values(self, measure: RankingMeasure, k: int) -> dict[str, np.ndarray]:
+        """Return the measure of each question at k by run, (q,) bool or float64. Raises BadInput for a measure that
+        needs all relevant passages if relevance is by answers.
+        """
+        return {
+            name: run.values(measure, k)[[run.row_of[question.id] for question in self.questions]]
+            for name, run in self.runs.items()
+        }
+
     @cached_property
     def relations(self) -> np.ndarray:
         """The relation of each question, (q,) str; "" without a relation."""
@@ -95,7 +105,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class RelationTable:
-    """Success@k by relation for several runs (EntityQuestions, Tables 1 and 5).
+    """Success@k, or another measure, by relation for several runs (EntityQuestions, Tables 1 and 5).
 
     rows: by relation. micro, macro: [run][k] over all questions, and averaged over relations (empty without relations).
     differences: by relation, the first run minus the second at k; empty for one run. whole, averaged: the same
@@ -111,27 +121,38 @@ class RelationTable:
     differences: dict[str, PairedFigures]
     whole: PairedFigures | None
     averaged: PairedFigures | None
+    measure: RankingMeasure = SUCCESS
+
+    @property
+    def title(self) -> str:
+        """The measure with its cut-off: "nDCG@20"."""
+        return self.measure.at(self.k)
 
 
-def relation_table(panel: Panel, k: int, seed: int = SEED) -> RelationTable:
-    ks = panel.ks(k)
+def relation_table(panel: Panel, k: int, seed: int = SEED, measure: RankingMeasure = SUCCESS) -> RelationTable:
+    """Return a measure by relation. Raises BadInput for one that needs all relevant passages by answers."""
+    ks = panel.ks(k) if measure.has_cut_off else [k]
     labels = [relation or None for relation in panel.relations.tolist()]
-    rows = sorted(group_table(panel.first, labels, ks), key=lambda row: relation_order(row.group))
+    by_k = {k: panel.values(measure, k) for k in ks}
+    values = {run: {k: by_k[k][run] for k in ks} for run in panel.runs}
+    rows = sorted(value_table(values, labels, seed), key=lambda row: relation_order(row.group))
     related = panel.relations != ""
-    micro = {run: {k: proportion(found_by(first, k)) for k in ks} for run, first in panel.first.items()}
+    micro = {run: {k: summarise(each, seed) for k, each in of.items()} for run, of in values.items()}
     macro = {}
     if related.any():
+        names = panel.relations[related]
         macro = {
-            run: {k: macro_average(found_by(first[related], k), panel.relations[related], seed=seed) for k in ks}
-            for run, first in panel.first.items()
+            run: {k: macro_average(each[related], names, seed=seed) for k, each in of.items()}
+            for run, of in values.items()
         }
     compared = panel.comparison
     if compared is None:
-        return RelationTable(ks, k, rows, micro, macro, {}, None, None)
+        return RelationTable(ks, k, rows, micro, macro, {}, None, None, measure)
     kept = _shared_rows(panel, compared)
     members = {name: rows[kept[rows]] for name, rows in compared.groups("relation").items()}
-    differences, whole = by_group(compared, k, members, seed), at_k(compared, k, kept, seed)
-    return RelationTable(ks, k, rows, micro, macro, differences, whole, macro_at(compared, k, kept, seed))
+    differences, whole = by_group(compared, k, members, seed, measure), at_k(compared, k, kept, seed, measure)
+    averaged = macro_at(compared, k, kept, seed, measure)
+    return RelationTable(ks, k, rows, micro, macro, differences, whole, averaged, measure)
 
 
 def _shared_rows(panel: Panel, compared: Comparison) -> np.ndarray:
@@ -160,6 +181,12 @@ class Curves:
     cut: Cut
     source: str
     training: str | None
+    measure: RankingMeasure = SUCCESS
+
+    @property
+    def title(self) -> str:
+        """The measure with its cut-off: "Success@20"."""
+        return self.measure.at(self.k)
 
     def label(self, bucket: int) -> str:
         """Return the name of a point's bucket or group."""
@@ -168,7 +195,9 @@ class Curves:
         return "never" if bucket == NEVER else str(bucket)
 
 
-def frequency_curves(panel: Panel, k: int, relation: str = "", cut: Cut | None = None) -> Curves:
+def frequency_curves(
+    panel: Panel, k: int, relation: str = "", cut: Cut | None = None, measure: RankingMeasure = SUCCESS
+) -> Curves:
     """Return the curves of every run by frequency, for one relation or for all.
 
     If the questions have official bucket sets, each set is a series: EntityQuestions' common-random-buckets (`rand
@@ -201,11 +230,12 @@ def frequency_curves(panel: Panel, k: int, relation: str = "", cut: Cut | None =
             known = seen([question.subject for question in panel.questions], subjects)
             if (kept & known).any():
                 groups = {RANDOM: kept & ~known, TRAINED: kept & known}
+    values = panel.values(measure, k)
     series = {
-        name: curves({run: first[rows] for run, first in panel.first.items()}, buckets[rows], k, panel.frequency[rows])
+        name: value_curves({run: each[rows] for run, each in values.items()}, buckets[rows], panel.frequency[rows])
         for name, rows in groups.items()
     }
-    return Curves(series, k, relation, cut, source, training)
+    return Curves(series, k, relation, cut, source, training, measure)
 
 
 def training_subjects(study: Study) -> tuple[set[str], str | None]:

@@ -10,6 +10,7 @@ from analysis import published
 from analysis.relations import relation_name
 from backend.core.spreadsheets import write_csv
 from backend.evaluation.latex import ABSENT, Table
+from backend.evaluation.measures import SUCCESS, RankingMeasure
 
 if TYPE_CHECKING:
     from analysis.accuracy import Estimate
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def relation_rows(table: RelationTable, members: Sequence[str]) -> Table:
-    """Return Success@k of each run by relation, with the averages first."""
+    """Return the measure of each run by relation, with the averages first."""
     heads = ["relation", "n", *(f"{run} @{k}" for run in members for k in table.ks)]
     rows = [
         [relation_name(row.group), f"{row.n:,}", *(_percent(row.success[run][k]) for run in members for k in table.ks)]
@@ -27,7 +28,7 @@ def relation_rows(table: RelationTable, members: Sequence[str]) -> Table:
         if values:
             n = next(iter(values.values()))[table.k].n
             rows.insert(0, [name, f"{n:,}", *(_percent(values[run][k]) for run in members for k in table.ks)])
-    return "Success@k by relation, %", heads, rows
+    return f"{table.measure.at('k')} by relation, %", heads, rows
 
 
 def published_rows(table: RelationTable, members: Sequence[str], order: Sequence[str]) -> Table:
@@ -55,7 +56,8 @@ def frequency_rows(curves: Curves, members: Sequence[str]) -> Table:
             shares = [_interval(by_run[run][number].success) for run in members]
             rows.append([series, curves.label(point.bucket), span, f"{point.n:,}", *shares])
     return (
-        f"Success@{curves.k}, %, with 95% Wilson interval; frequency by {curves.source}",
+        f"{curves.title}, %, with 95% {'Wilson' if curves.measure is SUCCESS else 'bootstrap'} interval; frequency by "
+        f"{curves.source}",
         ["subjects", "group", "mentions", "n", *members],
         rows,
     )
@@ -68,7 +70,7 @@ def relations_csv(table: RelationTable, members: Sequence[str]) -> str:
         rows += [row for run in members if run in values for row in _lines("relation", name, run, values[run])]
     for group in table.rows:
         rows += [row for run in members for row in _lines("relation", group.group, run, group.success[run])]
-    return _csv(("relation", *FIELDS), rows)
+    return _csv(("relation", *FIELDS), rows, table.measure)
 
 
 def frequency_csv(curves: Curves, members: Sequence[str]) -> str:
@@ -80,7 +82,7 @@ def frequency_csv(curves: Curves, members: Sequence[str]) -> str:
                 known = {"min_mentions": point.min_frequency, "max_mentions": point.max_frequency, "subjects": series}
                 line = next(_lines("group", curves.label(point.bucket), run, {curves.k: point.success}))
                 rows.append(line | known)
-    return _csv(("subjects", "group", "min_mentions", "max_mentions", *FIELDS), rows)
+    return _csv(("subjects", "group", "min_mentions", "max_mentions", *FIELDS), rows, curves.measure)
 
 
 FIELDS = ("run", "k", "n", "success", "low", "high")
@@ -99,9 +101,11 @@ def _lines(kind: str, name: str, run: str, values: dict[int, Estimate]) -> Itera
         }
 
 
-def _csv(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+def _csv(columns: Sequence[str], rows: Sequence[dict[str, Any]], measure: RankingMeasure) -> str:
+    """Write the lines; the column of the figures has the name of the measure."""
     out = StringIO()
-    write_csv(out, columns, rows)
+    named = [{measure.name if key == "success" else key: value for key, value in row.items()} for row in rows]
+    write_csv(out, [measure.name if column == "success" else column for column in columns], named)
     return out.getvalue()
 
 

@@ -34,7 +34,7 @@ LINE, ROW = 34, 24
 
 
 def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) -> Figure:
-    """Plot Success@k of every run by relation: a thin line from the worst run to the best, whiskers of 95%.
+    """Plot the table's measure of every run by relation: a thin line from the worst run to the best, whiskers of 95%.
 
     Args:
         order: relations from top to bottom.
@@ -56,7 +56,7 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
         trace = _points(estimates, names, escape(run), number, flat=True)
         figure.add_traces([trace, _grey(trace, [rows[name].n < FEW for name in order])])
     figure.update_layout(
-        xaxis={"title": {"text": f"Success@{table.k}, %"}, "range": [-2, 102]},
+        xaxis={"title": {"text": f"{table.title}, %"}, "range": [-2, 102]},
         yaxis={"autorange": "reversed", "automargin": True},
         height=110 + LINE + ROW * len(order),
         **_layout(),
@@ -65,7 +65,7 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
 
 
 def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
-    """Plot Success@k by frequency: one colour per run, one dash per series. Points of fewer than 30 questions are grey.
+    """Plot the curves' measure by frequency: one colour per run, one dash per series. Points of fewer than 30 questions are grey.
     The axis shows each n.
     """
     from plotly.graph_objects import Figure
@@ -91,7 +91,7 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
             "categoryorder": "array",
             "categoryarray": list(places.values()),
         },
-        yaxis={"title": {"text": f"Success@{curves.k}, %"}, "range": [-2, 102]},
+        yaxis={"title": {"text": f"{curves.title}, %"}, "range": [-2, 102]},
         height=420,
         **_layout(),
     )

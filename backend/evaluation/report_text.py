@@ -166,16 +166,29 @@ def _measure_lines(
 
 def report_tables(report: Report) -> list[Table]:
     judged = [_judged_table(report)] if any(run.judged for run in report.runs) else []
-    cost = [_cost_table(report)] if any(run.cost.p50_ms is not None for run in report.runs) else []
+    cost = cost_tables(report)
     if report.measures:
-        return [table for name in report.measures for table in _measure_tables(report, name)] + judged + cost
-    tables = [_success_table(report), _ranks_table(report), *judged, *cost]
-    macro = [run for run in report.runs if run.macro]
-    if macro:
-        tables.append(_macro_table(report, macro))
+        return measure_tables(report) + judged + cost
+    tables = [*overall_tables(report), *judged, *cost]
     if report.by is not None:
         tables += [_group_table(report, report.by, run) for run in report.runs if run.groups]
     return tables
+
+
+def overall_tables(report: Report) -> list[Table]:
+    """Return Success@k, MRR and Recall of all questions, and the averages over relations."""
+    macro = [run for run in report.runs if run.macro]
+    return [_success_table(report), _ranks_table(report), *([_macro_table(report, macro)] if macro else [])]
+
+
+def cost_tables(report: Report) -> list[Table]:
+    """Return the table of what the retrievers cost; [] if no run records it."""
+    return [_cost_table(report)] if any(run.cost.p50_ms is not None for run in report.runs) else []
+
+
+def measure_tables(report: Report) -> list[Table]:
+    """Return the tables of the requested measures, by the report's grouping too."""
+    return [table for name in report.measures for table in _measure_tables(report, name)]
 
 
 def _success_table(report: Report) -> Table:

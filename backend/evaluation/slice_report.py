@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.slices import Correction
 from backend.core.spreadsheets import write_csv
-from backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, Measured, check_k, measure_all
+from backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, check_k, measure_all
 from backend.evaluation.latex import Table, latex_table
 from backend.evaluation.measures import SUCCESS
 from backend.evaluation.relevance import Kind
@@ -132,7 +131,8 @@ def find_in_runs(
     correction: Correction = "westfall-young",
 ) -> SliceReport:
     """Return the slices whose difference departs from the rest, for two runs of a study. Raises Missing, BadInput."""
-    return _found(measure_all(study, (a, b), relevance, rule), (a, b), k, slice, correction)
+    measured = measure_all(study, (a, b), relevance, rule)
+    return _found(Comparison.of(measured[a], measured[b]), k, slice, correction)
 
 
 def find_in(
@@ -142,21 +142,20 @@ def find_in(
     relevance: Kind,
     slice: str = "",
     hidden: frozenset[str] = frozenset(),
+    evidence: bool = True,
 ) -> SliceReport:
-    """Do as `find_in_runs` without the questions that the reader still has to judge."""
+    """Do as `find_in_runs` without the questions that the reader still has to judge. `evidence`: see `Comparison`."""
     measured = measure_all(study, runs, relevance)
     if hidden:
         measured = {name: each.without(hidden, STILL_TO_JUDGE) for name, each in measured.items()}
-    return _found(measured, runs, k, slice, "westfall-young")
+    compared = replace(Comparison.of(measured[runs[0]], measured[runs[1]]), evidence=evidence)
+    return _found(compared, k, slice, "westfall-young")
 
 
-def _found(
-    measured: Mapping[str, Measured], runs: tuple[str, str], k: int | None, slice: str, correction: Correction
-) -> SliceReport:
-    a, b = runs
-    compared = Comparison.of(measured[a], measured[b])
+def _found(compared: Comparison, k: int | None, slice: str, correction: Correction) -> SliceReport:
+    a, b = compared.a.name, compared.b.name
     if not len(compared):
-        raise BadInput(f"{a} and {b} share no question measured by {measured[a].kind} that you may see")
+        raise BadInput(f"{a} and {b} share no question measured by {compared.a.kind} that you may see")
     k = min(SUCCESS.default_k, compared.depth) if k is None else check_k(k, compared)
     facts = Facts(compared, k)
     return SliceReport(a, b, k, find_slices(facts, np.flatnonzero(facts.mask(slice)), correction=correction))

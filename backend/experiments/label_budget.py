@@ -1,8 +1,8 @@
 """Measure what labels gain: train retrievers with none, some and all of the labels, and measure them on held-out
 questions.
 
-Labels count in the order in which people gave them. A budget is the labels up to an event, as they were at that time.
-Each budget has one training set, and each seed one retriever trained on it, all from the same start. The present
+Labels count in the order in which people gave them. A budget holds the labels up to an event; a label that somebody
+changed later has the value of that event. Each budget has one training set, and each seed one retriever trained on it, all from the same start. The present
 labels of held-out questions, which no training sees, measure the retrievers.
 
 `experiments/<name>/` appears complete at the end: manifest.json, result.json, and each retriever's run. Until then all
@@ -170,28 +170,42 @@ def label_budget(
     )
     questions = asked.check()
     request = _request(asked)
-    if (held := read_manifest(asked.folder)) is not None:
-        if held["request"] != request:
-            raise Refused(
-                f"an experiment {name!r} with other settings already exists; results never change, so choose "
-                "another name"
-            )
-        result = read_object(asked.folder / "result.json")
-        return result | {"verdict": FORMER_WORDS.get(result["verdict"], result["verdict"])}
+    if (result := _finished(asked, request)) is not None:
+        return result
     with study.building(f"experiments/{name}"):
-        state = State(asked.working)
-        state.open(request, {} if state.begun else _pinned(asked))
-        budgets = [Budget(**each) for each in state.pinned["budgets"]]
-        for budget in budgets:
-            _build(asked, state, budget, progress)
-        for number, (seed, budget) in enumerate((seed, budget) for seed in asked.seeds for budget in budgets):
-            said = partial(
-                _report,
-                progress,
-                f"{number + 1} of {len(asked.seeds) * len(budgets)}, {budget.labels:,} labels, seed {seed}",
-            )
-            _train_and_search(asked, state, budget, seed, questions, said)
-        return _write_results(asked, state, budgets, questions)
+        return _run(asked, request, questions, progress)
+
+
+def _finished(asked: LabelBudgetSpec, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the result of an experiment that is complete; None if there is none of this name.
+
+    Raises Refused if it was made with other settings.
+    """
+    if (held := read_manifest(asked.folder)) is None:
+        return None
+    if held["request"] != request:
+        raise Refused(
+            f"an experiment {asked.name!r} with other settings already exists; results never change, so choose "
+            "another name"
+        )
+    result = read_object(asked.folder / "result.json")
+    return result | {"verdict": FORMER_WORDS.get(result["verdict"], result["verdict"])}
+
+
+def _run(
+    asked: LabelBudgetSpec, request: dict[str, Any], questions: Sequence[Question], progress: Progress | None
+) -> dict[str, Any]:
+    """Build the training sets, train and search with each seed and budget, and write the results."""
+    state = State(asked.working)
+    state.open(request, {} if state.begun else _pinned(asked))
+    budgets = [Budget(**each) for each in state.pinned["budgets"]]
+    for budget in budgets:
+        _build(asked, state, budget, progress)
+    cells = [(seed, budget) for seed in asked.seeds for budget in budgets]
+    for number, (seed, budget) in enumerate(cells, 1):
+        which = f"{number} of {len(cells)}, {budget.labels:,} labels, seed {seed}"
+        _train_and_search(asked, state, budget, seed, questions, partial(_report, progress, which))
+    return _write_results(asked, state, budgets, questions)
 
 
 def _request(asked: LabelBudgetSpec) -> dict[str, Any]:

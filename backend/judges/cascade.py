@@ -369,6 +369,7 @@ class CascadeKind(JudgeKind):
     name, title = KIND, "cascade"
     help = "several judges, each deciding where it is sure"
     run_job = staticmethod(judge_with_cascade)
+    scores_any_pair = False
 
     def cards(self, study: Study) -> list[JudgeCard]:
         scored = study.parts("scores")

@@ -287,6 +287,7 @@ class ImportedKind(JudgeKind):
     name, title = KIND, "imported"
     help = "judgements of another tool, from a file"
     run_job = None
+    scores_any_pair = False
 
     def cards(self, study: Study) -> list[JudgeCard]:
         scored = study.parts("scores")

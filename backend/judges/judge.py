@@ -61,12 +61,14 @@ class JudgeKind(ABC):
     run_job: a registered job that takes (study, judge, run) and stores probabilities in `scores/<judge>/`; None for a
     kind whose
         scores come from elsewhere.
+    scores_any_pair: an open judge scores pairs that it has never seen, at no cost but time. Others are read from `scores/`.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     help: ClassVar[str]
     run_job: ClassVar[Callable[..., dict[str, Any]] | None]
+    scores_any_pair: ClassVar[bool] = True
 
     @abstractmethod
     def cards(self, study: Study) -> list[JudgeCard]:

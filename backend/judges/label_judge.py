@@ -315,6 +315,7 @@ class LabelJudgeKind(JudgeKind):
     name, title = KIND, "labels generalised"
     help = "what people's labels of some pairs say about the other pairs, with answer match and subject"
     run_job = None
+    scores_any_pair = False
 
     def cards(self, study: Study) -> list[JudgeCard]:
         scored = study.parts("scores")

@@ -1,21 +1,27 @@
-"""Reranking: the first ranks of another retriever's list, in the order of a feature judge.
+"""Reranking: the first ranks of another retriever's list, or of a stored run, in the order of a judge.
 
-A judge that learned from lists of BM25 reranks BM25's lists. Passages below the judge's depth keep their order after
-the reranked ones.
+A feature judge reranks lists of the retriever that it learned from. A cross-encoder scores the pairs of any list. A
+cascade, a language model or an imported judge orders by the scores that it has stored; it is asked nothing. Passages
+that the judge does not know follow those that it knows, in their old order, and so do the ranks below the depth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from backend.core.declared import Field, settings_class
+from backend.core.manifest import MANIFEST
 from backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges
+from backend.judges.judge import JUDGES, Judge, judge_kind_of, judges_of
+from backend.judges.scores import ScoreStore
 from backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind, kind_of, kind_of_run, options_for
-from db.errors import Refused
+from backend.retrieval.stored_run import retriever_behind
+from db.errors import Missing, Refused
 from db.records import Hits, Question
 
 if TYPE_CHECKING:
@@ -24,54 +30,90 @@ if TYPE_CHECKING:
     from backend.progress import Progress
 
 QUESTIONS_PER_STEP = 256
+DEPTH = 100  # ranks that a judge orders which learned from no list
+OVER = "@"  # between a judge and what it reranks: "rerank:mine@hybrid:minilm"
+BASE = "bm25"
 
 
 def rerank(hits: Hits, scores: np.ndarray) -> Hits:
     """Order the first columns of some hits by new scores; ties keep their order, the rest follows as it was.
 
     Args:
-        scores: (q, depth) float64, NaN where there is no hit.
+        scores: (q, depth) float64, NaN where there is no hit or the judge does not know it.
 
     Returns:
-        Hits of the same width. Scores still fall along a row: below the depth each is 1 less than the one before it.
+        Hits of the same width. Scores still fall along a row: after the known ones each is 1 less than the one before it.
     """
     depth = scores.shape[1]
-    order = np.argsort(np.where(np.isnan(scores), np.inf, -scores), axis=1, kind="stable")
-    rows, new = hits.ordinals.copy(), hits.scores.astype(np.float32).copy()
-    rows[:, :depth] = np.take_along_axis(hits.ordinals[:, :depth], order, 1)
-    new[:, :depth] = np.take_along_axis(np.where(np.isnan(scores), -np.inf, scores), order, 1)
-    if hits.k > depth:
-        steps = np.arange(1, hits.k - depth + 1, dtype=np.float32)
-        new[:, depth:] = np.where(rows[:, depth:] < 0, -np.inf, new[:, depth - 1 : depth] - steps)
-    return Hits(rows, new)
+    first = hits.ordinals[:, :depth]
+    known = ~np.isnan(scores) & (first >= 0)
+    group = np.where(first < 0, 2, np.where(known, 0, 1))
+    order = np.lexsort((np.where(known, -scores, 0.0), group), axis=1)
+    rows, new = hits.ordinals.copy(), np.full(hits.scores.shape, np.nan, np.float32)
+    rows[:, :depth] = np.take_along_axis(first, order, 1)
+    new[:, :depth] = np.take_along_axis(np.where(known, scores, np.nan), order, 1)
+    for column in range(hits.k):
+        above = new[:, column - 1] if column else np.zeros(len(rows), np.float32)
+        new[:, column] = np.where(np.isnan(new[:, column]), above - 1, new[:, column])
+    return Hits(rows, np.where(rows < 0, -np.inf, new).astype(np.float32))
+
+
+class StoredScores:
+    """The stored scores of a judge that is asked nothing here."""
+
+    calibrated = False
+
+    def __init__(self, study: Study, name: str):
+        self.study, self.name = study, name
+        self._store = ScoreStore.open(study, name)
+
+    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
+        """Return (q, k) float64; NaN where padded, and for a pair without a score."""
+        found = np.full(lists.rows.shape, np.nan)
+        stored = self._store.of({question.id for question in lists.questions})
+        for i, question in enumerate(lists.questions):
+            if question.id not in stored:
+                continue
+            places = np.flatnonzero(lists.rows[i] >= 0)
+            passages = self.study.corpus.passages(lists.rows[i, places].tolist())
+            found[i, places] = [stored[question.id].get(passage.id, np.nan) for passage in passages]
+        return found
 
 
 class Rerank:
     """A retriever whose first ranks a judge has ordered.
 
     Args:
-        base: the retriever whose lists the judge learned from.
-        depth: how many ranks are ordered; default as many as the judge learned from.
+        base: the retriever that is reranked; for a feature judge, the one whose lists it learned from.
+        depth: how many ranks are ordered; default as many as a feature judge learned from, else 100.
+        over: the name of the base, if the judge alone does not determine it.
     """
 
-    def __init__(self, study: Study, judge: FeatureJudge, base: Retriever, depth: int | None = None):
-        self.name = f"{RerankKind.name}:{judge.name}"
-        self.study, self.judge, self.base, self.depth = study, judge, base, depth or judge.depth
+    def __init__(
+        self, study: Study, judge: FeatureJudge | Judge, base: Retriever, depth: int | None = None, over: str = ""
+    ):
+        self.name = f"{RerankKind.name}:{judge.name}" + (f"{OVER}{over}" if over else "")
+        self.study, self.judge, self.base = study, judge, base
+        self.depth = depth or (judge.depth if isinstance(judge, FeatureJudge) else DEPTH)
 
     @property
     def settings(self) -> dict[str, Any]:
+        learned = (
+            {"judge_run": self.judge.about["run"], "judge_model": self.judge.about["model"]}
+            if isinstance(self.judge, FeatureJudge)
+            else {"judge_kind": judge_kind_of(self.study, self.judge.name).name}
+        )
         return {
             "retriever": self.name,
             "kind": RerankKind.name,
             "judge": self.judge.name,
-            "judge_run": self.judge.about["run"],
-            "judge_model": self.judge.about["model"],
+            **learned,
             "depth": self.depth,
             "over": self.base.settings,
         }
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        """The k best passages of each question. Raises as the retriever below does."""
+        """The k best passages of each question. Raises as the retriever below does; Refused if the judge knows no pair."""
         hits = self.base.search(questions, min(max(k, self.depth), len(self.study.corpus)), progress)
         depth = min(self.depth, hits.k)
         scores = np.empty((len(questions), depth))
@@ -79,20 +121,46 @@ class Rerank:
             if progress is not None:
                 progress(begin, len(questions), "reranking")
             block = slice(begin, begin + QUESTIONS_PER_STEP)
-            records = [Question(str(i), text) for i, text in enumerate(questions[block])]
-            lists = Lists(records, hits.ordinals[block, :depth], hits.scores[block, :depth])
-            scores[block] = self.judge.ranking_scores(self.judge.features(lists))
+            records = [self._question(begin + i, text) for i, text in enumerate(questions[block])]
+            scores[block] = self._scores(
+                Lists(records, hits.ordinals[block, :depth], hits.scores[block, :depth]), progress
+            )
+        if isinstance(self.judge, StoredScores) and len(questions) and np.isnan(scores).all():
+            raise Refused(
+                f"judge {self.judge.name!r} has no stored scores of these passages, and is asked nothing here; run "
+                f"'blindspot judge run {self.judge.name} --run RUN' first"
+            )
         reranked = rerank(hits, scores)
         return Hits(reranked.ordinals[:, :k], reranked.scores[:, :k])
+
+    def _scores(self, lists: Lists, progress: Progress | None) -> np.ndarray:
+        if isinstance(self.judge, FeatureJudge):
+            return self.judge.ranking_scores(self.judge.features(lists))
+        return self.judge.judge(lists, progress)
+
+    def _question(self, number: int, text: str) -> Question:
+        """Return the study's question of that text, by which stored scores are found, or a new one."""
+        if isinstance(self.judge, FeatureJudge):
+            return Question(str(number), text)
+        return self._known.get(text) or Question(f"{number}\0live", text)
+
+    @cached_property
+    def _known(self) -> dict[str, Question]:
+        return {question.text: question for question in self.study.questions.all()}
 
 
 @settings_class
 class RerankOptions:
-    judge: str = Field(default="judge", title="Judge", description="Name of a learned judge")
+    judge: str = Field(default="judge", title="Judge", description="Name of a judge or cross-encoder")
+    over: str = Field(
+        default="",
+        title="Over",
+        description="Retriever or run whose lists are reranked (default: what the judge learned from, else bm25)",
+    )
     depth: int | None = Field(
         default=None,
         title="Rerank depth",
-        description="Ranks that the judge orders; default as many as it learned from",
+        description="Ranks that the judge orders; default as many as it learned from, else 100",
         ge=2,
         le=1000,
         json_schema_extra={"option": "--rerank-depth"},
@@ -101,12 +169,23 @@ class RerankOptions:
 
 class RerankKind(RetrieverKind):
     name, title = "rerank", "reranked"
-    help = "another retriever's first ranks in the order of a learned judge"
+    help = "another retriever's or a run's first ranks in the order of a judge or cross-encoder"
     options = RerankOptions
     uses_torch = True
 
     def available(self, study: Study) -> list[str]:
-        return [f"{self.name}:{about['name']}" for about in feature_judges(study)]
+        """Return each feature judge over its own retriever, each cross-encoder over BM25, and what the study has runs of."""
+        found = [f"{self.name}:{about['name']}" for about in feature_judges(study)]
+        if BASE in _available_below(study, BASE):
+            scorers = [card.name for card in judges_of(study) if card.kind == "cross-encoder"]
+            found += [f"{self.name}:{name}{OVER}{BASE}" for name in scorers]
+        known = {card.name for card in judges_of(study)}
+        for manifest in study.parts("runs").values():
+            name = str(manifest.get("retriever"))
+            judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+            if self.made(manifest) and over and judge in known and over in _available_below(study, over):
+                found.append(name)
+        return list(dict.fromkeys(found))
 
     def open(
         self,
@@ -115,10 +194,35 @@ class RerankKind(RetrieverKind):
         device: str | None = None,
         part: Callable[[str], Any] | None = None,
     ) -> Rerank:
+        kind = judge_kind_of(study, options.judge)
+        if kind is JUDGES.get("feature-judge"):
+            return self._over_own_lists(study, options, device, part)
+        over = _resolved(study, options.over or BASE)
+        base_kind = _kind_below(over)
+        is_shared = part is not None and over in base_kind.available(study)
+        base = (
+            part(over)
+            if part is not None and is_shared
+            else base_kind.open(study, options_for(base_kind, base_kind.options_of(over)), device, part)
+        )
+        judge = kind.open(study, options.judge, device) if kind.scores_any_pair else StoredScores(study, options.judge)
+        return Rerank(study, judge, base, options.depth, over)
+
+    def _over_own_lists(
+        self, study: Study, options: RerankOptions, device: str | None, part: Callable[[str], Any] | None
+    ) -> Rerank:
         judge = FeatureJudge(study, options.judge)
         below = _searched_by(study, judge.about)
+        over = _resolved(study, options.over) if options.over else ""
+        stored = over.startswith("run:")
+        made_by = retriever_behind(study, over.removeprefix("run:")) if stored else over
+        if over and made_by != below:
+            raise Refused(
+                f"judge {judge.name!r} learned from lists of {below!r}, and its features mean nothing in lists of "
+                f"{made_by or over!r}; leave out --over, or take a cross-encoder"
+            )
         kind = kind_of(below)
-        if kind is None or below not in kind.available(study):
+        if kind is None or (not stored and below not in kind.available(study)):
             raise Refused(
                 f"judge {judge.name!r} reorders lists of {below!r}, which cannot search here now; make its index, or "
                 "learn a judge from a run of a retriever that this study can open"
@@ -127,22 +231,30 @@ class RerankKind(RetrieverKind):
         # An open part is shared where it is the very retriever; one with options of its own is opened with shared
         # parts.
         shared = part is not None and chosen == kind.options_of(below)
-        base = part(below) if part is not None and shared else kind.open(study, options_for(kind, chosen), device, part)
+        if stored:
+            base: Retriever = _kind_below(over).open(study, options_for(_kind_below(over), {"run": over[4:]}))
+        elif part is not None and shared:
+            base = part(below)
+        else:
+            base = kind.open(study, options_for(kind, chosen), device, part)
         encoder = judge.about["encoder"]
         if part is not None and encoder is not None:
             judge.share_dense(part(encoder))
-        return Rerank(study, judge, base, options.depth)
+        return Rerank(study, judge, base, options.depth, over if stored else "")
 
     def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
-        """The indexes of the retriever below, and last the one that gives the judge its features of meaning."""
-        about = next(
-            (judge for judge in feature_judges(study) if self.owns(name) and name.endswith(f":{judge['name']}")), None
-        )
-        if about is None:
+        """The indexes of the retriever below, and last the one that gives the judge its features of meaning, or the
+        judge's own name, so that its searches get a thread.
+        """
+        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        about = next((each for each in feature_judges(study) if self.owns(name) and each["name"] == judge), None)
+        if about is None and not over:
             return ()
-        below = _searched_by(study, about)
+        below = over if about is None else _searched_by(study, about)
         kind = kind_of(below)
         parts = () if kind is None else kind.parts_in(study, below)
+        if about is None:
+            return parts if kind is not None and kind.uses_torch else (*parts, judge)
         encoder = about["encoder"]
         return parts if encoder is None else (*(part for part in parts if part != encoder), encoder)
 
@@ -150,19 +262,28 @@ class RerankKind(RetrieverKind):
         return (settings.bm25, settings.hybrid, tuple(sorted(settings.encoders.items())))
 
     def options_of(self, name: str) -> dict[str, Any]:
-        return {"judge": name.removeprefix(f"{self.name}:")}
+        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        return {"judge": judge} | ({"over": over} if over else {})
 
     def name_of(self, options: RerankOptions) -> str:
-        return f"{self.name}:{options.judge}"
+        return f"{self.name}:{options.judge}" + (f"{OVER}{options.over}" if options.over else "")
 
     def label(self, name: str) -> str:
-        return f"reranked by {name.removeprefix(f'{self.name}:')}"
+        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        kind = kind_of(over) if over else None
+        return f"{over if kind is None else kind.label(over)} reranked by {judge}" if over else f"reranked by {judge}"
 
     def files(self, study: Study, name: str) -> list[Path]:
-        return [study.path("models", name.removeprefix(f"{self.name}:"), ABOUT), *super().files(study, name)]
+        judge = self.options_of(name)["judge"]
+        return [
+            study.path("models", judge, ABOUT),
+            study.path("scores", judge, MANIFEST),
+            *super().files(study, name),
+        ]
 
     def run_name(self, options: RerankOptions) -> str:
-        return options.judge if options.judge.startswith(self.name) else f"{self.name}-{options.judge}"
+        name = options.judge if options.judge.startswith(self.name) else f"{self.name}-{options.judge}"
+        return f"{name}-{options.over.replace(':', '-').replace(OVER, '-')}"[:48] if options.over else name
 
     def made(self, manifest: Mapping[str, Any]) -> bool:
         return manifest.get("kind") == self.name or str(manifest.get("retriever", "")).startswith(f"{self.name}:")
@@ -170,6 +291,35 @@ class RerankKind(RetrieverKind):
     def describe(self, manifest: Mapping[str, Any]) -> str:
         over = manifest.get("over", {}).get("retriever", "")
         return f"{over} reranked by {manifest.get('judge', 'a judge')}, first {manifest.get('depth', '?')}"
+
+    def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        return super().options_of_run(manifest) | ({"depth": manifest["depth"]} if "depth" in manifest else {})
+
+
+def _available_below(study: Study, name: str) -> list[str]:
+    kind = kind_of(name)
+    return [] if kind is None or isinstance(kind, RerankKind) else kind.available(study)
+
+
+def _kind_below(name: str) -> RetrieverKind:
+    kind = kind_of(name)
+    if kind is None or isinstance(kind, RerankKind):
+        raise Refused(f"--over cannot rerank {name!r}; name a retriever such as bm25 or hybrid:ENCODER, or a run")
+    return kind
+
+
+def _resolved(study: Study, over: str) -> str:
+    """Return the name of the retriever that --over means: a retriever that can be opened, or "run:NAME" for a run."""
+    kind = _kind_below(over)
+    if over in kind.available(study) or over.startswith("run:"):
+        return over
+    if over in study.runs():
+        return f"run:{over}"
+    known = [name for each in RETRIEVERS if not isinstance(each, RerankKind) for name in each.available(study)]
+    raise Missing(
+        f"--over names no retriever or run: {over!r}; retrievers: {', '.join(known) or 'none'}; runs: "
+        f"{', '.join(study.runs()) or 'none'}"
+    )
 
 
 def _searched_by(study: Study, about: Mapping[str, Any]) -> str:

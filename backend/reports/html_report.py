@@ -24,10 +24,11 @@ from backend.evaluation.panel import Panel, frequency_curves, relation_table
 from backend.evaluation.panel_report import frequency_rows, published_rows, relation_rows
 from backend.evaluation.relevance import Kind
 from backend.evaluation.report import report
-from backend.evaluation.report_text import report_tables
+from backend.evaluation.report_text import cost_tables, measure_tables, overall_tables
 from backend.evaluation.saved_slices import saved
 from backend.evaluation.slice_report import find_in_runs
 from backend.reports.examples import example_parts
+from backend.reports.interventions import intervention_parts, probe_parts
 from backend.reports.labels import ANCHOR as LABELS
 from backend.reports.labels import label_findings, label_parts, label_sentences
 from backend.reports.markup import as_plot, as_table, heading, navigation, page, remark
@@ -47,21 +48,33 @@ CLOSING = (
 
 
 def write_html_report(
-    study: Study, path: Path, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
+    study: Study,
+    path: Path,
+    runs: Sequence[str] | None = None,
+    relevance: Kind = "answers",
+    rule: str = DEFAULT_RULE,
+    measures: Sequence[str] = (),
 ) -> int:
     """Write the report and return its size in bytes. Raises Missing for an unknown run, BadInput, OSError."""
-    text = html_report(study, runs, relevance, rule)
+    text = html_report(study, runs, relevance, rule, measures)
     write_text(path, text)
     return len(text.encode("utf-8"))
 
 
 def html_report(
-    study: Study, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
+    study: Study,
+    runs: Sequence[str] | None = None,
+    relevance: Kind = "answers",
+    rule: str = DEFAULT_RULE,
+    measures: Sequence[str] = (),
 ) -> str:
     """Return the whole file. It begins with the conclusions. Runs over the same questions share tables, and the first
     of them is compared with the others.
+
+    Args:
+        measures: registered measures to show beside Success@k: over all questions, and by relation.
     """
-    result = report(study, runs, "relation", relevance, rule)
+    result = report(study, runs, "relation", relevance, rule, measures=measures)
     names = [run.name for run in result.runs if "learning_curve" not in study.run(run.name).manifest or runs]
     sets = _by_question_set(study, names)
     pairs = [_main_pair(study, members) for members in sets]
@@ -84,8 +97,9 @@ def html_report(
         sections += example_parts(study, max(pairs_compared, key=len), k)
     sections += label_parts(labels) if labels else ()
     sections += training_parts(study, models, k)
+    sections += [*intervention_parts(study, names), *probe_parts(study)]
     sections.append(heading("Accuracy of all runs", "accuracy"))
-    sections += [as_table(table) for table in report_tables(result)[:3]]
+    sections += [as_table(each) for each in (*overall_tables(result), *measure_tables(result), *cost_tables(result))]
     sections += [remark(words) for words in [*result.notes, result.convention]]
     for number, members in enumerate(sets):
         sections.append(heading(f"All figures: {', '.join(members)}", f"set{number}"))

@@ -59,7 +59,7 @@ def encode_blocks(
             end = min(begin + PER_STEP, start + BLOCK)
             parts.append(encode(list(corpus.scan(begin, end))))
         with open(path.with_suffix(".partial"), "wb") as file:
-            np.savez(file, **join(parts))
+            np.savez(file, allow_pickle=False, **join(parts))
         path.with_suffix(".partial").rename(path)
     return paths
 

@@ -8,18 +8,22 @@ keeps them open. The caller sees no difference.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.retrieval import indexes as held
 from backend.retrieval import remote
+from backend.retrieval.explanation import Explainer, TermWeights, TokenMatches
 from backend.retrieval.indexes import Indexes
+from backend.retrieval.retriever import kind_of
 from db.errors import Refused
 from db.records import Hits
 
 if TYPE_CHECKING:
     from backend.core.study import Study
+    from backend.retrieval.retriever import Retriever
 
 MAX_QUESTION = 2000  # limit in characters; Lucene's cost grows with the number of words
 
@@ -67,3 +71,29 @@ def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hi
         opened = _open.setdefault(study.folder, Indexes(study))
     with _searching:  # parallel searches would slow each other down
         return opened.search(retriever, questions, k)[0]
+
+
+@contextmanager
+def opened(study: Study, retriever: str) -> Iterator[Retriever]:
+    """Yield the retriever that this process keeps open, to one caller at a time. Raises Missing without its index."""
+    with _opening:
+        held_open = _open.setdefault(study.folder, Indexes(study))
+    with _searching:
+        yield held_open.open(retriever).retriever
+
+
+def explains(study: Study, retriever: str) -> bool:
+    """Return whether `explain` works for a retriever: it says what scores are made of, and its index is here."""
+    kind = kind_of(retriever)
+    return kind is not None and kind.explains and remote.chosen() is None and retriever in kind.available(study)
+
+
+def explain(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
+    """Return what the score of a passage is made of, by a retriever that `explains`. Raises as `search` does."""
+    with _opening:
+        opened = _open.setdefault(study.folder, Indexes(study))
+    with _searching:
+        found = opened.open(retriever).retriever
+        if not isinstance(found, Explainer):
+            raise Refused(f"{retriever} does not say what its scores are made of")
+        return found.explain(question, row)

@@ -65,6 +65,10 @@ class Caller:
         """Return the questions whose results the caller must not see yet, because they still have to judge them."""
         return frozenset() if self.name is None else Queue(study.labels_path).hidden(self.name)
 
+    def may_use_labels(self, study: Study) -> bool:
+        """Return whether causes of misses may rest on people's labels: not for an annotator with open questions."""
+        return not self.hidden(study) or self.may(study, "see others' labels")
+
     def refuse_hidden(self, study: Study, question: str) -> None:
         """Raise Refused for a question whose results are hidden from the caller."""
         if question in self.hidden(study):

@@ -172,7 +172,8 @@ def compare(study: Study, caller: Caller, a: str, b: str, options: ComparisonOpt
 
     from backend.evaluation.comparison_report import compare_with
 
-    return compare_with(study, a, b, replace(options, hidden=caller.hidden(study))).as_dict()
+    hidden, evidence = caller.hidden(study), caller.may_use_labels(study)
+    return compare_with(study, a, b, replace(options, hidden=hidden, evidence=evidence)).as_dict()
 
 
 def find_slices(
@@ -181,7 +182,7 @@ def find_slices(
     """Find the slices that explain the difference of two runs, as `blindspot compare --find-slices --json` does."""
     from backend.evaluation.slice_report import find_in
 
-    return find_in(study, (a, b), k, relevance, slice, caller.hidden(study)).as_dict()
+    return find_in(study, (a, b), k, relevance, slice, caller.hidden(study), caller.may_use_labels(study)).as_dict()
 
 
 def why(study: Study, caller: Caller, id: str, names: Sequence[str]) -> dict[str, Any]:

@@ -174,8 +174,8 @@ def read_questions(
     texts = [question.text for question in study.questions.some([id for id, _, _ in questions])]
     return TrainingQuestions(
         question_vectors(study, dense, texts, progress),
-        _padded([[rows[id] for id in positives] for _, positives, _ in questions]),
-        _padded([[rows[id] for id in negatives] for _, _, negatives in questions]),
+        padded([[rows[id] for id in positives] for _, positives, _ in questions]),
+        padded([[rows[id] for id in negatives] for _, _, negatives in questions]),
     )
 
 
@@ -200,7 +200,8 @@ def _with_answer_and_subject(study: Study, opened: TrainingSet) -> dict[str, set
     return by_question
 
 
-def _padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
+def padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return lists of rows as (q, m) int64, with PADDED at the end."""
     padded = np.full((len(lists), max(map(len, lists), default=0)), PADDED, np.int64)
     for i, list_ in enumerate(lists):
         padded[i, : len(list_)] = list_

@@ -39,7 +39,7 @@ from backend.retrieval.dense import Dense, dense_indexes
 from backend.retrieval.question_vectors import question_vectors
 from backend.retrieval.retriever import kind_of_run
 from backend.text.answers import DEFAULT_RULE, match_run
-from backend.training.adapter import PADDED, TrainingQuestions, learn
+from backend.training.adapter import TrainingQuestions, learn, padded
 from backend.training.curve_points import (
     FOLDER,
     LABELS_PER_POINT,
@@ -474,8 +474,8 @@ class _Bench:
         texts = [lists.questions[i].text for i in learnable]
         training_questions = TrainingQuestions(
             question_vectors(self.study, self.dense, texts, self.progress),
-            _padded([positives[i] for i in learnable]),
-            _padded([negatives[i] for i in learnable]),
+            padded([positives[i] for i in learnable]),
+            padded([negatives[i] for i in learnable]),
         )
         return self._found_by(
             learn(
@@ -555,13 +555,6 @@ def share(hits: np.ndarray) -> Share:
     low, high = wilson(count, n)
     assert low is not None and high is not None
     return Share(count / n, n, low, high)
-
-
-def _padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
-    padded = np.full((len(lists), max(map(len, lists), default=0)), PADDED, np.int64)
-    for i, row in enumerate(lists):
-        padded[i, : len(row)] = row
-    return padded
 
 
 def _forget_runs(study: Study, points: Sequence[CurvePoint]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-PAGES = ("", "compare", "relations", "relations?view=frequency", "slices?slice=relation%3AP19&find=holm", "question?why=1", "judge",
+PAGES = ("", "compare", "relations", "relations?view=frequency", "slices?slice=relation%3AP19&find=holm", "question?why=1", "judge", "find?words=born",
          "quality", "map")  # fmt: skip
 
 

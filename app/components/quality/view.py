@@ -13,6 +13,7 @@ from app.components.quality.batches import batches_panel
 from app.components.quality.disputes import JUDGE, disputes_panel
 from app.components.quality.judges import judges_panel
 from app.components.stylesheets import style_sheet
+from app.components.training.certificate import certificates_panel
 from app.markup import Html, div, join, link, show, tag
 from backend.core.study import Study
 from backend.judges.llm.injections import injection_report
@@ -72,6 +73,7 @@ def render(opened: Study, person: Person | None) -> None:
     show(_head(found), div(disputes, people, cls="side-by-side overview"))
     show(audit_panel(audited, everything.batches, chosen, by, here))
     show(judges_panel(_judges(opened, mark, sample), judge, trust, _injections(opened, judge), here))
+    show(certificates_panel(opened))
     show(batches_panel(batches))
 
 

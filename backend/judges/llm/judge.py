@@ -550,6 +550,7 @@ class LLMKind(JudgeKind):
     name, title = KIND, "language model"
     help = "a language model behind an OpenAI-compatible endpoint"
     run_job = staticmethod(judge_with_llm)
+    scores_any_pair = False
 
     def cards(self, study: Study) -> list[JudgeCard]:
         scored = study.parts("scores")

@@ -1,0 +1,44 @@
+"""`blindspot find`: words in passages, questions and notes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.commands.common import AsJson, StudyOption, open_study
+
+
+def find(
+    words: Annotated[str, typer.Argument(metavar="WORDS", help="Words to find, in quotes if there are several.")],
+    place: Annotated[
+        str, typer.Option("--in", metavar="passages|questions|notes", help="Texts to search.")
+    ] = "passages",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Number of results.")] = 20,
+    json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
+    """Find words in passages (by BM25 if it is indexed), questions or the notes of annotators."""
+    from backend.retrieval.full_text import PLACES
+    from backend.service.caller import KEEPER
+    from backend.service.reading import find as found_in
+
+    chosen = next((each for each in PLACES if each == place), None)
+    if chosen is None:
+        raise typer.BadParameter(f"--in must be one of {', '.join(PLACES)}")
+    result = found_in(open_study(study), KEEPER, words, chosen, limit)
+    if json:
+        from app.tables import print_json
+
+        print_json(result)
+        return
+    from rich.text import Text
+
+    from app.console import Terminal
+
+    terminal = Terminal()
+    for each in result["items"]:
+        terminal.print(Text.assemble((each["id"], "bold"), f"  {each['title']}" if each["title"] else ""))
+        pieces = [(piece["text"], "reverse" if piece["found"] else "") for piece in each["excerpt"]]
+        terminal.print(Text.assemble("  ", *pieces))
+    print(result["how"] + (" There are more; give --limit." if result["more"] else ""))

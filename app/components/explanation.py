@@ -1,0 +1,176 @@
+"""What a score is made of, on Question: term weights of learned sparse retrieval, token matches of late interaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+import streamlit as st
+
+from app import study, url
+from app.components.hit_lists import HitList
+from app.components.marks import notice
+from app.components.plots import plot
+from app.components.tables import scrolling
+from app.markup import Html, div, join, show, span, tag, text
+from backend.core.study import Study
+from backend.retrieval import live
+from backend.retrieval.explanation import TermWeights, TokenMatches
+from backend.retrieval.retriever import kind_of_run
+from db.errors import BlindspotError
+from db.records import Passage, Question
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+TERMS = 25  # shared terms, and other terms of the question and the passage, to show
+PIXELS = 22  # height of a row of the heat map
+STRONGEST = 0.55  # opacity behind the word that adds most to the score
+
+
+def explanation_section(
+    opened: Study, lists: Sequence[HitList], question: Question, passages: Mapping[int, Passage], shown: int
+) -> None:
+    """Let the reader pick a passage of a list whose retriever explains its scores, and show what the score is made of.
+
+    Args:
+        shown: number of hits that the page shows of each list.
+    """
+    retrievers = {column.side: name for column in lists if (name := _retriever(opened, column))}
+    offered = {
+        f"{column.side}-{rank}": (column, rank)
+        for column in lists
+        if column.side in retrievers
+        for rank in range(1, min(shown, column.depth) + 1)
+    }
+    if not offered:
+        return
+
+    def words(place: str) -> str:
+        if not place:
+            return "choose a passage"
+        column, rank = offered[place]
+        title = passages[int(column.ordinals[rank - 1])].title or "untitled"
+        return f"{column.side.upper()}, rank {rank}: {title[:80]}"
+
+    chosen = url.select("What a score is made of", "explain", ("", *offered), "", format_func=words)
+    if not chosen:
+        return
+    column, rank = offered[chosen]
+    row = int(column.ordinals[rank - 1])
+    try:
+        with st.spinner("Loading the encoder …"):
+            found = study.explained(opened, retrievers[column.side], question.text, row)
+    except BlindspotError as error:
+        show(notice(str(error), kind="error"))
+        return
+    if isinstance(found, TermWeights):
+        show(term_weights(found))
+    else:
+        show(token_matches(found, passages[row]))
+        plot(heat_map(found), "token-matches")
+
+
+def _retriever(opened: Study, column: HitList) -> str:
+    """The name of the open retriever behind a list, if it explains its scores; else ""."""
+    manifest = study.runs(opened).get(column.name)
+    kind = None if manifest is None else kind_of_run(manifest)
+    name = column.name if manifest is None or kind is None else kind.retriever_of(manifest)
+    return name if live.explains(opened, name) else ""
+
+
+def term_weights(found: TermWeights) -> Html:
+    """The shared terms with their weights and products, and the heaviest other terms of both texts."""
+    rows = [
+        tag(
+            "tr",
+            tag("th", match.term, scope="row", cls="left"),
+            tag("td", f"{match.question:.3f}"),
+            tag("td", f"{match.passage:.3f}"),
+            tag("td", f"{match.product:.3f}"),
+            tag("td", f"{100 * match.product / found.score:.0f}" if found.score else "–"),
+        )
+        for match in found.shared[:TERMS]
+    ]
+    names = ("term", "in the question", "in the passage", "product", "% of the score")
+    heads = [tag("th", name, scope="col", cls="left" if name == "term" else None) for name in names]
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), cls="figures small")
+    shared = {match.term for match in found.shared}
+    return div(
+        tag("h2", f"Score {found.score:.4g}: terms that question and passage share"),
+        scrolling(table) if rows else tag("p", "They share no term."),
+        _others("Only in the question", found.question, shared),
+        _others("Only in the passage", found.passage, shared),
+        cls="panel explanation",
+    )
+
+
+def _others(title: str, weights: Sequence[tuple[str, float]], shared: set[str]) -> Html:
+    rest = [(term, weight) for term, weight in weights if term not in shared]
+    if not rest:
+        return Html("")
+    words = [join(term, span(f" {weight:.2f}", cls="soft"), "  ") for term, weight in rest[:TERMS]]
+    more = f"and {len(rest) - TERMS:,} more" if len(rest) > TERMS else ""
+    return tag("p", tag("b", f"{title}: "), *words, span(more, cls="soft"))
+
+
+def token_matches(found: TokenMatches, passage: Passage) -> Html:
+    """The passage with its words marked by what they add to the score."""
+    return div(
+        tag("h2", f"Score {found.score:.4g}: words of the passage that question tokens match best"),
+        tag("p", marked_passage(found, passage.text)),
+        tag(
+            "p",
+            "The darker a word, the more it adds to the score. Below: the product of every question token with every "
+            "token of the passage; the largest of each row adds to the score.",
+            cls="convention",
+        ),
+        cls="panel explanation",
+    )
+
+
+def marked_passage(found: TokenMatches, whole: str) -> Html:
+    """The passage's text; behind each matched word a colour as strong as what the word adds to the score."""
+    added = found.contributions
+    largest = float(added.max(initial=0.0))
+    parts: list[Html] = []
+    end = 0
+    for span_, weight in sorted((s, float(w)) for s, w in zip(found.spans, added, strict=True) if s is not None):
+        if weight <= 0 or span_[0] < end:
+            continue
+        style = f"background:rgba(0,114,178,{STRONGEST * weight / largest:.2f});color:inherit"
+        parts += [text(whole[end : span_[0]]), tag("mark", whole[slice(*span_)], style=style, title=f"{weight:.3f}")]
+        end = span_[1]
+    return join(*parts, whole[end:])
+
+
+def heat_map(found: TokenMatches) -> Figure:
+    """Question tokens (rows) by passage tokens (columns). A ring marks the largest product of each row."""
+    from plotly.graph_objects import Figure, Heatmap, Scatter
+
+    rows, columns = ([escape(word) for word in words] for words in (found.question, found.passage))
+    best = found.products.argmax(axis=1)
+    hover = "%{customdata[0]} · %{customdata[1]}: %{z:.3f}<extra></extra>"
+    pairs = np.array([[(row, column) for column in columns] for row in rows], dtype=object)
+    figure = Figure(
+        [
+            Heatmap(z=found.products, customdata=pairs, hovertemplate=hover, colorscale="Blues", showscale=True),
+            Scatter(
+                x=best,
+                y=np.arange(len(rows)),
+                mode="markers",
+                marker={"symbol": "circle-open", "color": "#d55e00", "size": 11},
+                hoverinfo="skip",
+                showlegend=False,
+            ),
+        ]
+    )
+    figure.update_layout(
+        height=160 + PIXELS * len(rows),
+        margin={"l": 10, "r": 10, "t": 10, "b": 10},
+        xaxis={"tickvals": list(range(len(columns))), "ticktext": columns, "tickangle": -60, "automargin": True},
+        yaxis={"tickvals": list(range(len(rows))), "ticktext": rows, "autorange": "reversed", "automargin": True},
+    )
+    return figure

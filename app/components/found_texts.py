@@ -1,0 +1,58 @@
+"""The results of a full-text search, with excerpts that mark the words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app import url
+from app.components.marks import empty
+from app.components.stylesheets import style_sheet
+from app.markup import Html, div, join, link, span, tag
+from backend.core.study import Study
+from backend.retrieval.full_text import FoundText, TextSearch
+
+SHOWN_QUESTIONS = 3
+
+
+def found_list(study: Study, result: TextSearch, more: str | None) -> Html:
+    """The results, best or first ones first. `more` is the address of a longer list."""
+    if not result.found:
+        return empty(f"No {result.place} found", result.how)
+    gold = study.questions.with_gold([each.id for each in result.found]) if result.place == "passages" else {}
+    texts = _whole_texts(study, result)
+    items = [_item(result, each, gold.get(each.id, []), texts.get(each.id, "")) for each in result.found]
+    foot = link("Show more", more, cls="button", data_focus="more") if more else ""
+    return join(
+        style_sheet("find.css"), tag("p", result.how, cls="soft"), tag("ol", *items, cls="found"), div(foot, cls="foot")
+    )
+
+
+def _whole_texts(study: Study, result: TextSearch) -> dict[str, str]:
+    """Return the texts of the passages found, by id."""
+    if result.place != "passages":
+        return {}
+    rows = study.corpus.ordinals([each.id for each in result.found])
+    return {each.id: each.text for each in study.corpus.passages(rows.values())}
+
+
+def _item(result: TextSearch, each: FoundText, gold: Sequence[tuple[str, str]], text: str) -> Html:
+    excerpt = tag("p", *(tag("mark", piece, cls="word") if kind else piece for piece, kind in each.excerpt))
+    if result.place == "questions":
+        body = join(*(tag("mark", piece, cls="word") if kind else piece for piece, kind in each.excerpt))
+        return tag("li", link(body, url.href(url.QUESTION, {"question": each.id})), span(each.id, cls="soft id"))
+    if result.place == "notes":
+        about = f"on passage {each.passage}" if each.passage else "on the question"
+        where = link(f"question {each.id}", url.href(url.QUESTION, {"question": each.id}))
+        return tag("li", excerpt, div(each.title, " ", about, " of ", where, cls="soft"))
+    whole = tag("details", tag("summary", "whole passage"), tag("p", text))
+    return tag("li", tag("b", each.title or "untitled"), span(each.id, cls="soft id"), excerpt, whole, _gold_of(gold))
+
+
+def _gold_of(questions: Sequence[tuple[str, str]]) -> Html:
+    """Links to the questions whose gold the passage is."""
+    if not questions:
+        return Html("")
+    shown = [link(text, url.href(url.QUESTION, {"question": id})) for id, text in questions[:SHOWN_QUESTIONS]]
+    hidden = len(questions) - len(shown)
+    more = f" and {hidden} more" if hidden else ""
+    return div("gold of ", *(join(", " if place else "", each) for place, each in enumerate(shown)), more, cls="soft")

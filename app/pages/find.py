@@ -1,0 +1,53 @@
+"""Find: words in passages, questions and the notes of annotators."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import blind, study, url, who
+from app.components.found_texts import found_list
+from app.components.marks import empty
+from app.entry import enter
+from app.markup import show, tag
+from backend.core.study import Study
+from backend.retrieval import full_text
+
+ABOUT = "This page finds words in the passages, in the questions, and in the notes that annotators wrote."
+TITLES = {"passages": "Passages", "questions": "Questions", "notes": "Notes"}
+SHOWN, MOST = 20, full_text.MAX_FOUND
+
+
+def page() -> None:
+    opened = study.current()
+    show(tag("h1", "Find"))
+    places = _places(opened)
+    with st.container(key="find"):
+        words_column, place_column = st.columns([5, 2], vertical_alignment="bottom")
+        with words_column:
+            words = url.text_box("Words to find", "words", forget=("show",), max_chars=full_text.MAX_WORDS).strip()
+        with place_column:
+            place = url.select("In", "place", places, places[0], forget=("show",), format_func=TITLES.__getitem__)
+    if not words:
+        show(empty("Nothing searched yet", ABOUT))
+        return
+    limit = url.number("show", SHOWN, 1, MOST)
+    with st.spinner("Searching …"):
+        result = full_text.find(opened, words, place, limit, blind.hidden(opened), _whose_notes(opened, place))
+    here = {key: st.query_params[key] for key in st.query_params}
+    more = url.href(url.FIND, here | {"show": min(limit + SHOWN, MOST)}) if result.more and limit < MOST else None
+    show(found_list(opened, result, more))
+
+
+def _places(opened: Study) -> list[full_text.Place]:
+    """Return where the signed-in person can look. Notes need a name: an annotator finds their own."""
+    places: list[full_text.Place] = ["passages", "questions"] if opened.has_corpus else ["questions"]
+    return [*places, "notes"] if who.who(opened.labels_path) else places
+
+
+def _whose_notes(opened: Study, place: full_text.Place) -> str | None:
+    if place != "notes" or who.may(opened.labels_path, "see others' labels"):
+        return None
+    return who.acting(opened.labels_path)
+
+
+enter(page)

@@ -1,0 +1,107 @@
+"""The hits of a stored run as a retriever: "run:NAME". Rerankers and fusions take it, so imported runs can be reranked
+and joined. It answers the questions of its run, and no live questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.core.declared import Field, settings_class
+from backend.progress import Progress
+from backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of_run, pad
+from db.errors import Missing
+from db.records import Hits
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+NAME = "run"
+KIND = "stored run"  # in manifests, where "run" is the kind of every run
+
+
+class StoredRun:
+    """A run of a study. Raises Missing if there is none of that name."""
+
+    def __init__(self, study: Study, name: str):
+        self.name, self.run, self._study = f"{NAME}:{name}", study.run(name), study
+        self.settings = {
+            "retriever": self.name,
+            "kind": KIND,
+            "run": name,
+            "run_made": self.run.manifest["made"],
+            "k": self.run.hits.k,
+        }
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        questions = self._study.questions.some(self.run.question_ids)
+        return {question.text: row for row, question in enumerate(questions)}
+
+    def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
+        """Return the first k hits of the run. Raises Missing for a question that the run lacks."""
+        absent = [text for text in questions if text not in self._rows]
+        if absent:
+            raise Missing(
+                f"run {self.run.name!r} has no hits for {len(absent):,} of {len(questions):,} questions, such as "
+                f"{absent[0][:80]!r}; choose the split of the run with --split"
+            )
+        rows = [self._rows[text] for text in questions]
+        stored = self.run.hits
+        hits = Hits(np.asarray(stored.ordinals[rows][:, :k]), np.asarray(stored.scores[rows][:, :k]))
+        return hits if hits.k == k else pad(hits, k)
+
+
+@settings_class
+class RunOptions:
+    run: str = Field(default="", title="Run", description="Name of a run of this study")
+
+
+class RunKind(RetrieverKind):
+    name, title = NAME, KIND
+    help = "the hits of a run, for --over and --of"
+    options = RunOptions
+
+    def available(self, study: Study) -> list[str]:
+        """Return no name: a stored run answers no live questions."""
+        return []
+
+    def open(
+        self,
+        study: Study,
+        options: RunOptions,
+        device: str | None = None,
+        part: Callable[[str], Any] | None = None,
+    ) -> StoredRun:
+        return StoredRun(study, options.run)
+
+    def options_of(self, name: str) -> dict[str, Any]:
+        return {"run": name.removeprefix(f"{self.name}:")}
+
+    def name_of(self, options: RunOptions) -> str:
+        return f"{self.name}:{options.run}"
+
+    def label(self, name: str) -> str:
+        return f"the run {name.removeprefix(f'{self.name}:')}"
+
+    def run_name(self, options: RunOptions) -> str:
+        return f"first-{options.run}"
+
+    def made(self, manifest: Mapping[str, Any]) -> bool:
+        return manifest.get("kind") == KIND
+
+    def describe(self, manifest: Mapping[str, Any]) -> str:
+        return f"the first hits of {manifest.get('run', 'a run')}"
+
+
+def retriever_behind(study: Study, name: str) -> str | None:
+    """Return the name of the retriever that made a run; None for an imported run."""
+    manifest = study.run(name).manifest
+    kind = kind_of_run(manifest)
+    return None if kind is None else kind.retriever_of(manifest)
+
+
+RETRIEVERS.register(RunKind())

@@ -1,0 +1,159 @@
+"""Full-text search in passages, questions and notes: what is found, what is marked, who may see which notes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+from backend.core.study import Study
+from backend.retrieval import full_text
+from backend.retrieval.bm25 import BM25
+from backend.retrieval.full_text import find
+from db.errors import BadInput
+from db.events import Choice, LabelEvent
+from db.labels import Labels
+from db.people import People
+from db.questions import Questions
+from db.queue import Candidate, Item, Queue
+from db.records import Passage, Question
+from tests.app_pages import HOSTILE, Page, hand_made_study
+from tests.http_service import client, served
+from tests.studies import make_study
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Study:
+    """Notes of two annotators on questions q0 and q1; q1 still waits for ann in an open batch."""
+    study = hand_made_study(tmp_path_factory.mktemp("find") / "study")
+    people = People(study.labels_path)
+    for name, role in (("ann", "annotator"), ("ben", "annotator"), ("lea", "lead")):
+        people.add(name, role)
+    store = Labels(study.labels_path, passages=study.corpus.ordinals)
+    store.add("ann", LabelEvent("n1", "note", "q0", note="The date of birth is missing here"))
+    store.add("ben", LabelEvent("n2", "note", "q0", (Choice("answer0"),), note=f"A date, but {HOSTILE}"))
+    store.add("ben", LabelEvent("n3", "note", "q1", note="Another date of mine"))
+    store.add("ben", LabelEvent("n4", "note", "q2", note="A date that I took back"))
+    store.add("ben", LabelEvent("u4", "undo", "q2", undoes="n4"))
+    Queue(study.labels_path).add_batch("first", [Item("q1", (Candidate("filler1"),))], {})
+    return study
+
+
+def ids(result) -> list[str]:
+    return [each.id for each in result.found]
+
+
+def marked(each) -> list[str]:
+    return [piece for piece, kind in each.excerpt if kind == "word"]
+
+
+def test_passages_come_in_the_order_of_bm25_where_it_is_indexed(indexed_study):
+    query = "weaver from Oslo"
+    result = find(indexed_study, query, "passages", limit=5)
+    rows = BM25(indexed_study).search([query], 5).ordinals[0]
+    assert ids(result) == [each.id for each in indexed_study.corpus.passages(rows[rows >= 0])]
+    assert result.more and "Ranked by BM25" in result.how
+    assert {word.lower() for each in result.found for word in marked(each)} <= {"weaver", "oslo"}
+
+
+def test_without_an_index_all_words_must_be_there_in_any_case(study):
+    result = find(study, "TOWN ansver3", "passages")
+    assert ids(result) == ["answer3"] and "no BM25 index" in result.how
+    assert marked(result.found[0])[0] == "Ansver3"
+    assert ids(find(study, "nothing number", "passages", limit=3)) == ["filler0", "filler1", "filler2"]
+    assert find(study, "nothing number", "passages", limit=3).more
+    assert ids(find(study, "100% sure", "passages")) == ids(find(study, "n_mber", "passages")) == []
+
+
+def test_letters_beyond_ascii_are_found_in_any_case(tmp_path):
+    passages = [Passage("a", "Ålesund", "Die ÖLMÜHLE steht in Ærø."), Passage("b", "Aarhus", "Nothing.")]
+    study = make_study(tmp_path / "study", passages, [Question("q", "Hvor ligger Ålesund?")])
+    assert ids(find(study, "ålesund ölmühle", "passages")) == ["a"] and ids(find(study, "ærø", "passages")) == ["a"]
+    assert ids(find(study, "ÅLESUND", "questions")) == ["q"]
+
+
+def test_a_large_collection_is_searched_up_to_a_stated_limit(study, monkeypatch):
+    monkeypatch.setattr(full_text, "ROWS_SCANNED", 8)
+    result = find(study, "nothing", "passages")
+    assert ids(result) == ["filler0"] and "only the first 8 of 37 were searched" in result.how
+
+
+def test_whoever_still_has_to_judge_gets_no_ranks(indexed_study):
+    result = find(indexed_study, "Oslo", "passages", limit=4, hidden={"q"})
+    rows = list(indexed_study.corpus.ordinals(ids(result)).values())
+    assert rows == sorted(rows) and "you still have questions to judge" in result.how
+
+
+def test_questions_are_found_by_their_words(study):
+    assert ids(find(study, "where 3?", "questions")) == ["q3"]
+    result = find(study, "thing", "questions", limit=2)
+    assert ids(result) == ["q0", "q1"] and result.more and result.how.startswith("6 questions")
+
+
+@pytest.mark.parametrize("query, limit, said", [
+    ("  ", 20, "between 1 and 200 characters"),
+    ("x" * 201, 20, "between 1 and 200 characters"),
+    ("x", 0, "between 1 and 100 results"),
+    ("x", 101, "between 1 and 100 results"),
+])  # fmt: skip
+def test_what_is_wrong_is_one_line(study, query, limit, said):
+    with pytest.raises(BadInput, match=said):
+        find(study, query, "questions", limit)
+
+
+def test_notes_are_found_newest_first_without_undone_ones(study):
+    result = find(study, "date", "notes")
+    assert [(each.id, each.title, each.passage) for each in result.found] == [
+        ("q1", "ben", None), ("q0", "ben", "answer0"), ("q0", "ann", None),
+    ]  # fmt: skip
+    assert ids(find(study, "date", "notes", hidden={"q1"})) == ["q0", "q0"]
+    assert [each.title for each in find(study, "date", "notes", annotator="ann").found] == ["ann"]
+
+
+def test_over_http_and_in_the_app_an_annotator_finds_their_own_notes(study):
+    with served(study) as url, client(url, "ann") as ann, client(url, "lea") as lea:
+        found = [
+            [each["title"] for each in asked.get("/v1/find?words=date&place=notes").json()["items"]]
+            for asked in (ann, lea)
+        ]
+    assert found == [["ann"], ["ben", "ben", "ann"]]
+    own = Page(study.folder, "find", "ann", words="date", place="notes")
+    assert "ann on the question of question q0" in own.text and "ben" not in own.part("<ol.*?</ol>")[0]
+    everybody = Page(study.folder, "find", "lea", words="date", place="notes")
+    assert "ben on passage answer0 of question q0" in everybody.text
+    unnamed = Page(study.folder, "find", words="date", place="notes")
+    assert "ben" not in "".join(unnamed.part("<ol.*?</ol>")), "notes are not offered before sign-in"
+
+
+def test_the_page_escapes_what_it_shows_and_links_to_questions(study):
+    page = Page(study.folder, "find", words="ansver6 before")
+    assert HOSTILE in page.text and "<script>" not in page.html and "<img" not in page.html
+    assert '<mark class="word">Ansver6</mark>' in page.html
+    assert "question?question=q6" in page.links(), "the question whose gold the passage is"
+    assert "Nothing searched yet" in Page(study.folder, "find").text
+    assert "No questions found" in Page(study.folder, "find", words="nowhere", place="questions").text
+    assert 'data-key="/"' in page.html, "the key / leads here from every page"
+
+
+def test_the_gold_of_a_passage_is_known(study):
+    found = Questions(study.labels_path).with_gold(["answer0", "filler29", "filler1"])
+    assert {passage: [id for id, _ in questions] for passage, questions in found.items()} == {
+        "answer0": ["q0"],
+        "filler29": ["q4"],
+    }
+
+
+def test_the_command_prints_what_it_found(study):
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(app, ["find", *words, "--study", str(study.folder)])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    printed = run("ansver2")
+    assert "answer2  Town 2" in printed and "The answer here is Ansver2" in printed
+    found = json.loads(run("thing 4", "--in", "questions", "--json"))
+    assert [each["id"] for each in found["items"]] == ["q4"]
+    assert "There are more; give --limit" in run("thing", "--in", "questions", "--limit", "1")
+    assert CliRunner().invoke(app, ["find", "x", "--in", "labels", "--study", str(study.folder)]).exit_code == 2
