@@ -214,6 +214,15 @@ def test_the_misses_of_a_run_are_explained_and_ranks_are_computed_once(missing, 
     assert counts[-1].cause == NONE and all(each.smallest.n == result["explained"] for each in counts)
 
 
+def test_a_job_out_of_time_keeps_the_misses_that_it_explained(missing, monkeypatch):
+    monkeypatch.setattr("backend.interventions.explaining.PER_BLOCK", 2)
+    reports = []
+    result = explain_misses(
+        missing, "tiny", k=3, limit=10, minutes=1e-9, device="cpu", progress=lambda *each: reports.append(each)
+    )
+    assert result["explained"] == 2 == len(result["questions"]) and reports[-1][:2] == (2, 10)
+
+
 def test_misses_of_one_run_that_another_finds_and_of_a_slice(missing):
     run, bm25 = missing.run("tiny"), missing.run("bm25")
     result = explain_misses(missing, "tiny", k=3, found_by="bm25", limit=100, device="cpu")
