@@ -98,10 +98,9 @@ def print_results_import(made: ResultsImport, folder: str) -> None:
 
 def print_oracle(found: Oracle) -> None:
     """One line a run: its measure, and in how many questions no other run is better, or every other run is worse."""
-    table = Table(
-        "run", *(_right(name) for name in (f"{found.measure}, %", "95% interval", "best", "best alone")),
-        title=f"{found.measure} by {found.relevance} over {counted(found.n, 'question')}", title_justify="left",
-    )  # fmt: skip
+    heads = [_right(name) for name in (f"{found.measure}, %", "95% interval", "best", "best alone")]
+    title = f"{found.measure} by {found.relevance} over {counted(found.n, 'question')}"
+    table = Table("run", *heads, title=title, title_justify="left")
     for each in found.choices:
         table.add_row(escape(each.run), *_percent(each.estimate), f"{each.best:,}", f"{each.alone:,}")
     table.add_row("oracle", *_percent(found.estimate), f"{found.n - found.none:,}", "")
