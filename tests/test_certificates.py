@@ -165,3 +165,27 @@ def test_a_pilot_teaches_what_answer_match_is_worth():
     assert learned and chances[answers == 1].mean() > 0.4 > 0.1 > chances[answers == 0].mean()
     few, learned = pilot_chances(scores, answers, pilot[:5], hits[:5])
     assert not learned and np.isnan(few[0]) and few[10] == 0.1
+
+
+def test_the_benchmark_runs_small(tmp_path, monkeypatch, capsys):
+    """The same study with invented pairs: every judge's intervals and certificates are reported with their coverage."""
+    from benchmarks import certificates as benchmark
+
+    rng = np.random.default_rng(4)
+    n = 1200
+    chances = np.clip(rng.beta(0.3, 6, n), 1e-3, 0.95)
+    pairs = benchmark.TruePairs(
+        rng.random(n) < chances,
+        chances,
+        (rng.random(n) < chances).astype(float),
+        np.tile(np.arange(1, 31), 40),
+        np.repeat(np.arange(40), 30),
+        np.arange(n) < 200,
+    )
+    monkeypatch.setattr(benchmark, "SETS", (("none", 1, 0.15),))
+    monkeypatch.setattr(benchmark, "AUDITS", (15,))
+    monkeypatch.setattr(benchmark, "LONGEST", 150)
+    assert benchmark.report_certificates({"none": pairs}, 10) >= 0.7
+    assert benchmark.report_intervals(pairs, 10) >= 0.7
+    printed = capsys.readouterr().out
+    assert "reversed, pilot, answers" in printed and "simple random samples need" in printed and "lambda" in printed

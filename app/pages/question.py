@@ -21,6 +21,7 @@ from app.components.next_step import empty_page
 from app.components.question_head import gold_table, question_head
 from app.components.read_answer import read_answer, read_lines
 from app.components.readings import chosen_reader
+from app.components.tags import question_tags
 from app.components.why import why_section
 from app.entry import enter
 from app.markup import Html, div, join, link, show, span, tag
@@ -111,6 +112,7 @@ def _listed(opened: Study) -> None:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.who(opened.labels_path)
     show(question_head(question, opened.questions.frequency_source), judged(opened, question, person))
+    question_tags(opened, question, person, chosen)
     show(_why(opened, compared, question, rule, chosen.k))
     _show_lists(opened, lists, question, rule, judge_marks(opened, question, [column.name for column in lists]))
     on_question(opened, question, person)
