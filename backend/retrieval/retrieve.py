@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backend.core.jobs import job
@@ -12,7 +13,9 @@ from backend.core.splits import questions_in_split
 from backend.progress import Progress
 from backend.retrieval.cost import index_bytes, live_latency
 from backend.retrieval.retriever import RETRIEVERS, options_for
+from backend.text.counting import counted
 from db.errors import Refused
+from db.records import Question
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -50,6 +53,8 @@ def retrieve(
         raise Refused(f"k is {k}, but there are only {len(study.corpus)} passages")
     with claim_run(study, name, replace):
         questions = questions_in_split(study, split)
+        if chosen.tunes(chosen_options):
+            refuse_tuned_questions(study, questions)
         retriever = chosen.open(study, chosen_options, device)
         extra = chosen.tuned(study, retriever, chosen_options, rule, progress)
         texts = [question.text for question in questions]
@@ -75,6 +80,19 @@ def retrieve(
             rule=rule,
             replace=replace,
             progress=progress,
+        )
+
+
+def refuse_tuned_questions(study: Study, questions: Sequence[Question]) -> None:
+    """Raise Refused if some questions of a run are dev questions, by split or by text: weights are tuned on these, so
+    the run's figures would be too good.
+    """
+    texts = {question.text for question in questions_in_split(study, "dev")}
+    same = sum(question.split == "dev" or question.text in texts for question in questions)
+    if same:
+        raise Refused(
+            f"{same:,} of the run's {counted(len(questions), 'question')} are dev questions, on which the weights are "
+            "tuned; choose other questions, as in --split test"
         )
 
 
