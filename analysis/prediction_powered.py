@@ -146,4 +146,5 @@ def _tuned_without_each(labels: np.ndarray, judged: np.ndarray) -> np.ndarray:
     covariance = without(labels * judged) - without(labels) * without(judged)
     variance = without(judged**2) - without(judged) ** 2
     tuned = np.divide(covariance, variance, out=np.zeros(n), where=variance > 1e-18)
-    return np.clip(tuned, 0.0, MOST_LAMBDA)
+    clipped: np.ndarray = np.clip(tuned, 0.0, MOST_LAMBDA)
+    return clipped

@@ -32,7 +32,7 @@ from app.commands import (
 from app.commands import map as maps
 from app.commands import training_sets as sets
 from app.commands.common import group
-from app.commands.compare import compare
+from app.commands.compare import compare, oracle
 from app.commands.find import find
 from app.commands.misses import misses
 from app.commands.read import read, train_reader
@@ -103,7 +103,7 @@ def options(
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "find": find, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
+    "compare": compare, "oracle": oracle, "find": find, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
 }  # fmt: skip
 LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {

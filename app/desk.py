@@ -11,15 +11,17 @@ from backend.core.study import Study
 from backend.judging.cards import Cards
 from db.labels import Labels
 from db.queue import Queue
+from db.tags import Tags
 
 
 @dataclass(frozen=True)
 class Desk:
-    """The label store, the queue, and the cards to judge, of one study."""
+    """The label store, the queue, the cards to judge, and the tags, of one study."""
 
     labels: Labels
     queue: Queue
     cards: Cards
+    tags: Tags
 
 
 def desk(study: Study) -> Desk:
@@ -30,4 +32,4 @@ def desk(study: Study) -> Desk:
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _desk(path: str, inode: int, _study: Study) -> Desk:
     labels = Labels(Path(path), passages=_study.corpus.ordinals if _study.has_corpus else None)
-    return Desk(labels, Queue(Path(path)), Cards(_study))
+    return Desk(labels, Queue(Path(path)), Cards(_study), Tags(Path(path)))

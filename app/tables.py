@@ -15,8 +15,10 @@ from backend.text.counting import counted, noun
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from analysis.accuracy import Estimate
     from backend.core.summary import Step
     from backend.data.importing.from_results import ResultsImport
+    from backend.evaluation.oracle import Oracle
     from backend.training.curve_points import CurvePoint, Share
     from db.jobs import Job
 
@@ -92,6 +94,27 @@ def print_results_import(made: ResultsImport, folder: str) -> None:
         f"Next: blindspot report --study {folder}, blindspot open --study {folder}; 'blindspot status' says what "
         "such a study cannot do."
     )
+
+
+def print_oracle(found: Oracle) -> None:
+    """One line a run: its measure, and in how many questions no other run is better, or every other run is worse."""
+    heads = [_right(name) for name in (f"{found.measure}, %", "95% interval", "best", "best alone")]
+    title = f"{found.measure} by {found.relevance} over {counted(found.n, 'question')}"
+    table = Table("run", *heads, title=title, title_justify="left")
+    for each in found.choices:
+        table.add_row(escape(each.run), *_percent(each.estimate), f"{each.best:,}", f"{each.alone:,}")
+    table.add_row("oracle", *_percent(found.estimate), f"{found.n - found.none:,}", "")
+    console.print(table)
+    gain, low, high = (100 * (value or 0.0) for value in (found.gain.value, found.gain.low, found.gain.high))
+    console.print(
+        f"Choosing the best run for each question would gain {gain:.1f} points over {escape(found.best_run)} "
+        f"({low:.1f} to {high:.1f}). In {counted(found.none, 'question')} every run has 0."
+    )
+
+
+def _percent(estimate: Estimate) -> tuple[str, str]:
+    value, low, high = (100 * (each or 0.0) for each in (estimate.value, estimate.low, estimate.high))
+    return f"{value:.1f}", f"{low:.1f} to {high:.1f}"
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:

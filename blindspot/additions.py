@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,26 @@ class StudyAdditions(OpenedStudy):
 
         result = jobs.run(import_questions, self.study, str(path), format=format, split=split, dataset=dataset)
         return result.rows
+
+    def import_ir_dataset(self, id: str, split: str | None = None) -> int:
+        """Import a dataset by its ir_datasets id, as `blindspot import questions ir:ID` does: passages if the study has
+        none, questions and gold. Return the number of questions.
+
+        Args:
+            split: of the judged questions; default the one that the id names, else "test".
+
+        Raises BadInput for an unknown id, Missing without the package ir_datasets, BlindspotError if its files cannot
+        be fetched.
+        """
+        from backend.core import jobs
+        from backend.data.importing.importer import import_passages, import_questions
+        from backend.data.importing.ir_datasets import PREFIX, ir_dataset_folder
+
+        passages = not self.study.has_corpus
+        with ir_dataset_folder(f"{PREFIX}{id}", self.folder, passages, True, split) as folder:
+            if passages:
+                jobs.run(import_passages, self.study, str(folder), format="beir")
+            return jobs.run(import_questions, self.study, str(folder), format="beir", dataset=folder.name).rows
 
     def import_qrels(self, path: str | Path, format: str | None = None) -> int:
         """Import relevance judgements as gold, as `blindspot import qrels` does, and return the number of lines.
@@ -168,12 +188,12 @@ class StudyAdditions(OpenedStudy):
         add_loaded_encoder(self.study, name, {"model": place, **settings})
 
     def index(self, kind: str, encoder: str = "minilm", device: str | None = None) -> None:
-        """Index the passages, as `blindspot index bm25` and `blindspot index dense` do.
+        """Index the passages, as `blindspot index bm25`, `dense`, `sparse` and `late-interaction` do.
 
         Args:
-            kind: "bm25" or "dense".
-            encoder: of study.toml, for a dense index.
-            device: for a dense index; default a GPU if there is one.
+            kind: "bm25", "dense", "sparse" or "late-interaction".
+            encoder: of study.toml, for every kind but bm25.
+            device: of the encoder; default a GPU if there is one.
 
         Raises BadInput for another kind, Missing for an unknown encoder, Refused while another process builds it.
         """
@@ -183,12 +203,17 @@ class StudyAdditions(OpenedStudy):
             from backend.retrieval.bm25 import build_index
 
             jobs.run(build_index, self.study)
-        elif kind == "dense":
-            from backend.retrieval import dense
+            return
+        from backend.retrieval import dense, late_interaction, sparse
 
-            jobs.run(dense.build_index, self.study, encoder, device=device)
-        else:
-            raise BadInput(f"the kind of index is {kind!r}; it must be bm25 or dense")
+        builders: dict[str, Callable[..., Any]] = {
+            "dense": dense.build_index,
+            "sparse": sparse.build_index,
+            "late-interaction": late_interaction.build_index,
+        }
+        if kind not in builders:
+            raise BadInput(f"the kind of index is {kind!r}; it must be bm25, {', '.join(builders)}")
+        jobs.run(builders[kind], self.study, encoder, device=device)
 
     def retrieve(self, kind: str, **options: Any) -> str:
         """Search every question with a retriever, store the run, and return its name.

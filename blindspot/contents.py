@@ -50,12 +50,19 @@ class StudyContents(OpenedStudy):
         return pd.DataFrame([(p.id, p.title, p.text) for p in found], columns=PASSAGE_COLUMNS)
 
     def runs(self) -> pd.DataFrame:
-        """Return the runs, oldest first: run, retriever, k, questions, split, search_seconds, made."""
+        """Return the runs, oldest first: run, retriever, k, questions, split, search_seconds, p50_ms (of one question),
+        index_bytes, made.
+        """
         import pandas as pd
 
-        columns = ["retriever", "k", "questions", "split", "search_seconds", "made"]
-        parts = self.study.parts("runs")
-        rows = [[name, *(manifest.get(column) for column in columns)] for name, manifest in parts.items()]
+        from backend.retrieval.cost import cost_of
+
+        rows = []
+        for name, manifest in self.study.parts("runs").items():
+            known = [manifest.get(key) for key in ("retriever", "k", "questions", "split", "search_seconds")]
+            cost = cost_of(manifest)
+            rows.append([name, *known, cost.p50_ms, cost.index_bytes, manifest.get("made")])
+        columns = ["retriever", "k", "questions", "split", "search_seconds", "p50_ms", "index_bytes", "made"]
         return pd.DataFrame(rows, columns=["run", *columns])
 
     def run(self, name: str, k: int | None = None) -> pd.DataFrame:

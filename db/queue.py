@@ -30,8 +30,8 @@ AT_ONCE = 3  # questions that one annotator holds: the one on the page and two p
 
 _CANDIDATE = ("passage", "near_duplicates", "run", "rank", "score", "answer", "probability", "inclusion_probability")
 # An annotator does not get a question again that they judged, skipped or practised (practice shows the settled labels):
-# a second judgement would be neither blind nor independent. Exceptions: a repeat asks for a second judgement, and an
-# audit that left out judged questions would not be a uniform sample. A question that they skipped once comes back when
+# a second judgement would be neither blind nor independent. Exceptions: a repeat asks for a second judgement; an audit
+# that left out judged questions would not be a uniform sample, nor would the pairs of a certificate, which have no label. A question that they skipped once comes back when
 # the batch has nothing else for them (_SKIPPED).
 _OPEN = f"""
     FROM batch_question i
@@ -39,7 +39,7 @@ _OPEN = f"""
     AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.annotator = :me AND l.question = i.question AND (
         (l.batch = i.batch AND l.state <> 'held') OR (l.state = 'held' AND l.expires > :now)))
     AND (:practice OR {OTHERS} < i.people_needed)
-    AND (:practice OR i.arm IN ('audit', 'repeat') OR NOT (
+    AND (:practice OR :again OR i.arm IN ('audit', 'repeat') OR NOT (
         EXISTS (SELECT 1 FROM lease l WHERE l.annotator = :me AND l.question = i.question AND l.batch <> i.batch AND l.state <> 'held')
         OR EXISTS (SELECT 1 FROM label_event e WHERE e.annotator = :me AND e.question = i.question AND e.batch IS NOT :name
                    AND e.practice = 0 AND e.kind IN ('label', 'adjudicate', 'bad_question'))))"""
@@ -52,7 +52,10 @@ _SKIPPED = f"""
         AND l.expires > :now)
     AND (:practice OR {OTHERS} < i.people_needed)"""
 
-_OPEN_BATCHES = "SELECT number, name, practice FROM batch WHERE state = 'open' ORDER BY practice DESC, number"
+_OPEN_BATCHES = (
+    "SELECT number, name, practice, json_extract(settings, '$.certificate') IS NOT NULL FROM batch "
+    "WHERE state = 'open' ORDER BY practice DESC, number"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +214,8 @@ class Queue(PerThread):
         counts: dict[str, int] = {}
         for lease in _held(self.connection, annotator, now):
             counts[lease.batch] = counts.get(lease.batch, 0) + 1
-        for number, name, practice in self.connection.execute(_OPEN_BATCHES).fetchall():
-            values = {"batch": number, "name": name, "me": annotator, "now": now, "practice": practice}
+        for number, name, practice, again in self.connection.execute(_OPEN_BATCHES).fetchall():
+            values = {"batch": number, "name": name, "me": annotator, "now": now, "practice": practice, "again": again}
             for free in (_OPEN, _SKIPPED):
                 counts[name] = (
                     counts.get(name, 0) + self.connection.execute(f"SELECT count(*) {free}", values).fetchone()[0]
@@ -310,8 +313,15 @@ class Queue(PerThread):
                 (now + LEASE_SECONDS, annotator, now),
             )
             held = _held(connection, annotator, now)
-            for number, name, practice in connection.execute(_OPEN_BATCHES).fetchall():
-                values = {"batch": number, "name": name, "me": annotator, "now": now, "practice": practice}
+            for number, name, practice, again in connection.execute(_OPEN_BATCHES).fetchall():
+                values = {
+                    "batch": number,
+                    "name": name,
+                    "me": annotator,
+                    "now": now,
+                    "practice": practice,
+                    "again": again,
+                }
                 for free in (_OPEN, _SKIPPED):
                     sql = f"SELECT i.question {free} ORDER BY i.position LIMIT 1"
                     while len(held) < count and (row := connection.execute(sql, values).fetchone()):

@@ -68,6 +68,7 @@ JOBS: dict[str, str] = {
     "count": "import",
     "index": "index",
     "retrieve": "retrieve",
+    "explain": "retrieve",
     "map": "make maps",
     "build": "build training sets",
     "train": "train",

@@ -125,10 +125,10 @@ class Tags(PerThread):
                     self._write(connection, "add", name, by, question=question, run=run, author=by)
         return name
 
-    def remove(self, tag: str, question: str, run: str | None = None, by: str | None = None) -> int:
+    def remove(self, tag: str, question: str, run: str | None = None, by: str | None = None, own: bool = False) -> int:
         """Take a tag back from a question, and return how many people's tags went.
 
-        A person takes their own tag back; whoever may manage tags takes everybody's.
+        A person takes their own tag back; whoever may manage tags takes everybody's, unless `own`.
 
         Raises:
             Missing: The question does not have the tag, or not from this person.
@@ -136,7 +136,7 @@ class Tags(PerThread):
         """
         with saving(self) as connection:
             require(connection, by, "tag questions")
-            whole = by is None or person(connection, by).may("manage tags")
+            whole = not own and (by is None or person(connection, by).may("manage tags"))
             state = _standing(connection)
             name = _known(state, tag)
             gone = [key for key in state if key[:3] == (name, question, run) and (whole or key[3] == by)]

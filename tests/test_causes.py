@@ -223,6 +223,13 @@ def test_the_paired_difference(compared):
     assert all(each.difference.p_adjusted >= each.difference.p for each in paired.values())
 
 
+def test_runs_are_not_tested_on_questions_that_their_results_chose(study):
+    report = misses(study, "dense", "bm25", MissOptions(K, slice="first(bm25)<=1"))
+    assert report.table.paired == {} and len(report.table.runs) == 2 and len(report.tables()) == 2
+    assert "follows from that choice" in report.notes[0]
+    assert misses(study, "dense", "bm25", MissOptions(K, slice="relation:P19")).table.paired
+
+
 @pytest.mark.parametrize(("expression", "ids"), [
     ("cause:near_namesake", ["namesake", "two"]),
     ('cause(dense)="rare_subject"', ["rare", "rarest-bucket", "two"]),

@@ -100,7 +100,7 @@ def test_each_estimate_has_the_true_share_as_its_mean():
     """Over all pairs that a draw can be, weighted by their probability, whatever the chances are."""
     hits = np.array([1, 0, 0, 1, 0, 0, 0, 0])
     cells, member = cells_of(np.array([0.9, 0.9, 0.1, 0.1, 0.1, 0.1, 0.4, 0.4]))
-    cells = plan(cells, 0.5, piloted=True).cells
+    cells = plan(cells, 0.5).cells
     weights = cells.weights[member]
     first = 6
     means = []
@@ -127,8 +127,8 @@ def test_a_good_judge_saves_labels(world):
     hits, chances = world
     alone = sample_size_alone(hits.mean(), 0.045, POPULATION)
     cells, member = cells_of(chances)
-    made = plan(cells, 0.045, piloted=True)
-    times = times_to(studies(hits, made.cells, member, 0.045, 3 * alone, range(40), made.draws), 0.045)
+    made = plan(cells, 0.045)
+    times = times_to(studies(hits, made.cells, member, 0.045, 3 * alone, range(40), made.horizon), 0.045)
     assert np.quantile(times, 0.8, method="higher") < 0.75 * alone
 
 
@@ -165,3 +165,27 @@ def test_a_pilot_teaches_what_answer_match_is_worth():
     assert learned and chances[answers == 1].mean() > 0.4 > 0.1 > chances[answers == 0].mean()
     few, learned = pilot_chances(scores, answers, pilot[:5], hits[:5])
     assert not learned and np.isnan(few[0]) and few[10] == 0.1
+
+
+def test_the_benchmark_runs_small(tmp_path, monkeypatch, capsys):
+    """The same study with invented pairs: every judge's intervals and certificates are reported with their coverage."""
+    from benchmarks import certificates as benchmark
+
+    rng = np.random.default_rng(4)
+    n = 1200
+    chances = np.clip(rng.beta(0.3, 6, n), 1e-3, 0.95)
+    pairs = benchmark.TruePairs(
+        rng.random(n) < chances,
+        chances,
+        (rng.random(n) < chances).astype(float),
+        np.tile(np.arange(1, 31), 40),
+        np.repeat(np.arange(40), 30),
+        np.arange(n) < 200,
+    )
+    monkeypatch.setattr(benchmark, "SETS", (("none", 1, 0.15),))
+    monkeypatch.setattr(benchmark, "AUDITS", (15,))
+    monkeypatch.setattr(benchmark, "LONGEST", 150)
+    assert benchmark.report_certificates({"none": pairs}, 10) >= 0.7
+    assert benchmark.report_intervals(pairs, 10) >= 0.7
+    printed = capsys.readouterr().out
+    assert "reversed, pilot, answers" in printed and "simple random samples need" in printed and "lambda" in printed

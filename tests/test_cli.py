@@ -59,9 +59,13 @@ def test_from_files_to_a_report(blindspot, files, tmp_path, monkeypatch):
     assert "similarity dot" in done("index", "dense", "--encoder", "tiny")
     for kind in ("bm25", "dense", "hybrid"):
         assert "30 questions" in done("retrieve", "--with", kind, "--encoder", "tiny", "--split", "dev", "--k", 20)
-    assert "Weight" in done(
-        "retrieve", "--with", "hybrid", "--encoder", "tiny", "--split", "dev", "--k", 20, "--tune", "--name", "tuned"
-    )
+    tune = ("retrieve", "--with", "hybrid", "--encoder", "tiny", "--k", 20, "--tune", "--name", "tuned", "--split")
+    code, _, problem = blindspot(*tune, "dev")
+    assert code == 1 and "30 of the run's 30 questions are dev questions" in problem
+    other = {"id": "t1", "question": "Who was a weaver?", "answers": ["Arve"], "dataset": "births", "split": "test"}
+    (files / "test.jsonl").write_text(json.dumps(other) + "\n")
+    assert "1 question" in done("import", "questions", files / "test.jsonl")
+    assert "Weight" in done(*tune, "test")
 
     holds = json.loads(done("status", "--json"))
     assert holds["passages"]["count"] == 45 and set(holds["runs"]) == {
@@ -71,7 +75,8 @@ def test_from_files_to_a_report(blindspot, files, tmp_path, monkeypatch):
         "tuned",
     }
     assert holds["questions"] == [
-        {"dataset": "births", "split": "dev", "questions": 30, "with_gold": 30, "with_answers": 30}
+        {"dataset": "births", "split": "dev", "questions": 30, "with_gold": 30, "with_answers": 30},
+        {"dataset": "births", "split": "test", "questions": 1, "with_gold": 0, "with_answers": 1},
     ]
     assert "bm25-dev" in done("status")
     report = json.loads(done("report", "--json", "--run", "bm25-dev", "--by", "relation"))["runs"]["bm25-dev"]

@@ -34,6 +34,7 @@ from backend.recipes.rocketqa import train_rocketqa
 from backend.retrieval import approximate, bm25, dense, late_interaction, milvus, quantised, sparse, titles
 from backend.retrieval.opened import open_index
 from backend.retrieval.retrieve import retrieve
+from backend.retrieval.static_encoder import make_static_encoder
 from backend.training.adapter import train_adapter
 from backend.training.cross_encoder import train_cross_encoder
 from backend.training.dual_encoder import train_dual_encoder, try_model
@@ -162,6 +163,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
     tiny_colbert(study.folder / "colbert")
     add_encoder(study.settings_path, "colbert", {"model": str(study.folder / "colbert"), "max_tokens": 64})
     assert submit(late_interaction.build_index, "colbert", device="cpu")["tokens"] > 0
+    assert submit(make_static_encoder, "static", "tiny")["dimension"] > 0
     submit(approximate.build, "tiny", "hnsw", {}, device="cpu")
     submit(quantised.build, "tiny", "binary")
     submit(milvus.build, "tiny", str(tmp_path / "milvus.db"))

@@ -9,8 +9,10 @@ import pytest
 
 from app.components.explanation import heat_map, marked_passage, term_weights
 from backend.core.settings import add_encoder
+from backend.evaluation.findings import spoken_names
 from backend.retrieval import late_interaction, live, sparse
 from backend.retrieval.explanation import TermMatch, TermWeights, TokenMatches
+from backend.retrieval.model_kinds import encoders_of_kind
 from backend.retrieval.retrieve import retrieve
 from tests.app_pages import HOSTILE, Page
 from tests.encoder_models import tiny_colbert, tiny_splade
@@ -82,3 +84,37 @@ def test_a_word_is_as_dark_as_what_it_adds():
     np.testing.assert_allclose(matches.contributions, [0, 0.9, 0.8])
     html = marked_passage(matches, "x y z")
     assert re.findall(r"rgba\(0,114,178,([\d.]+)\)", html) == ["0.55", "0.49"] and html.startswith("x <mark")
+
+
+def test_both_kinds_can_be_joined_with_others(study):
+    run = retrieve(study, "fusion", of="sparse:splade,late-interaction:colbert", split="dev", k=5, device="cpu")
+    assert list(run.manifest["weights"]) == ["sparse:splade", "late-interaction:colbert"]
+    first = study.questions.some(run.question_ids)[0].text
+    fused: dict[int, float] = {}
+    for name in run.manifest["weights"]:
+        for rank, row in enumerate(live.search(study, name, [first], 60).ordinals[0].tolist(), 1):
+            fused[row] = fused.get(row, 0.0) + (1 / (60 + rank) if row >= 0 else 0.0)
+    fused.pop(-1, None)
+    assert run.hits.ordinals[0].tolist() == sorted(fused, key=lambda row: (-np.float32(fused[row]), row))[:5]
+
+
+def test_the_commands_index_and_retrieve(study, blindspot):
+    for kind, name, said in (
+        ("sparse", "splade", "terms a passage"),
+        ("late-interaction", "colbert", "vectors a pass"),
+    ):
+        code, out, err = blindspot("index", kind, "--encoder", name, "--device", "cpu", "--study", study.folder)
+        assert code == 0 and said in out and "60 passages" in out, err
+        options = ["--encoder", name, "--split", "dev", "--k", "5", "--replace", "--device", "cpu"]
+        code, out, err = blindspot("retrieve", "--with", kind, *options, "--study", study.folder)
+        assert code == 0 and f"Run {name}-dev: 40 questions" in out and "one question: " in out, err
+    code, _, err = blindspot("index", "sparse", "--encoder", name, "--study", study.folder)
+    assert code == 1 and "is a late-interaction encoder (ColBERT), not a sparse encoder (SPLADE); use" in err
+    assert encoders_of_kind(study, "sparse") == ["splade"] and encoders_of_kind(study, "dense") == ["minilm"]
+
+
+def test_findings_call_the_retrievers_by_their_kind(study):
+    runs = {name: study.run(name).manifest for name in ("splade-dev", "colbert-dev")}
+    assert spoken_names(runs, "splade-dev", "colbert-dev") == ("learned sparse (splade)", "late interaction (colbert)")
+    titles = {"retriever": "titles"}
+    assert spoken_names({"a": titles, "b": {"retriever": "bm25"}}, "a", "b") == ("entity lookup", "BM25")

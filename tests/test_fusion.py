@@ -4,6 +4,8 @@ options. Entity lookup by title.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -73,7 +75,9 @@ def test_equal_weights_of_ranks_are_reciprocal_rank_fusion():
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     passages = people(60)
-    made = make_study(tmp_path_factory.mktemp("fusion") / "study", passages, births(passages))
+    dev = births(passages)
+    test = [replace(q, id=f"test.{q.id}", text=f"In which town was {q.subject} born?", split="test") for q in dev[::2]]
+    made = make_study(tmp_path_factory.mktemp("fusion") / "study", passages, [*dev, *test])
     titles.build_index(made)
     return made
 
@@ -128,16 +132,28 @@ def test_a_fusion_makes_runs_that_say_how_and_is_live_afterwards(with_rows):
 
 
 def test_weights_are_tuned_on_dev(with_rows):
-    run = retrieve(with_rows, "fusion", k=30, split="dev", of="rows,titles", tune_weights=True, name="tuned")
+    run = retrieve(with_rows, "fusion", k=30, split="test", of="rows,titles", tune_weights=True, name="tuned")
     tuned = run.manifest["tuned"]
     accuracy = {tuple(map(float, key.split(","))): value for key, value in tuned["accuracy"].items()}
     chosen = tuple(run.manifest["weights"].values())
     assert accuracy[chosen] == max(accuracy.values()) >= accuracy[1.0, 1.0] and len(accuracy) > 6
-    assert tuned["on"] == "dev" and tuned["measure"] == "Success@20"
-    # Success@20 of the stored run is the tuned figure: every list is shorter than the tuning depth.
+    assert tuned["on"] == "dev" and tuned["measure"] == "Success@20" and tuned["n"] == 40
+    # Success@20 of a run over dev with these weights is the tuned figure: every list is shorter than the tuning depth.
     from backend.evaluation.report import report
 
-    assert report(with_rows, ["tuned"], ks=[20]).runs[0].success[20].value == pytest.approx(accuracy[chosen], abs=1e-4)
+    weights = ",".join(map(str, chosen))
+    retrieve(with_rows, "fusion", k=30, split="dev", of="rows,titles", weights=weights, name="same")
+    assert report(with_rows, ["same"], ks=[20]).runs[0].success[20].value == pytest.approx(accuracy[chosen], abs=1e-4)
+
+
+@pytest.mark.parametrize("split", ["dev", None, "births/dev"])
+def test_weights_are_not_tuned_on_what_is_reported(with_rows, split):
+    said = r"40 of the run's \d+ questions are dev questions, on which the weights are tuned; .* --split test"
+    with pytest.raises(Refused, match=said):
+        retrieve(with_rows, "fusion", k=5, split=split, of="rows,titles", tune_weights=True, name="no")
+    with pytest.raises(Refused, match="on which the weights are tuned"):
+        retrieve(with_rows, "hybrid", k=5, split=split, tune=True, name="no")
+    assert "no" not in with_rows.runs()
 
 
 @pytest.mark.parametrize(

@@ -214,6 +214,15 @@ def test_the_misses_of_a_run_are_explained_and_ranks_are_computed_once(missing, 
     assert counts[-1].cause == NONE and all(each.smallest.n == result["explained"] for each in counts)
 
 
+def test_a_job_out_of_time_keeps_the_misses_that_it_explained(missing, monkeypatch):
+    monkeypatch.setattr("backend.interventions.explaining.PER_BLOCK", 2)
+    reports = []
+    result = explain_misses(
+        missing, "tiny", k=3, limit=10, minutes=1e-9, device="cpu", progress=lambda *each: reports.append(each)
+    )
+    assert result["explained"] == 2 == len(result["questions"]) and reports[-1][:2] == (2, 10)
+
+
 def test_misses_of_one_run_that_another_finds_and_of_a_slice(missing):
     run, bm25 = missing.run("tiny"), missing.run("bm25")
     result = explain_misses(missing, "tiny", k=3, found_by="bm25", limit=100, device="cpu")
@@ -249,3 +258,35 @@ def test_the_command_prints_the_table_with_n(missing):
     assert shown.exit_code == 0 and "n = 10: 10 of " in shown.output and NONE in shown.output
     result = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert result["explained"] == 10 and result["causes"][-1]["cause"] == NONE
+
+
+def test_question_tries_the_edits_live_and_escapes_the_edited_texts(missing):
+    from tests.app_pages import Page
+
+    result = explain_misses(missing, "tiny", k=3, limit=10, device="cpu")
+    row = next(row for row in result["questions"] if row["edits"])
+    page = Page(missing.folder, "question", a="tiny", b="bm25", question=row["id"], why=1, k=3)
+    assert "Try edits of the gold passage and the question" in page.text and "rank after" not in page.text
+    page = Page(missing.folder, "question", a="tiny", b="bm25", question=row["id"], why=1, edits=1, k=3)
+    assert f"is at rank {row['rank']:,}" in page.text and "What would bring the gold passage into the top" in page.text
+    for name, each in row["edits"].items():
+        assert f"{EDITS[name].does} {100 * each['size']:.0f}% {each['rank']:,} " in page.text
+
+
+def test_edited_texts_are_escaped():
+    from app.components.edits import _table
+    from backend.interventions.explaining import ExplainedMiss, TriedEdit
+
+    hostile = "<script>alert(1)</script>"
+    tried = TriedEdit("move_first", 1, 0.1, hostile, hostile, hostile, 0)
+    shown = str(_table(ExplainedMiss(BORN, Passage("g", "t", "x"), 9, "w", (tried,)), 3))
+    assert "<script>" not in shown and shown.count("&lt;script&gt;") == 3
+
+
+def test_the_report_has_the_table_until_the_run_changes(missing):
+    from backend.reports.interventions import intervention_parts
+
+    explain_misses(missing, "tiny", k=3, limit=10, device="cpu")
+    shown = "".join(intervention_parts(missing, ["tiny"]))
+    assert "Causes of the misses of tiny at 3, by intervention" in shown and "n = 10" in shown
+    assert not list(intervention_parts(missing, ["bm25"]))

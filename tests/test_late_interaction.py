@@ -113,7 +113,7 @@ def test_the_mean_over_question_tokens_is_that_of_the_library(tmp_path):
 def test_scores_do_not_depend_on_the_blocks(made, monkeypatch):
     study, _, name = made
     whole = LateInteraction(study, name, candidates=0, device="cpu").search(QUESTIONS, 10)
-    monkeypatch.setattr(stored, "TOKENS_PER_BLOCK", 50)
+    monkeypatch.setattr(stored, "TOKENS_CPU", 50)
     cut = LateInteraction(study, name, candidates=0, device="cpu").search(QUESTIONS, 10)
     assert (whole.scores == cut.scores).all() and (whole.ordinals == cut.ordinals).all()
 

@@ -135,6 +135,42 @@ def test_the_frame_is_what_the_audit_was_drawn_from(audited):
         powered_audits(study, judges=["nobody"])
 
 
+def test_the_command_the_page_and_the_report_show_it_beside_the_classical_rate(audited):
+    import json
+
+    from typer.testing import CliRunner
+
+    from app.cli import app
+    from backend.reports.labels import label_findings, label_sentences
+    from db.people import People
+    from tests.app_pages import Page
+
+    study, _ = audited
+    found = next(each for each in powered_audits(study) if each.judge == "truthful")
+    said = f"{100 * found.overall.value:.1f}% ({100 * found.overall.low:.1f} to {100 * found.overall.high:.1f})"
+    where = ["--study", str(study.folder)]
+    printed = " ".join(CliRunner().invoke(app, ["labels", "audit", *where]).output.split())
+    assert "labels alone" in printed and said in printed and "partly scored 7 of" in printed
+    told = json.loads(CliRunner().invoke(app, ["labels", "audit", "--judge", "truthful", "--json", *where]).output)
+    assert [each["judge"] for each in told["judges"]] == ["truthful"] and told["labels"]["drawn"] == 30
+    People(study.labels_path).add("lea", "lead")
+    page = Page(study.folder, "quality", "lea").text
+    assert said in page and "lambda" in page and "with truthful, %" in page
+    sentences = " ".join(label_sentences(label_findings(study, [RUN], "gold", "dpr"), 1))
+    assert "With the scores of judge truthful on all" in sentences
+
+
+def test_an_audit_without_labels_is_one_line(tmp_path):
+    from typer.testing import CliRunner
+
+    from app.cli import app
+    from tests.training_studies import training_study
+
+    study = training_study(tmp_path / "s")
+    done = CliRunner().invoke(app, ["labels", "audit", "--study", str(study.folder)])
+    assert "no question of a random audit is judged completely yet" in str(done.exception)
+
+
 def test_two_frames_are_not_mixed(audited):
     study, truth = audited
     make_batch(study, "b", [RUN], size=4, depth=3, candidates=5, mix=ArmShares(1.0, 0, 0), seed=2)

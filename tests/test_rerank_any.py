@@ -105,6 +105,8 @@ def test_a_run_is_reranked_and_joined(study):
     assert [sorted(row) for row in both.hits.ordinals.tolist()] == [
         sorted(row) for row in stored.hits.ordinals.tolist()
     ]
+    first = retrieve(study, "run", run="bm25-dev", split="dev", k=3).manifest
+    assert kind_of_run(first).name == "run" and kind_of_run(stored.manifest).name == "bm25"
     with pytest.raises(Missing, match="run 'bm25-dev' has no hits for 20 of 20 questions.*--split"):
         retrieve(study, "rerank", judge="ce", over="bm25-dev", split="train", k=K, name="no")
 

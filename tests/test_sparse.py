@@ -172,6 +172,10 @@ def test_every_kind_of_model_is_recognised(tmp_path):
     assert encoder_kind(EncoderSettings(model=str(tmp_path / "c"))) == "late-interaction"
     assert encoder_kind(EncoderSettings(model=str(plain), kind="sparse")) == "sparse"
     assert encoder_kind(EncoderSettings(model="some/name")) == "dense"
+    (tmp_path / "c" / "config_sentence_transformers.json").write_text("{")
+    assert encoder_kind(EncoderSettings(model=str(tmp_path / "c"))) == "dense", "loading it says what is wrong"
+    with pytest.raises(BadInput, match="is not JSON"):
+        load_encoder(EncoderSettings(model=str(tmp_path / "c")), "cpu")
 
 
 def test_the_wrong_kind_of_model_is_one_line(tmp_path):

@@ -24,7 +24,7 @@ from db.errors import BadInput, Missing, Refused
 from db.people import People
 from db.queue import Candidate, Item, Queue
 from db.tags import RESERVED, Tags
-from tests.app_pages import hand_made_study
+from tests.app_pages import Page, hand_made_study
 
 
 @pytest.fixture
@@ -237,3 +237,54 @@ def test_the_commands(study):
                         (["add", "a,b", "q1"], "contains a comma")):  # fmt: skip
         failed = blindspot(study, *words)
         assert failed.returncode == 1 and said in failed.stderr and len(failed.stderr.splitlines()) == 1
+
+
+def test_the_question_page_shows_tags_and_takes_ones_own(study, tags, monkeypatch):
+    tags.add("<b>odd</b>", ["q1"], "alpha", "ben")
+    page = Page(study.folder, "question", "ann", a="alpha", b="beta", question="q1")
+    assert "tags <b>odd</b> A" in page.text and "ben" not in page.part("question-tags.*?</div>")[0]
+    field = next(each for each in page.app.multiselect if each.label == "Your tags")
+    assert field.value == [] and list(field.options) == ["<b>odd</b>"]
+    assert "By ben." in Page(study.folder, "question", "ada", a="alpha", b="beta", question="q1").html
+    unnamed = Page(study.folder, "question", a="alpha", b="beta", question="q1")
+    assert "<b>odd</b>" in unnamed.text and not unnamed.app.multiselect
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+    field.set_value(["<b>odd</b>"]).run()
+    assert standing(tags) == [("<b>odd</b>", "q1", None, "ann"), ("<b>odd</b>", "q1", "alpha", "ben")]
+
+
+def test_slices_counts_tags_and_leads_mend_them(study, tags, monkeypatch):
+    tags.add("a", ["q1", "q2"], by="ann")
+    tags.add("b", ["q3"], by="ben")
+    address = {"a": "alpha", "b": "beta", "k": 5}
+    seen = Page(study.folder, "slices", "ann", **address)
+    assert "People's tags, Success@5, %" in seen.text and "a 2 1 2 100.0" in seen.text
+    assert not [each for each in seen.app.button if each.label == "Rename or merge"], "an annotator may not"
+    page = Page(study.folder, "slices", "ada", **address)
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+    page.app.multiselect(key="tags-chosen").set_value(["a"])
+    page.app.text_input(key="tags-name").set_value("B")
+    page.app.button(key="tags-rename").click().run()
+    assert standing(tags) == [("b", "q1", None, "ann"), ("b", "q2", None, "ann"), ("b", "q3", None, "ben")]
+    assert "Merged 1 tag into B." in page.text
+    page.app.multiselect(key="tags-chosen").set_value(["b"])
+    page.app.text_input(key="tags-name").set_value("A, b")
+    page.app.button(key="tags-rename").click().run()
+    assert "contains a comma" in page.text and len(tags.all()) == 3
+    page.app.button(key="tags-delete").click().run()
+    assert tags.all() == [] and "People's tags" not in page.text
+
+
+def test_a_lead_makes_a_batch_of_tagged_questions(study, tags, monkeypatch):
+    started = []
+    monkeypatch.setattr("app.components.jobs.start", lambda opened, request: bool(started.append(request)) or True)
+    People(study.labels_path).add("lea", "lead")
+    tags.add("look", ["q1", "q3"], by="ann")
+    page = Page(study.folder, "team", "lea")
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+    next(each for each in page.app.multiselect if each.label == "Tags").set_value(["look"])
+    next(each for each in page.app.button if each.label == "Create batch").click().run()
+    assert [request.arguments["slice"] for request in started] == [["q1", "q3"]]

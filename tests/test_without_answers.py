@@ -57,6 +57,9 @@ def test_every_command(blindspot, files, tmp_path, monkeypatch):
     blindspot("index", "dense", "--encoder", "tiny")
     for kind in ("bm25", "dense", "hybrid"):
         blindspot("retrieve", "--with", kind, "--encoder", "tiny", "--split", "dev", "--k", 1000)
+    asked = {"id": "t1", "question": "which passage is first", "split": "test"}
+    (tmp_path / "test.jsonl").write_text(json.dumps(asked) + "\n")
+    assert "1 question" in blindspot("import", "questions", tmp_path / "test.jsonl")
     assert "Weight" in blindspot(
         "retrieve",
         "--with",
@@ -66,12 +69,14 @@ def test_every_command(blindspot, files, tmp_path, monkeypatch):
         "--fusion",
         "weighted",
         "--tune",
+        "--split",
+        "test",
         "--k",
         20,
         "--name",
         "tuned",
     )
-    counts = json.loads(blindspot("status", "--json"))["questions"][0]
+    counts = next(c for c in json.loads(blindspot("status", "--json"))["questions"] if c["split"] == "dev")
     assert (counts["questions"], counts["with_gold"], counts["with_answers"]) == (30, 30, 0)
 
     said = json.loads(blindspot("report", "--json", "--k", "10,50,1000", "--run", "bm25-dev", "--by", "split"))["runs"][

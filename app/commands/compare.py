@@ -67,3 +67,31 @@ def compare(
         from app.console import Terminal
 
         Terminal().print(report.as_rich())
+
+
+def oracle(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Two or more runs.")],
+    k: Annotated[
+        int | None, typer.Option("--k", min=1, help="Cut-off (default: 5; 10 for measures other than success).")
+    ] = None,
+    measure: MeasureOption = "success",
+    relevance: RelevanceOption = "answers",
+    rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Show what an oracle reaches that chooses the best of several runs for each question, and how often it chooses
+    each.
+    """
+    from backend.core.study import Study
+    from backend.evaluation.oracle import oracle as choose
+
+    found = choose(Study.open(study), runs, k, measure, relevance, rule)
+    if json:
+        from app.tables import print_json
+
+        print_json(found.as_json())
+    else:
+        from app.tables import print_oracle
+
+        print_oracle(found)

@@ -292,6 +292,23 @@ def encoder_add(
     print(f"{encoder}: {added.description}. Next: blindspot {INDEX_COMMANDS[added.kind]} --encoder {encoder}")
 
 
+@encoder_app.command("static")
+def encoder_static(
+    encoder: Annotated[str, typer.Argument(metavar="NAME", help="Name for the static encoder.")],
+    start: Annotated[
+        str, typer.Option("--from", metavar="ENCODER", help="Encoder of study.toml to make it from.")
+    ] = "minilm",
+    study: StudyOption = None,
+) -> None:
+    """Make a static encoder for a first look: much faster and worse than the encoder it is made from."""
+    from backend.retrieval.static_encoder import make_static_encoder
+
+    made = do(make_static_encoder, open_study(study), encoder, start)
+    print(f"{encoder}: {made['tokens']:,} token vectors of {made['dimension']} dimensions, from {start}.")
+    print("It averages token vectors and knows no context: for a first look, not for figures to report.")
+    print(f"Next: blindspot index dense --encoder {encoder}")
+
+
 def _can_ask() -> bool:
     """Return whether a person sits at the terminal."""
     return sys.stdin.isatty()

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import StudyOption, group, open_study
+from app.commands.common import AsJson, StudyOption, group, open_study
 from backend.text.counting import counted
 from db.errors import BlindspotError, Missing, Refused
 
@@ -82,6 +82,38 @@ def labels_check(study: StudyOption = None) -> None:
         f"{path}: sound. {counted(state.events, 'label event')} of {counted(state.people, 'person', 'people')}, the "
         f"last is {state.last_event}; {counted(state.questions, 'question')}."
     )
+
+
+@labels_app.command("audit")
+def labels_audit(
+    batch: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Use the audit of this batch (default: all).")
+    ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Judge whose scores narrow the rates (repeatable; default: every judge)."),
+    ] = None,
+    json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
+    """Estimate the false negatives among unlabelled passages from the random audits, with and without judges' scores."""
+    from dataclasses import asdict
+
+    from app.audit_words import print_audit
+    from app.tables import print_json
+    from backend.judges.powered_audit import powered_audits
+    from backend.judging.audits import audit
+
+    opened = open_study(study)
+    found, powered = audit(opened, batch), powered_audits(opened, batch, judge)
+    if json:
+        print_json({"labels": asdict(found), "judges": [asdict(each) for each in powered]})
+        return
+    if found.overall is None:
+        raise Missing(
+            "no question of a random audit is judged completely yet; make a batch (blindspot batch new) and judge it"
+        )
+    print_audit(found, powered)
 
 
 @labels_app.command("export")

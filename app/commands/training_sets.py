@@ -12,6 +12,7 @@ from app.commands.options import takes_settings
 from backend.text.counting import counted
 from backend.training_sets.denoising import Thresholds
 from backend.training_sets.export_options import ExportOptions
+from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
     from backend.training_sets.training_set import TrainingSet
@@ -122,21 +123,27 @@ def show(
     """Show the contents of a training set: pairs by source and reason, and removed pairs by rank, relation and
     bucket.
     """
+    from app.certificates import stated_lines
     from app.tables import print_json
+    from backend.training_sets.certificates import stated_certificate
     from backend.training_sets.training_set import TrainingSet
 
-    result = TrainingSet.open(open_study(study), name)
+    opened = open_study(study)
+    result = TrainingSet.open(opened, name)
     if question is not None:
         pairs = [pair for _, group in result.groups([question]) for pair in group]
         if json:
             print_json([pair._asdict() for pair in pairs])
         else:
             _print_pairs(result, question, pairs)
-    elif json:
-        print_json(result.manifest)
-    else:
-        _say(result)
-        _print_counts(result.manifest["counts"])
+        return
+    certificate = stated_certificate(opened, result)
+    if json:
+        print_json({**result.manifest, "certificate": None if certificate is None else certificate.as_json()})
+        return
+    _say(result)
+    print(*stated_lines(certificate), sep="\n")
+    _print_counts(result.manifest["counts"])
 
 
 @training_set_app.command("diff")
@@ -173,6 +180,82 @@ def diff(
         print(f"{change.question} {change.passage}: {before_words} -> {after_words} ({change.why})")
     if limit and summary.changed > limit:
         print(f"... and {summary.changed - limit:,} more; --limit 0 prints all.")
+
+
+@training_set_app.command("certify")
+def certify_set(
+    name: Name,
+    at_most: Annotated[
+        str | None, typer.Option("--at-most", metavar="SHARE", help="Share of false negatives to certify, as in 2%.")
+    ] = None,
+    confidence: Annotated[
+        str, typer.Option(metavar="SHARE", help="Confidence of each bound, as in 95%; new certificates only.")
+    ] = "95%",
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Judge whose scores choose the pairs and save labels; new certificates only."
+        ),
+    ] = None,
+    labels: Annotated[
+        int | None, typer.Option(min=1, help="Negatives to judge (default: as many as the plan finds enough).")
+    ] = None,
+    positives: Annotated[int, typer.Option(min=0, help="Positives to judge, for the share that is right.")] = 30,
+    more: Annotated[
+        int | None, typer.Option(min=1, help="Draw this many further negatives as another batch to judge.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; draw and store nothing.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
+    json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
+    """Certify how many false negatives a training set has at most: draw pairs to judge, then state what they prove.
+
+    The first call plans, and makes the batch to judge. Later calls state the bounds from the labels so far; they hold
+    however often one looks.
+    """
+    from app.certificates import plan_lines, state_lines
+    from app.tables import print_json
+    from backend.training_sets.certificates import certify
+    from backend.training_sets.certification import (
+        HIGHEST,
+        draw_more,
+        make_plan,
+        no_plan,
+        queue_plan,
+        read_plan,
+        share_of,
+    )
+    from backend.training_sets.training_set import TrainingSet
+
+    opened = open_study(study)
+    target = None if at_most is None else share_of(at_most, "--at-most", HIGHEST)
+    level = share_of(confidence, "--confidence")
+    made = read_plan(TrainingSet.open(opened, name))
+    if made is None:
+        if more is not None or target is None:
+            raise Missing(no_plan(name))
+        planned = make_plan(opened, name, target, level, judge, labels, positives, seed)
+        batch = None if dry_run else queue_plan(opened, name, planned)
+        if json:
+            print_json(planned.as_json())
+        else:
+            print(*plan_lines(name, planned, batch), sep="\n")
+        return
+    if judge not in (None, made.judge):
+        raise BadInput(
+            f"the pairs of training set {name!r} were drawn with {made.judge or 'no judge'}; leave out --judge, or build "
+            "the set under another name to draw again"
+        )
+    if more is not None:
+        batch = draw_more(opened, name, more)
+        print(f"Queued {counted(more, 'negative')} more as batch {batch}; judge them on Judge, then certify again.")
+        return
+    found = certify(opened, name, target, store=not dry_run)
+    if json:
+        print_json(found.as_json())
+    else:
+        print(*state_lines(found), sep="\n")
 
 
 @training_set_app.command("export")

@@ -101,6 +101,9 @@ def term_weights(found: TermWeights) -> Html:
     return div(
         tag("h2", f"Score {found.score:.4g}: terms that question and passage share"),
         scrolling(table) if rows else tag("p", "They share no term."),
+        tag("p", f"and {len(found.shared) - TERMS:,} more shared terms", cls="soft")
+        if len(found.shared) > TERMS
+        else "",
         _others("Only in the question", found.question, shared),
         _others("Only in the passage", found.passage, shared),
         cls="panel explanation",

@@ -23,6 +23,7 @@ from backend.evaluation.miss_report import MissReport
 from backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
 from backend.evaluation.report_plots import cause_plot
 from backend.evaluation.slice_finder import joined, written
+from backend.evaluation.slices import by_results
 from backend.text.counting import counted
 
 OPEN = "causes"  # parameter of the address: the panel takes a moment, so it opens on demand
@@ -39,7 +40,7 @@ def causes_panel(compared: Comparison, chosen: Selection, kept: np.ndarray) -> N
         return
     rows = np.flatnonzero(kept)
     sides: tuple[Side, ...] = ("a",) if chosen.a == chosen.b else ("a", "b")
-    table = miss_table(compared, chosen.k, rows, sides)
+    table = miss_table(compared, chosen.k, rows, sides, not by_results(chosen.slice))
     close = link("Close", chosen.on_compare(), cls="quiet", data_focus="causes")
     head = div(tag("h2", f"Why are questions missed at {chosen.k}?"), close, cls="list-head")
     if not any(run.misses for run in table.runs):

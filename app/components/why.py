@@ -21,12 +21,18 @@ NEAR = (
 
 
 def why_section(
-    study: Study, question: Question, runs: Sequence[str], rule: str = "dpr", causes: Callable[[], Html] = Html
+    study: Study,
+    question: Question,
+    runs: Sequence[str],
+    rule: str = "dpr",
+    causes: Callable[[], Html] = Html,
+    edits: Callable[[], Html] = Html,
 ) -> Html:
     """The panel if the address has `why=1`, else a link to it, because reading the vectors takes a moment.
 
     Args:
         causes: what the rules of causes say of the question, shown first.
+        edits: what edits of the gold passage and the question change, shown last.
     """
     import streamlit as st
 
@@ -38,10 +44,13 @@ def why_section(
             cls="quiet",
             data_focus="why",
         )
-    close = link("Close", url.href(url.QUESTION, {**parameters, "why": None}), cls="quiet", data_focus="why")
+    close = link(
+        "Close", url.href(url.QUESTION, {**parameters, "why": None, "edits": None}), cls="quiet", data_focus="why"
+    )
     head = div(tag("h2", "Why did a run miss this?"), close, cls="list-head")
     return join(
-        style_sheet("analysis.css"), div(head, causes(), why_panel(study, question, runs, rule), cls="panel why")
+        style_sheet("analysis.css"),
+        div(head, causes(), why_panel(study, question, runs, rule), edits(), cls="panel why"),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import streamlit as st
 
 from app import blind, selection, study, url, who
+from app.components.edits import edits_part
 from app.components.explanation import explanation_section
 from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judge_marks import JudgeMark, judge_marks
@@ -19,6 +21,7 @@ from app.components.next_step import empty_page
 from app.components.question_head import gold_table, question_head
 from app.components.read_answer import read_answer, read_lines
 from app.components.readings import chosen_reader
+from app.components.tags import question_tags
 from app.components.why import why_section
 from app.entry import enter
 from app.markup import Html, div, join, link, show, span, tag
@@ -109,7 +112,8 @@ def _listed(opened: Study) -> None:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.who(opened.labels_path)
     show(question_head(question, opened.questions.frequency_source), judged(opened, question, person))
-    show(why_section(opened, question, [a, b], rule, lambda: causes_of_question(compared, question.id, chosen.k)))
+    question_tags(opened, question, person, chosen)
+    show(_why(opened, compared, question, rule, chosen.k))
     _show_lists(opened, lists, question, rule, judge_marks(opened, question, [column.name for column in lists]))
     on_question(opened, question, person)
     show(
@@ -123,6 +127,12 @@ def _listed(opened: Study) -> None:
             cls="foot",
         )
     )
+
+
+def _why(opened: Study, compared: Comparison, question: Question, rule: str, k: int) -> Html:
+    runs = [compared.a.name, compared.b.name]
+    causes = partial(causes_of_question, compared, question.id, k)
+    return why_section(opened, question, runs, rule, causes, partial(edits_part, opened, question, runs, k, rule))
 
 
 def _as_own(question: Question) -> dict[str, str]:

@@ -17,6 +17,7 @@ from app.components.question_list import question_table
 from app.components.slice_tables import condition_help, every_run, found_table, saved_table
 from app.components.stylesheets import style_sheet
 from app.components.tables import accuracy_table, concluded, flip_table, scrolling
+from app.components.tags import tags_panel
 from app.components.team.batches import send_to_judging
 from app.entry import enter
 from app.markup import div, link, show, tag
@@ -83,16 +84,11 @@ def page() -> None:
     if chosen.slice:
         _slice(opened, compared, chosen, kept)
     else:
-        show(
-            tag(
-                "p",
-                f"{counted(len(compared), 'question')} in both runs. ",
-                convention(compared.a.kind, rule),
-                " Type a slice above, open a saved one, or let the finder look.",
-                cls="convention",
-            )
-        )
+        advice = " Type a slice above, open a saved one, or let the finder look."
+        asked = f"{counted(len(compared), 'question')} in both runs. "
+        show(tag("p", asked, convention(compared.a.kind, rule), advice, cls="convention"))
     _saved(opened, chosen, facts)
+    tags_panel(opened, facts, chosen, lambda expression: address(chosen, slice=expression))
     _finder(chosen, facts)
     if chosen.slice and kept.any():
         rows = selection.rows(compared, chosen, kept)

@@ -77,7 +77,9 @@ def _retriever(name: str, manifest: Mapping[str, Any]) -> str:
         return name
     if kind.name == OPENED:
         return kind.describe(manifest)
-    return "BM25" if kind.lexical else f"dense ({manifest.get('retriever', name)})"
+    if kind.name in ("bm25", "dense"):
+        return "BM25" if kind.name == "bm25" else f"dense ({manifest.get('retriever', name)})"
+    return kind.label(kind.retriever_of(manifest))
 
 
 def findings(comparison: Comparison, k: int, names: tuple[str, str]) -> list[RunFinding]:

@@ -17,7 +17,7 @@ from backend.evaluation.comparison_report import notes
 from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
 from backend.evaluation.relevance import Kind
-from backend.evaluation.slices import Facts
+from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from backend.text.answers import DEFAULT_RULE
 from backend.text.counting import counted
 from db.errors import BadInput
@@ -190,8 +190,10 @@ def misses(study: Study, a: str, b: str | None = None, options: MissOptions | No
     """
     options = options or MissOptions()
     compared, k, rows = _chosen(study, a, b or a, options)
-    table = miss_table(compared, k, rows, ("a",) if b is None or b == a else ("a", "b"))
-    return MissReport(table, compared.a.kind, options.slice, notes(study, compared, None))
+    chosen_by_results = by_results(options.slice)
+    table = miss_table(compared, k, rows, ("a",) if b is None or b == a else ("a", "b"), not chosen_by_results)
+    said = [CHOSEN_BY_RESULTS] if chosen_by_results and len(table.runs) == 2 else []
+    return MissReport(table, compared.a.kind, options.slice, [*said, *notes(study, compared, None)])
 
 
 def causes_of_misses(study: Study, run: str, other: str, options: MissOptions) -> tuple[RunCauses, list[str]]:

@@ -99,15 +99,20 @@ class MissTable:
         return f"{METHOD} {PAIRED_METHOD}" if self.paired else METHOD
 
 
-def miss_table(compared: Comparison, k: int, rows: np.ndarray, sides: tuple[Side, ...] = ("a", "b")) -> MissTable:
+def miss_table(
+    compared: Comparison, k: int, rows: np.ndarray, sides: tuple[Side, ...] = ("a", "b"), tests: bool = True
+) -> MissTable:
     """Count the causes among some questions of a comparison.
 
     Args:
-        rows: (n,) int64 rows of the comparison. sides: the runs to count; ("a",) for a run on its own.
+        rows: (n,) int64 rows of the comparison.
+        sides: the runs to count; ("a",) for a run on its own.
+        tests: whether to pair the runs. False where results of the runs chose the questions: the difference follows
+            from that choice.
     """
     causes = {side: run_causes(compared, side, k).within(rows) for side in sides}
     runs = [_run_misses(compared, side, each) for side, each in causes.items()]
-    paired = _paired(causes["a"], causes["b"]) if len(sides) == 2 and len(rows) else {}
+    paired = _paired(causes["a"], causes["b"]) if tests and len(sides) == 2 and len(rows) else {}
     return MissTable(len(rows), k, runs, paired)
 
 

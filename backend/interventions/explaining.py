@@ -18,6 +18,7 @@ from backend.interventions.edits import EDITS, EditedMiss, MissedQuestion, edite
 from backend.interventions.misses import Wordings
 from backend.interventions.searching import Attempt, ranks
 from backend.retrieval.dense import Dense
+from backend.retrieval.encoder import VECTOR_SETTINGS
 from backend.retrieval.question_vectors import question_vectors
 from backend.text.answers import DEFAULT_RULE
 from db.connection import PerThread, writing
@@ -30,6 +31,17 @@ if TYPE_CHECKING:
 ABOVE = 100  # passages at the top that an edit looks at
 PER_BLOCK = 16  # misses that one pass over the index ranks
 FILE = "edit_ranks.db"
+INDEX_KEYS = (
+    "model_hash",
+    "corpus",
+    "similarity",
+    "pooling",
+    "passage_template",
+    "max_tokens",
+    "dimension",
+    *VECTOR_SETTINGS,
+)
+"""The entries of an index's manifest on which ranks depend."""
 _SCHEMA = "CREATE TABLE IF NOT EXISTS edit_rank (key TEXT PRIMARY KEY, rank INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
 
 
@@ -71,10 +83,21 @@ class ExplainedMiss:
 
 
 class MissExplainer:
-    """Explains misses of the encoder `name` of a study. Raises Missing without its index."""
+    """Explains misses of the encoder `name` of a study. Raises Missing without its index.
 
-    def __init__(self, study: Study, name: str, rule: str = DEFAULT_RULE, device: str | None = None):
-        self.study, self.rule, self.dense = study, rule, Dense(study, name, device)
+    Args:
+        dense: the open index of this encoder, if the caller has it.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        name: str,
+        rule: str = DEFAULT_RULE,
+        device: str | None = None,
+        dense: Dense | None = None,
+    ):
+        self.study, self.rule, self.dense = study, rule, dense or Dense(study, name, device)
         self.similarity = "l2" if self.dense.manifest["similarity"] == "l2" else "dot"
 
     @cached_property
@@ -170,10 +193,7 @@ class MissExplainer:
     def _key(self, each: EditedMiss, gold: Sequence[int]) -> str:
         manifest = self.dense.manifest
         content = [
-            manifest["model_hash"],
-            manifest["corpus"],
-            manifest["passage_template"],
-            manifest["max_tokens"],
+            [manifest.get(key) for key in INDEX_KEYS],
             each.question,
             each.passage.title,
             each.passage.text,

@@ -220,18 +220,7 @@ def batch_of_pairs(
         Refused: no pairs, the name is taken, or `by` may not make batches.
     """
     require(study, by, "make batches")
-    passages_of: dict[str, dict[str, None]] = defaultdict(dict)
-    for question, passage in pairs:
-        passages_of[question][passage] = None
-    study.questions.some(passages_of)
-    ordinals = study.corpus.ordinals({passage for _, passage in pairs})
-    if absent := next((passage for _, passage in pairs if passage not in ordinals), None):
-        raise Missing(f"there is no passage {absent!r} in this study")
-    items = []
-    for question, ids in passages_of.items():
-        texts = [passage.text for passage in study.corpus.passages([ordinals[id] for id in ids])]
-        chosen = [Candidate(id, group) for id, group in zip(ids, near_duplicates(texts), strict=True)]
-        items.append(Item(question, tuple(together(chosen)), people_needed=people_needed))
+    items = pair_items(study, pairs, people_needed=people_needed)
     settings: dict[str, Any] = {"pairs": len(pairs), "origin": origin}
     if strata is not None:
         settings["strata"] = [
@@ -239,6 +228,38 @@ def batch_of_pairs(
         ]
     Queue(study.labels_path).add_batch(name, items, settings, practice=practice, by=by)
     return _summary(name, items, len(items))
+
+
+def pair_items(
+    study: Study,
+    pairs: Sequence[tuple[str, str]],
+    probabilities: Mapping[tuple[str, str], float] | None = None,
+    people_needed: int = 1,
+) -> list[Item]:
+    """Return the items of a batch of (question id, passage id) pairs; a question comes where its first pair is.
+
+    Args:
+        probabilities: How probable each draw was, if the pairs are a random sample.
+
+    Raises Missing for a question or passage that is not in the study.
+    """
+    passages_of: dict[str, dict[str, None]] = defaultdict(dict)
+    for question, passage in pairs:
+        passages_of[question][passage] = None
+    study.questions.some(passages_of)
+    ordinals = study.corpus.ordinals({passage for _, passage in pairs})
+    if absent := next((passage for _, passage in pairs if passage not in ordinals), None):
+        raise Missing(f"there is no passage {absent!r} in this study")
+    drawn = probabilities or {}
+    items = []
+    for question, ids in passages_of.items():
+        texts = [passage.text for passage in study.corpus.passages([ordinals[id] for id in ids])]
+        chosen = [
+            Candidate(id, group, inclusion_probability=drawn.get((question, id)))
+            for id, group in zip(ids, near_duplicates(texts), strict=True)
+        ]
+        items.append(Item(question, tuple(together(chosen)), people_needed=people_needed))
+    return items
 
 
 def questions_of(

@@ -28,6 +28,7 @@ from backend.evaluation.report_text import cost_tables, measure_tables, overall_
 from backend.evaluation.saved_slices import saved
 from backend.evaluation.slice_report import find_in_runs
 from backend.reports.examples import example_parts
+from backend.reports.interventions import intervention_parts, probe_parts
 from backend.reports.labels import ANCHOR as LABELS
 from backend.reports.labels import label_findings, label_parts, label_sentences
 from backend.reports.markup import as_plot, as_table, heading, navigation, page, remark
@@ -96,6 +97,7 @@ def html_report(
         sections += example_parts(study, max(pairs_compared, key=len), k)
     sections += label_parts(labels) if labels else ()
     sections += training_parts(study, models, k)
+    sections += [*intervention_parts(study, names), *probe_parts(study)]
     sections.append(heading("Accuracy of all runs", "accuracy"))
     sections += [as_table(each) for each in (*overall_tables(result), *measure_tables(result), *cost_tables(result))]
     sections += [remark(words) for words in [*result.notes, result.convention]]

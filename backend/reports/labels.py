@@ -5,7 +5,7 @@ labels.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from analysis.accuracy import Estimate
@@ -13,6 +13,7 @@ from analysis.agreement import Agreement
 from analysis.judged import NONE, JudgedFigures
 from backend.evaluation.latex import ABSENT, Table
 from backend.evaluation.relevance import Kind
+from backend.judges.powered_audit import PoweredAudit, powered_audits
 from backend.judging.audits import Audit, audit
 from backend.judging.corrected import corrected_run
 from backend.judging.quality import Quality, quality
@@ -28,11 +29,12 @@ KS = (1, 5, 20)
 
 @dataclass(frozen=True)
 class LabelFindings:
-    """corrected: by run whose questions have labels, its figures at KS."""
+    """corrected: by run whose questions have labels, its figures at KS. powered: the audit's rates with each judge."""
 
     quality: Quality
     audit: Audit
     corrected: dict[str, list[JudgedFigures]]
+    powered: list[PoweredAudit] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -49,7 +51,7 @@ def label_findings(study: Study, runs: Sequence[str], relevance: Kind, rule: str
         measured = corrected_run(study, study.run(name), relevance, rule)
         if (measured.labels != NONE).any():
             corrected[name] = measured.figures(KS)
-    return LabelFindings(found, audit(study), corrected)
+    return LabelFindings(found, audit(study), corrected, powered_audits(study))
 
 
 def label_sentences(found: LabelFindings, k: int) -> Iterator[str]:
@@ -69,6 +71,15 @@ def label_sentences(found: LabelFindings, k: int) -> Iterator[str]:
             f"{100 * share:.1f}%{between} of the unlabelled passages that the audit drew at random answer their "
             "question: false negatives."
         )
+    for each in found.powered:
+        if each.overall is not None and (share := each.overall.value) is not None:
+            low, high = each.overall.low, each.overall.high
+            between = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
+            yield (
+                f"With the scores of judge {each.judge} on all {each.overall.scored:,} passages that the audit was drawn from, "
+                f"corrected by its {each.overall.labelled:,} labels: {100 * share:.1f}%{between}, lambda "
+                f"{each.overall.weight:.2f}."
+            )
     for name, figures in found.corrected.items():
         at_k = next((each for each in figures if each.k == k), None)
         if at_k is not None and at_k.corrected.value != at_k.original.value:

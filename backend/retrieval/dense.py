@@ -20,7 +20,7 @@ from backend.core.summary import Step
 from backend.progress import Progress
 from backend.retrieval.encoder import Encoder, load_encoder
 from backend.retrieval.int8 import int8_loss
-from backend.retrieval.model_kinds import encoder_kind
+from backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
 from backend.retrieval.openvino_model import has_openvino
 from backend.retrieval.passage_encoder import Engine, PassageEncoder
 from backend.retrieval.retriever import RETRIEVERS, RetrieverKind
@@ -400,8 +400,7 @@ class DenseKind(EncoderKind):
         return f"dense, {manifest.get('retriever')}"
 
     def steps(self, study: Study) -> list[Step]:
-        encoders = study.settings.encoders.items()
-        encoder = next((name for name, settings in encoders if encoder_kind(settings) == "dense"), None)
+        encoder = next(iter(encoders_of_kind(study, "dense")), None)
         if encoder is None or dense_indexes(study):
             return []
         return [

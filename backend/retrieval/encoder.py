@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -152,7 +153,8 @@ def _single(settings: EncoderSettings, path: str, device: str | None) -> tuple[S
         model = SentenceTransformer(folder.path, device=device, **folder.sentence_transformers)
     if settings.pooling != "auto":
         raise Refused(f"{folder.path} defines its own pooling; remove pooling = {settings.pooling!r} from its settings")
-    model.max_seq_length = settings.max_tokens
+    if model.max_seq_length != math.inf:  # a static encoder reads the whole text
+        model.max_seq_length = settings.max_tokens
     return model, "its own"
 
 

@@ -19,7 +19,7 @@ from backend.core.gold import gold_matrix
 from backend.core.splits import questions_in_split
 from backend.progress import Progress
 from backend.retrieval.hybrid import scores_in, union
-from backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind, kind_of, top_k
+from backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind, kind_of, search_in_blocks, top_k
 from backend.text.answers import match_run
 from db.errors import BadInput, Refused
 from db.records import Hits
@@ -104,15 +104,11 @@ class Fusion:
         }
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        ordinals = np.full((len(questions), k), -1, np.int32)
-        scores = np.full((len(questions), k), -np.inf, np.float32)
-        for start in range(0, len(questions), QUESTIONS_PER_BLOCK):
-            if progress is not None:
-                progress(start, len(questions), "searching with every retriever")
-            rows = slice(start, start + QUESTIONS_PER_BLOCK)
-            hits = fused(*self.contributions(questions[rows], self.depth), self.weights, k)
-            ordinals[rows], scores[rows] = hits.ordinals, hits.scores
-        return Hits(ordinals, scores)
+        def search_block(block: slice) -> Hits:
+            return fused(*self.contributions(questions[block], self.depth), self.weights, k)
+
+        report = progress, "searching with every retriever"
+        return search_in_blocks(questions, k, QUESTIONS_PER_BLOCK, search_block, report)
 
     def contributions(self, questions: Sequence[str], depth: int) -> tuple[np.ndarray, np.ndarray]:
         """Search with every retriever and return `contributions` of the lists."""
@@ -214,6 +210,9 @@ class FusionKind(RetrieverKind):
             "join": manifest["method"],
             "weights": ",".join(f"{weight:g}" for weight in weights.values()),
         }
+
+    def tunes(self, options: FusionOptions) -> bool:
+        return options.tune_weights
 
     def tuned(
         self, study: Study, retriever: Fusion, options: FusionOptions, rule: str, progress: Progress | None

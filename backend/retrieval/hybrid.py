@@ -24,7 +24,15 @@ from backend.core.splits import questions_in_split
 from backend.progress import Progress
 from backend.retrieval.bm25 import BM25, BM25Kind
 from backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
-from backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind, kind_of, kind_of_run, top_k
+from backend.retrieval.retriever import (
+    RETRIEVERS,
+    Retriever,
+    RetrieverKind,
+    kind_of,
+    kind_of_run,
+    search_in_blocks,
+    top_k,
+)
 from db.errors import Refused
 from db.records import Hits, Question
 
@@ -157,15 +165,11 @@ class Hybrid:
         }
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        ordinals = np.full((len(questions), k), -1, np.int32)
-        scores = np.full((len(questions), k), -np.inf, np.float32)
-        for start in range(0, len(questions), QUESTIONS_PER_BLOCK):
-            if progress is not None:
-                progress(start, len(questions), "searching with BM25 and dense")
-            rows = slice(start, start + QUESTIONS_PER_BLOCK)
-            hits = self._search_block(questions[rows], k)
-            ordinals[rows], scores[rows] = hits.ordinals, hits.scores
-        return Hits(ordinals, scores)
+        def search_block(block: slice) -> Hits:
+            return self._search_block(questions[block], k)
+
+        report = progress, "searching with BM25 and dense"
+        return search_in_blocks(questions, k, QUESTIONS_PER_BLOCK, search_block, report)
 
     def _search_block(self, questions: Sequence[str], k: int) -> Hits:
         if self.method == "rrf":
@@ -307,6 +311,9 @@ class HybridKind(EncoderKind):
     def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         own = {key: manifest[key] for key in ("method", "weight", "missing") if key in manifest}
         return super().options_of_run(manifest) | own
+
+    def tunes(self, options: HybridOptions) -> bool:
+        return options.tune
 
     def tuned(
         self, study: Study, retriever: Hybrid, options: HybridOptions, rule: str, progress: Progress | None

@@ -18,7 +18,7 @@ from backend.progress import Progress
 from backend.retrieval.dense import EncoderKind, EncoderOptions, encoder_settings
 from backend.retrieval.encoded_blocks import Arrays, encode_blocks, read_blocks
 from backend.retrieval.explanation import TokenMatches
-from backend.retrieval.model_kinds import encoder_kind
+from backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
 from backend.retrieval.multi_vector_encoder import MultiVectorModel, load_multi_vector_encoder
 from backend.retrieval.retriever import RETRIEVERS, top_k
 from backend.retrieval.search import ExactSearch, default_device
@@ -183,7 +183,7 @@ class LateInteraction:
 
 
 def _known(study: Study) -> str:
-    late = [name for name, each in study.settings.encoders.items() if encoder_kind(each) == "late-interaction"]
+    late = encoders_of_kind(study, "late-interaction")
     known = f"late-interaction encoders of study.toml: {', '.join(late)}"
     return f"name one with --encoder ({known if late else 'add one with blindspot encoder add'})"
 
@@ -219,7 +219,7 @@ class LateInteractionKind(EncoderKind):
         return LateInteraction(study, options.encoder, options.candidates, device)
 
     def label(self, name: str) -> str:
-        return f"late interaction, {self.encoder(name)}"
+        return f"late interaction ({self.encoder(name)})"
 
     def run_name(self, options: LateInteractionOptions) -> str:
         return options.encoder
@@ -235,11 +235,7 @@ class LateInteractionKind(EncoderKind):
         return {"encoder": manifest["encoder"], "candidates": manifest["candidates"]}
 
     def steps(self, study: Study) -> list[Step]:
-        missing = [
-            name
-            for name, settings in study.settings.encoders.items()
-            if name not in study.parts("indexes") and encoder_kind(settings) == "late-interaction"
-        ]
+        missing = [name for name in encoders_of_kind(study, "late-interaction") if name not in study.parts("indexes")]
         return [
             Step(
                 f"Late interaction needs the passages encoded with {name}.",

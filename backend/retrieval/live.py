@@ -8,7 +8,8 @@ keeps them open. The caller sees no difference.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from db.records import Hits
 
 if TYPE_CHECKING:
     from backend.core.study import Study
+    from backend.retrieval.retriever import Retriever
 
 MAX_QUESTION = 2000  # limit in characters; Lucene's cost grows with the number of words
 
@@ -69,6 +71,15 @@ def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hi
         opened = _open.setdefault(study.folder, Indexes(study))
     with _searching:  # parallel searches would slow each other down
         return opened.search(retriever, questions, k)[0]
+
+
+@contextmanager
+def opened(study: Study, retriever: str) -> Iterator[Retriever]:
+    """Yield the retriever that this process keeps open, to one caller at a time. Raises Missing without its index."""
+    with _opening:
+        held_open = _open.setdefault(study.folder, Indexes(study))
+    with _searching:
+        yield held_open.open(retriever).retriever
 
 
 def explains(study: Study, retriever: str) -> bool:

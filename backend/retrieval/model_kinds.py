@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_json
 from backend.core.model_files import locate
-from db.errors import Refused
+from db.errors import BlindspotError, Refused
 
 if TYPE_CHECKING:
     from backend.core.settings import EncoderSettings
+    from backend.core.study import Study
 
 LIBRARY_TYPES = {
     "SentenceTransformer": "dense",
@@ -59,11 +60,22 @@ def kind_of_model(folder: Path) -> str | None:
 
 
 def encoder_kind(settings: EncoderSettings) -> str:
-    """Return the kind of an encoder of study.toml: as its settings say, else as its folder says, else dense."""
-    if settings.kind != "auto":
-        return settings.kind
-    folder = None if settings.model is None else Path(locate(settings.model))
-    return (kind_of_model(folder) if folder is not None and folder.is_dir() else None) or "dense"
+    """Return the kind of an encoder of study.toml: as its settings say, else as its folder says, else dense.
+
+    A model that is missing or damaged counts as dense; whoever loads it gets the error.
+    """
+    if settings.kind != "auto" or settings.model is None:
+        return settings.kind if settings.kind != "auto" else "dense"
+    try:
+        folder = Path(locate(settings.model))
+        return (kind_of_model(folder) if folder.is_dir() else None) or "dense"
+    except BlindspotError:
+        return "dense"
+
+
+def encoders_of_kind(study: Study, kind: str) -> list[str]:
+    """Return the names of the encoders of study.toml of a kind."""
+    return [name for name, settings in study.settings.encoders.items() if encoder_kind(settings) == kind]
 
 
 def check_kind(folder: str, wanted: str, settings: EncoderSettings) -> None:

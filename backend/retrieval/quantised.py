@@ -21,7 +21,7 @@ from backend.core.manifest import read_json, write_json
 from backend.progress import Progress
 from backend.retrieval.approximate import recall_of
 from backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
-from backend.retrieval.retriever import RETRIEVERS, top_k
+from backend.retrieval.retriever import RETRIEVERS, search_in_blocks, top_k
 from backend.retrieval.search import finite_questions
 from db.errors import Missing, Refused
 from db.records import Hits
@@ -147,16 +147,13 @@ class Quantised:
     def search_vectors(self, vectors: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
         """Search for encoded questions (q, d) float32."""
         vectors = finite_questions(vectors, self._dense.vectors.shape[1])
-        ordinals = np.full((len(vectors), k), -1, np.int32)
-        scores = np.full((len(vectors), k), -np.inf, np.float32)
-        for start in range(0, len(vectors), QUESTIONS_PER_BLOCK):
-            if progress is not None:
-                progress(start, len(vectors), f"searching {self._precision} vectors")
-            block = slice(start, start + QUESTIONS_PER_BLOCK)
+
+        def search_block(block: slice) -> Hits:
             candidates = self.candidates(vectors[block], min(self._rescore * k, len(self._copies)))
-            hits = top_k(candidates, self._dense.score_vectors(vectors[block], candidates), k)
-            ordinals[block], scores[block] = hits.ordinals, hits.scores
-        return Hits(ordinals, scores)
+            return top_k(candidates, self._dense.score_vectors(vectors[block], candidates), k)
+
+        report = progress, f"searching {self._precision} vectors"
+        return search_in_blocks(vectors, k, QUESTIONS_PER_BLOCK, search_block, report)
 
     def candidates(self, vectors: np.ndarray, n: int) -> np.ndarray:
         """Return the n rows (q, n) int32 whose copies are nearest to each question."""

@@ -151,6 +151,10 @@ class RetrieverKind(ABC):
         """Return the default name of a run, without its split."""
         return self.name
 
+    def tunes(self, options: Any) -> bool:
+        """Return whether these options ask for tuning on the dev questions."""
+        return False
+
     def tuned(self, study: Study, retriever: Any, options: Any, rule: str, progress: Progress | None) -> dict[str, Any]:
         """Tune the open retriever if the options ask for it, and return the tuning record for the run's manifest."""
         return {}
@@ -250,6 +254,31 @@ def options_for(kind: RetrieverKind, given: Mapping[str, Any]) -> Any:
                 f"--with {kind.name}"
             )
     return kind.options(**chosen)
+
+
+def search_in_blocks(
+    questions: Sequence[str] | np.ndarray,
+    k: int,
+    size: int,
+    search: Callable[[slice], Hits],
+    report: tuple[Progress | None, str],
+) -> Hits:
+    """Search block after block of `size` questions, and return the hits of all of them.
+
+    Args:
+        search: returns the hits of questions[block], k wide.
+        report: the progress to report to before each block, and the words for it.
+    """
+    progress, doing = report
+    ordinals = np.full((len(questions), k), -1, np.int32)
+    scores = np.full((len(questions), k), -np.inf, np.float32)
+    for start in range(0, len(questions), size):
+        if progress is not None:
+            progress(start, len(questions), doing)
+        block = slice(start, start + size)
+        hits = search(block)
+        ordinals[block], scores[block] = hits.ordinals, hits.scores
+    return Hits(ordinals, scores)
 
 
 def top_k(ordinals: np.ndarray, scores: np.ndarray, k: int) -> Hits:

@@ -18,7 +18,7 @@ from backend.retrieval.dense import EncoderKind, EncoderOptions, encoder_setting
 from backend.retrieval.encoded_blocks import Arrays, encode_blocks, read_blocks
 from backend.retrieval.explanation import TermMatch, TermWeights
 from backend.retrieval.inverted_index import InvertedIndex, write_inverted_index
-from backend.retrieval.model_kinds import encoder_kind
+from backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
 from backend.retrieval.retriever import RETRIEVERS
 from backend.retrieval.sparse_encoder import SparseModel, TermRows, load_sparse_encoder
 from db.errors import Missing, Refused
@@ -163,7 +163,7 @@ class Sparse:
 
 
 def _known(study: Study) -> str:
-    sparse = [name for name, each in study.settings.encoders.items() if encoder_kind(each) == "sparse"]
+    sparse = encoders_of_kind(study, "sparse")
     known = f"sparse encoders of study.toml: {', '.join(sparse)}" if sparse else "add one with 'blindspot encoder add'"
     return f"name one with --encoder ({known})"
 
@@ -183,7 +183,7 @@ class SparseKind(EncoderKind):
         return Sparse(study, options.encoder, device)
 
     def label(self, name: str) -> str:
-        return f"learned sparse, {self.encoder(name)}"
+        return f"learned sparse ({self.encoder(name)})"
 
     def run_name(self, options: EncoderOptions) -> str:
         return options.encoder
@@ -195,11 +195,7 @@ class SparseKind(EncoderKind):
         return f"learned sparse, {manifest.get('encoder')}"
 
     def steps(self, study: Study) -> list[Step]:
-        missing = [
-            name
-            for name, settings in study.settings.encoders.items()
-            if name not in study.parts("indexes") and encoder_kind(settings) == "sparse"
-        ]
+        missing = [name for name in encoders_of_kind(study, "sparse") if name not in study.parts("indexes")]
         return [
             Step(
                 f"Learned sparse retrieval needs the passages encoded with {name}.",

@@ -19,14 +19,15 @@ from db.records import Hits
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-KIND = "run"
+NAME = "run"
+KIND = "stored run"  # in manifests, where "run" is the kind of every run
 
 
 class StoredRun:
     """A run of a study. Raises Missing if there is none of that name."""
 
     def __init__(self, study: Study, name: str):
-        self.name, self.run, self._study = f"{KIND}:{name}", study.run(name), study
+        self.name, self.run, self._study = f"{NAME}:{name}", study.run(name), study
         self.settings = {
             "retriever": self.name,
             "kind": KIND,
@@ -60,7 +61,7 @@ class RunOptions:
 
 
 class RunKind(RetrieverKind):
-    name, title = KIND, "stored run"
+    name, title = NAME, KIND
     help = "the hits of a run, for --over and --of"
     options = RunOptions
 
@@ -90,7 +91,7 @@ class RunKind(RetrieverKind):
         return f"first-{options.run}"
 
     def made(self, manifest: Mapping[str, Any]) -> bool:
-        return manifest.get("kind") == self.name
+        return manifest.get("kind") == KIND
 
     def describe(self, manifest: Mapping[str, Any]) -> str:
         return f"the first hits of {manifest.get('run', 'a run')}"

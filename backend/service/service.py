@@ -69,7 +69,10 @@ class Service:
         """
         answers = {}
         for name in indexes.names(self.study):
-            answers[name] = self._batcher.ask(self._indexes.one_thread(name), name, [WARMUP_QUESTION], 1)
+            try:
+                answers[name] = self._batcher.ask(self._indexes.one_thread(name), name, [WARMUP_QUESTION], 1)
+            except Busy:  # the service is closing
+                return
         for name, answer in answers.items():
             try:
                 answer.result()

@@ -19,6 +19,7 @@ from db.labels import Labels
 from db.people import People
 from db.queue import Candidate, Item, Queue
 from db.records import Hits, Passage, Question
+from db.tags import Tags
 from tests.browser.servers import free_port, serving
 from tests.studies import make_study
 
@@ -407,6 +408,21 @@ def test_the_question_page_takes_labels_too(tab, desk):
         tab.reload()
         tab.wait_for_selector("#a-2 .my-label.negative")
         assert "All labels: 2 passages" in tab.locator(".judged summary").inner_text()
+        press(tab, "t")
+        field = tab.get_by_label("Your tags")
+        for number, word in enumerate(("wrong gold", "<b>odd</b>"), 1):  # the field keeps the focus after Enter
+            field.press_sequentially(word)
+            field.press("Enter")
+            tab.wait_for_function(f"document.querySelectorAll('.question-tags a').length === {number}")
+        assert tab.locator(".question-tags a").all_inner_texts() == ["<b>odd</b>", "wrong gold"]
+        assert {each.tag for each in Tags(desk.labels_path).of("q30")} == {"wrong gold", "<b>odd</b>"}
+        field.press("Backspace")
+        tab.wait_for_function("document.querySelectorAll('.question-tags a').length === 1")
+        field.press("Escape")
+        assert field.evaluate("field => field !== document.activeElement")
+        assert [(each.tag, each.author) for each in Tags(desk.labels_path).of("q30")] == [("wrong gold", "Ann")]
+        tab.get_by_role("link", name="wrong gold").click()
+        tab.wait_for_url("**/compare?*slice=*")
 
 
 def test_a_personal_link_lets_one_in_until_it_is_revoked(browser, desk):

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from analysis.prediction_powered import PoweredRate
 from app import url
+from app.audit_words import powered_words
 from app.components.marks import grouping, percent, relation_label
 from app.components.quality.marks import bounds, gauge, gauge_head, heads, rate_figure, row, stopping
 from app.components.tables import scrolling
 from app.components.training.judges import VIEW
 from app.markup import Html, div, join, link, span, tag, term
+from backend.judges.powered_audit import PoweredAudit
 from backend.judging.audits import Audit, Rates
 from backend.text.counting import counted
 
+POWERED = (
+    "Prediction-powered estimate: the judge's scores of all passages that the audit was drawn from, corrected by the labels of "
+    "the audit. A biased judge widens the interval and does not move the rate. Lambda: how much the judge counts"
+)
 BYS = ("relation", "bucket", "rank")
 FALSE_NEGATIVES = "Share of the unlabelled top-ranked passages that answer their question"
 ROCKETQA = (
@@ -22,7 +29,14 @@ ROCKETQA = (
 )
 
 
-def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: str, here: Callable[..., str]) -> Html:
+def audit_panel(
+    found: Audit,
+    batches: tuple[str, ...],
+    chosen: str | None,
+    by: str,
+    here: Callable[..., str],
+    powered: Sequence[PoweredAudit] = (),
+) -> Html:
     """The panel on false negatives.
 
     Args:
@@ -30,6 +44,7 @@ def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: 
         chosen: the batch that the figures cover; None for all.
         by: the grouping, one of BYS.
         here: returns the page's address with changed parameters.
+        powered: the rates with each judge's scores.
     """
     title = tag("h2", "False negatives among unlabelled passages")
     if not found.drawn:
@@ -65,7 +80,8 @@ def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: 
         picker,
         _headline(found.overall),
         tag("p", _convention(found.overall), cls="convention"),
-        _group_rates(found, by, here),
+        _powered_lines(powered),
+        _group_rates(found, by, here, next((each for each in powered if each.overall is not None), None)),
         tag(
             "p",
             link(
@@ -126,7 +142,16 @@ def _convention(rates: Rates) -> Html:
     )
 
 
-def _group_rates(found: Audit, by: str, here: Callable[..., str]) -> Html:
+def _powered_lines(powered: Sequence[PoweredAudit]) -> Html:
+    """The first rate again with each judge's scores, or why a judge cannot help."""
+    lines = [
+        tag("p", term("With a judge's scores", POWERED), ": ", powered_words(each), cls="convention powered")
+        for each in powered
+    ]
+    return join(*lines)
+
+
+def _group_rates(found: Audit, by: str, here: Callable[..., str], powered: PoweredAudit | None) -> Html:
     choices = span(
         *(
             link(
@@ -152,6 +177,7 @@ def _group_rates(found: Audit, by: str, here: Callable[..., str]) -> Html:
         scale,
         term("stopping rule", "Whether enough audit questions are judged"),
         term("with related, %", "Positive or related"),
+        *([term(f"with {powered.judge}, %", POWERED)] if powered is not None else []),
     )
     lines = [
         row(
@@ -161,12 +187,24 @@ def _group_rates(found: Audit, by: str, here: Callable[..., str]) -> Html:
             tag("td", gauge(rates.positive), cls="gauge-cell"),
             stopping(rates.positive),
             rate_figure(rates.with_related),
+            *([_powered_figure(powered.by.get(by, {}).get(group))] if powered is not None else []),
             head=_group(by, group),
         )
         for group, rates in groups.items()
     ]
     return join(
         div(choices, cls="choice-line"), scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates"))
+    )
+
+
+def _powered_figure(rate: PoweredRate | None) -> Html:
+    if rate is None or rate.value is None:
+        return span("–", title="too few questions for a rate with a judge's scores")
+    return span(
+        percent(rate.value),
+        span(bounds(rate.low, rate.high) or "no interval", cls="interval"),
+        title=f"{rate.labelled:,} labelled and {rate.scored:,} scored passages, lambda {rate.weight:.2f}",
+        cls="figure",
     )
 
 

@@ -13,12 +13,14 @@ from app.components.quality.batches import batches_panel
 from app.components.quality.disputes import JUDGE, disputes_panel
 from app.components.quality.judges import judges_panel
 from app.components.stylesheets import style_sheet
+from app.components.training.certificate import certificates_panel
 from app.markup import Html, div, join, link, show, tag
 from backend.core.study import Study
 from backend.judges.llm.injections import injection_report
 from backend.judges.llm.judge import llm_judges
 from backend.judges.measuring import BYS as BYS_OF_TRUST
 from backend.judges.measuring import SAMPLES, JudgeTable, Sample, measure_judges
+from backend.judges.powered_audit import PoweredAudit, powered_audits
 from backend.judges.scores import ScoreStore
 from backend.judging.audits import Audit, BatchProgress, audit, batch_progress
 from backend.judging.quality import Quality, quality
@@ -70,18 +72,36 @@ def render(opened: Study, person: Person | None) -> None:
     disputes = disputes_panel(visible, bad, names, page, here)
     people = div(agreement_panel(found), people_panel(found), cls="stacked")
     show(_head(found), div(disputes, people, cls="side-by-side overview"))
-    show(audit_panel(audited, everything.batches, chosen, by, here))
+    show(audit_panel(audited, everything.batches, chosen, by, here, _powered(opened, mark, chosen)))
     show(judges_panel(_judges(opened, mark, sample), judge, trust, _injections(opened, judge), here))
+    show(certificates_panel(opened))
     show(batches_panel(batches))
 
 
 def _judges(opened: Study, mark: tuple, sample: str) -> JudgeTable | str:
     """The measured judges, or one sentence about why there are none."""
     try:
-        scored = tuple((name, ScoreStore.open(opened, name).digest) for name in opened.parts("scores"))
-        return _measured(opened, mark, scored, next((each for each in SAMPLES if each == sample), None))
+        return _measured(opened, mark, _scored(opened), next((each for each in SAMPLES if each == sample), None))
     except BlindspotError as error:
         return f"{str(error)[:1].upper()}{str(error)[1:]}."
+
+
+def _scored(opened: Study) -> tuple:
+    """Return a cache key that changes with every score of a judge."""
+    return tuple((name, ScoreStore.open(opened, name).digest) for name in opened.parts("scores"))
+
+
+def _powered(opened: Study, mark: tuple, batch: str | None) -> list[PoweredAudit]:
+    """The audit's rates with each judge's scores; empty if a judge's scores cannot be read."""
+    try:
+        return _powered_rates(opened, mark, _scored(opened), batch)
+    except BlindspotError:
+        return []
+
+
+@st.cache_resource(max_entries=8, show_spinner="Reading the judges' scores …")
+def _powered_rates(_opened: Study, mark: tuple, scored: tuple, batch: str | None) -> list[PoweredAudit]:
+    return powered_audits(_opened, batch)
 
 
 @st.cache_resource(max_entries=4, show_spinner="Measuring the judges …")

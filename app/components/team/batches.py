@@ -19,7 +19,7 @@ from backend.core.jobs import request
 from backend.core.study import Study
 from backend.judges.judge import judges_of
 from backend.judging.batch_builder import ORDERS, Order
-from backend.judging.batches import make_batch
+from backend.judging.batches import make_batch, questions_of
 from backend.judging.gain import reasons
 from backend.text.counting import counted
 from backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
@@ -41,6 +41,10 @@ ORDER_TITLES: dict[Order, str] = {
 _ABOUT_ORDER = (
     "What training would gain from a label: how unsure the judge is, times how often training would draw the passage "
     "as a negative; passages like those chosen before count less. Without a judge, one learns from all labels so far."
+)
+_ABOUT_ARMS = (
+    "Of the questions, 75% are chosen by priority, 10% at random (the audit, the only source of false-negative rates), "
+    "10% for second labels and 5% as repeats. Questions that a part cannot fill are chosen by priority."
 )
 _ABOUT_SPLITS = (
     "Splits to draw questions from; empty for all searched questions. "
@@ -206,11 +210,14 @@ def _make(opened: Study, taken: set[str]) -> None:
         )
     number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken)
     with st.form("make-batch", border=False, enter_to_submit=False):
-        top = st.columns([2, 4, 3, 1.5])
+        tags = [each.tag for each in desk(opened).tags.counts()]
+        top = st.columns([2, 4, 3, 3, 1.5] if tags else [2, 4, 3, 1.5])
         name = top[0].text_input("Name", f"batch-{number}", max_chars=64)
         chosen = top[1].multiselect("Runs to pool", list(runs), (training or list(runs))[:3])
         splits = top[2].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
-        size = top[3].number_input("Questions", 1, 100_000, 100)
+        about = "Only questions that people gave one of these tags; empty for all."
+        tagged = top[3].multiselect("Tags", tags, help=about) if tags else []
+        size = top[-1].number_input("Questions", 1, 100_000, 100)
         low = st.columns([1.2, 1.2, 1.2, 1.2, 2.5, 2], vertical_alignment="bottom")
         depth = low[0].number_input("Depth", 1, 1000, 20, help="Number of top-ranked passages of each run to pool.")
         candidates = low[1].number_input("Passages per question", 1, 30, 8)
@@ -220,22 +227,16 @@ def _make(opened: Study, taken: set[str]) -> None:
         order, pairs = _order_fields()
         with low[5]:
             submitted = st.form_submit_button("Create batch")
-        show(
-            tag(
-                "p",
-                "Of the questions, 75% are chosen by priority, 10% at random (the audit, the only source of "
-                "false-negative rates), 10% for second labels and 5% as repeats. Questions that a part cannot fill "
-                "are chosen by priority.",
-                cls="soft",
-            )
-        )
+        show(tag("p", _ABOUT_ARMS, cls="soft"))
     if submitted:
-        judged = _by(opened, order, pairs, judge, training_set)
+        more: dict[str, Any] = dict(_by(opened, order, pairs, judge, training_set))
+        if tagged:
+            more["slice"] = questions_of(opened, tags=tagged)
         _start(
             opened,
             name.strip(),
             chosen,
-            **judged,
+            **more,
             size=size,
             depth=depth,
             splits=splits or None,

@@ -15,6 +15,7 @@ from app.entry import one_line
 from app.markup import show
 from backend.core.jobs import request
 from backend.core.study import Study
+from backend.retrieval.model_kinds import encoders_of_kind
 from backend.text.counting import counted, duration
 from backend.training.checkpoints import models_of
 from backend.training.dual_encoder import train_dual_encoder
@@ -44,7 +45,7 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
         columns = st.columns([2, 2, 2, 1.5, 1.5, 1.5], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"model-{number}", max_chars=64)
         training_set = columns[1].selectbox("Training set", sets)
-        start = columns[2].selectbox("Initial model", list(opened.settings.encoders))
+        start = columns[2].selectbox("Initial model", encoders_of_kind(opened, "dense"))
         steps = setting_field(columns[3], DualEncoderSettings, "steps", 2000 if gpu else 40)
         batch = setting_field(columns[4], DualEncoderSettings, "batch", 128 if gpu else 8, minimum=2)
         tokens = setting_field(columns[5], DualEncoderSettings, "passage_tokens", 256 if gpu else 96, minimum=16)

@@ -13,6 +13,7 @@ from app.components import jobs
 from app.components.marks import command, empty, notice
 from app.components.parts import described
 from app.components.plots import plot
+from app.components.training.certificate import certificate_panel
 from app.components.training.changes import PARAMETERS, changes_panel
 from app.components.training.models import fewer
 from app.components.training.pairs import pair_rows
@@ -218,6 +219,7 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> 
             changes_panel(opened, TrainingSet.open(opened, before), chosen)
     if sees_labels:
         _new(opened, chosen)
+    show(certificate_panel(opened, chosen, sees_labels))
     ranks = counts["by_rank"]
     if ranks:
         show(div(tag("h2", "Mined passages by rank"), cls="list-head"))

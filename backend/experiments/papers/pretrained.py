@@ -9,6 +9,7 @@ from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, succes
 from backend.experiments.rocketqa import need_one_train, steps_of
 from backend.experiments.trainings import found_by
 from backend.experiments.workbench import Workbench
+from backend.retrieval.model_kinds import encoder_kind
 from db.errors import BadInput
 
 TAKES = frozenset({"batches", "encoders"})
@@ -22,7 +23,8 @@ PUBLISHED = {"bert-base": {100: 86.0}, "ernie-base": {100: 87.6}}
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     need_one_train(setting)
-    encoders = tuple(dict.fromkeys(setting.encoders or bench.settings.encoders))
+    known = (name for name, settings in bench.settings.encoders.items() if encoder_kind(settings) == "dense")
+    encoders = tuple(dict.fromkeys(setting.encoders or known))
     if len(encoders) < 2:
         raise BadInput(
             "give at least two encoders to start from with --encoder; study.toml has "

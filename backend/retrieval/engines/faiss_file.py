@@ -26,7 +26,7 @@ from backend.retrieval.engines.engine import (
     same_model,
 )
 from backend.retrieval.engines.engine_settings import EngineSettings
-from backend.retrieval.retriever import top_k
+from backend.retrieval.retriever import search_in_blocks, top_k
 from backend.retrieval.search import finite_questions
 from db.errors import BadInput, Missing, Refused
 from db.records import Hits
@@ -125,15 +125,12 @@ class FaissFile:
             settings = EngineSettings(encoder=self._manifest["encoder"])
             self._encoder = encoder_for(self._study, settings, self._index.d, self._manifest["where"], self._device)
             same_model(self._encoder, self.name.removeprefix("opened:"), self._manifest)
-        ordinals = np.full((len(questions), k), -1, np.int32)
-        scores = np.full((len(questions), k), -np.inf, np.float32)
-        for start in range(0, len(questions), PER_STEP):
-            if progress is not None:
-                progress(start, len(questions), "searching with FAISS")
-            block = slice(start, start + PER_STEP)
-            hits = self.search_vectors(self._encoder.encode_questions(questions[block]), k)
-            ordinals[block], scores[block] = hits.ordinals, hits.scores
-        return Hits(ordinals, scores)
+        encoder = self._encoder
+
+        def search_block(block: slice) -> Hits:
+            return self.search_vectors(encoder.encode_questions(questions[block]), k)
+
+        return search_in_blocks(questions, k, PER_STEP, search_block, (progress, "searching with FAISS"))
 
     def search_vectors(self, vectors: np.ndarray, k: int) -> Hits:
         """Search for question vectors (q, d) float32. Vectors of passages that the study lacks are passed over."""

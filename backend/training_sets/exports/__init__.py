@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from backend.core.manifest import file_sha256, whole_folder, write_manifest, write_text
 from backend.progress import Progress
+from backend.training_sets.certificates import stated_certificate
 from backend.training_sets.exports.base import EXPORTS, ExportOptions, ExportRows
 from backend.training_sets.exports.card import card
 from backend.training_sets.training_set import TrainingSet
@@ -65,6 +66,7 @@ def export(
     if not target.parent.is_dir():
         raise Refused(f"{target.parent} is not a folder; name one that exists")
     rows = ExportRows(study, training_set, options, progress)
+    certificate = stated_certificate(study, training_set)
     with whole_folder(target.absolute()) as building:
         counts, notes = form.write(building, rows)
         sha256 = {file: file_sha256(building / file) for file in counts}
@@ -78,6 +80,7 @@ def export(
                 "fingerprint": training_set.manifest["fingerprint"],
                 "last_event": training_set.manifest["inputs"]["labels"]["last_event"],
                 "settings": options.as_dict(),
+                "certificate": None if certificate is None else certificate.as_json(),
                 "rows": counts,
                 "sha256": sha256,
                 "notes": list(notes),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.agreement import Agreement
 from analysis.audit import Rate
+from backend.training_sets.certificates import Certificate, stated_certificate
 from backend.training_sets.exports.base import ExportFormat
 from backend.training_sets.residual import ResidualFalseNegatives, residual_false_negatives
 from backend.training_sets.training_set import TrainingSet
@@ -97,6 +98,21 @@ def _trust(study: Study, training_set: TrainingSet) -> Iterator[str]:
     else:
         yield f"- agreement of people on positive or not: {_agreement(together.positive)}"
     yield f"- estimated false negatives left: {_residual_line(residual_false_negatives(study, training_set))}"
+    yield f"- certificate: {_certificate_line(stated_certificate(study, training_set))}"
+
+
+def _certificate_line(found: Certificate | None) -> str:
+    if found is None:
+        return "none; nobody certified how many false negatives this set has at most"
+    if found.withdrawn:
+        return f"withdrawn, because {'; '.join(found.withdrawn)}"
+    confidence = f"{100 * found.confidence:g}% confidence each"
+    return (
+        f"at most {100 * found.upper:.2f}% of the negatives are false ({100 * found.upper_after:.2f}% once the found ones are "
+        f"taken out), and at least {100 * found.right_at_least:.1f}% of the positives are right ({confidence}; "
+        f"n = {found.judged:,} drawn negatives and {found.positives_judged:,} positives judged, label event "
+        f"{found.label_event:,}); by what these annotators call positive"
+    )
 
 
 def _agreement(found: Agreement) -> str:

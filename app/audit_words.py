@@ -1,0 +1,64 @@
+"""The audit's rates of false negatives in words and as tables: of labels alone, and with a judge's scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.audit import Rate
+from analysis.prediction_powered import PoweredRate
+from backend.judges.powered_audit import PoweredAudit
+from backend.judging.audits import Audit
+
+
+def powered_words(found: PoweredAudit) -> str:
+    """A judge's rate of false negatives in words, or why there is none."""
+    if found.overall is None:
+        return f"{found.judge}: {found.reason}." if found.reason else f"{found.judge}: no rate."
+    rate = found.overall
+    if rate.value is None or rate.low is None or rate.high is None:
+        return f"{found.judge}: too few questions are judged ({rate.questions:,})."
+    return (
+        f"{100 * rate.value:.1f}% ({100 * rate.low:.1f} to {100 * rate.high:.1f}), {rate.labelled:,} labelled passages of "
+        f"{rate.questions:,} questions and {rate.scored:,} scored ones, judge {found.judge}, lambda {rate.weight:.2f} "
+        f"(its scores alone say {100 * rate.predicted:.1f}%)"
+    )
+
+
+def print_audit(found: Audit, powered: Sequence[PoweredAudit]) -> None:
+    """Print the rates of false negatives: of labels alone, then with each judge's scores."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from app.console import Terminal
+
+    assert found.overall is not None
+    print(
+        f"False negatives among the unlabelled passages that the audit was drawn from: {_rate_words(found.overall.positive)}"
+    )
+    for each in powered:
+        print(f"  with a judge: {powered_words(each)}")
+    helping = [each for each in powered if each.overall is not None]
+    console = Terminal()
+    for kind, groups in found.by.items():
+        table = Table(
+            kind, "questions", "passages", "labels alone, %", *(escape(f"with {each.judge}, %") for each in helping)
+        )
+        for group, rates in groups.items():
+            rate = rates.positive
+            cells = [_interval_words(each.by.get(kind, {}).get(group)) for each in helping]
+            table.add_row(escape(group), f"{rate.questions:,}", f"{rate.passages:,}", _interval_words(rate), *cells)
+        if groups:
+            console.print(table)
+
+
+def _rate_words(rate: Rate) -> str:
+    shown = _interval_words(rate)
+    return f"{shown}, n = {rate.passages:,} passages of {rate.questions:,} questions, labels alone"
+
+
+def _interval_words(rate: Rate | PoweredRate | None) -> str:
+    if rate is None or rate.value is None:
+        return "-"
+    if rate.low is None or rate.high is None:
+        return f"{100 * rate.value:.1f}"
+    return f"{100 * rate.value:.1f} ({100 * rate.low:.1f} to {100 * rate.high:.1f})"

@@ -1,0 +1,90 @@
+"""The part of "Why did a run miss this?" that edits the gold passage or the question, and searches again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app import url
+from app.components.marks import notice
+from app.markup import Html, div, join, link, span, tag
+from backend.core.study import Study
+from backend.interventions.edits import EDITS
+from backend.interventions.explaining import ExplainedMiss, TriedEdit
+from backend.interventions.live import editable, explain_question
+from db.errors import BlindspotError
+from db.records import Question
+
+
+def edits_part(study: Study, question: Question, runs: Sequence[str], k: int, rule: str) -> Html:
+    """The table of edits if the address has `edits=1`, else a link to it, because encoding takes a moment."""
+    import streamlit as st
+
+    encoders = editable(study, runs) if question.gold else {}
+    if not encoders:
+        return Html("")
+    parameters = st.query_params.to_dict()
+    if url.value("edits") != "1":
+        address = url.href(url.QUESTION, {**parameters, "question": question.id, "why": 1, "edits": 1})
+        return tag(
+            "p", link("Try edits of the gold passage and the question", address, cls="quiet", data_focus="edits")
+        )
+    return join(*(_tried(study, run, encoder, question, k, rule) for run, encoder in encoders.items()))
+
+
+def _tried(study: Study, run: str, encoder: str, question: Question, k: int, rule: str) -> Html:
+    import streamlit as st
+
+    try:
+        with st.spinner(f"Editing, encoding and searching with {encoder} (the first time also loads the index) …"):
+            explained = explain_question(study, encoder, question, rule)
+    except BlindspotError as error:
+        return notice(f"{run}: {error}", kind="error")
+    return div(
+        tag("h3", f"What would bring the gold passage into the top {k} of {run}?"),
+        tag("p", _sentence(explained, k), cls="conclusion"),
+        _table(explained, k),
+        cls="edits",
+    )
+
+
+def _sentence(explained: ExplainedMiss, k: int) -> str:
+    gold = f"The gold passage “{explained.gold.title or 'untitled'}” is at rank {explained.rank:,}"
+    if explained.rank <= k:
+        return f"{gold}, which is in the top {k} already."
+    smallest = explained.smallest(k)
+    if smallest is None:
+        return f"{gold}. None of the edits brings it into the top {k}."
+    cause = smallest.cause.replace("_", " ")
+    return f"{gold}. Smallest edit: {EDITS[smallest.name].does} (rank {smallest.rank:,}). Cause: {cause}."
+
+
+def _table(explained: ExplainedMiss, k: int) -> Html:
+    if not explained.tried:
+        return tag("p", "No edit applies to this question and passage.", cls="soft")
+    heads = ("edit", "tokens changed", "rank after", "edited text")
+    head = tag(
+        "tr", *(tag("th", words, scope="col", cls="left" if i in (0, 3) else None) for i, words in enumerate(heads))
+    )
+    lines = [
+        tag(
+            "tr",
+            tag("th", EDITS[each.name].does, scope="row"),
+            tag("td", f"{100 * each.size:.0f}%"),
+            tag("td", tag("b", f"{each.rank:,}") if each.rank <= k else f"{each.rank:,}"),
+            tag("td", _edited(explained, each), cls="left"),
+        )
+        for each in explained.tried
+    ]
+    return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
+
+
+def _edited(explained: ExplainedMiss, each: TriedEdit) -> Html:
+    """What the edit changed: the texts, escaped, or how many passages no longer compete."""
+    parts: list[Html] = []
+    if each.question != explained.question.text:
+        parts.append(span(each.question))
+    if (each.title, each.text) != (explained.gold.title, explained.gold.text):
+        parts.append(tag("details", tag("summary", each.title or "untitled"), tag("p", each.text)))
+    if each.removed:
+        parts.append(span(f"{each.removed:,} of the passages above left out"))
+    return join(*parts)

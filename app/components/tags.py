@@ -1,0 +1,212 @@
+"""Tags: the field and the tags of a question on Question, and the panel that counts and mends them on Slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import streamlit as st
+
+from analysis.accuracy import found_by, proportion
+from app import blind, url, who
+from app.components.marks import figure, letter, notice
+from app.components.tables import scrolling
+from app.desk import desk
+from app.markup import Html, div, join, link, show, span, tag
+from app.selection import Selection
+from backend.core.study import Study
+from backend.evaluation.slice_finder import written
+from backend.evaluation.slices import Facts
+from backend.evaluation.tag_export import tags_as_csv, tags_as_json
+from backend.text.counting import counted
+from db.errors import BlindspotError
+from db.people import Person
+from db.records import Question
+from db.tags import QuestionTag, TagCount
+
+_SAID = "tags-said"
+
+
+def question_tags(opened: Study, question: Question, person: Person | None, chosen: Selection) -> None:
+    """Show everybody's tags of a question, and the signed-in person's own in a field that takes new ones."""
+    st.fragment(_question_tags)(opened, question, person, chosen)
+
+
+def _question_tags(opened: Study, question: Question, person: Person | None, chosen: Selection) -> None:
+    if who.gone(opened.labels_path):
+        st.rerun()
+    given = desk(opened).tags.of(question.id)
+    if person is not None and person.may("tag questions"):
+        _own_tags(opened, question, person, chosen, given)
+    # Below the field: a part that comes and goes above it would make the browser build the field anew, without focus.
+    show(_given(opened, given, chosen))
+
+
+def _own_tags(opened: Study, question: Question, person: Person, chosen: Selection, given: list[QuestionTag]) -> None:
+    with st.container(key="own-tags"):
+        left, right = st.columns([5, 2], vertical_alignment="bottom")
+        with right:
+            runs = list(dict.fromkeys((chosen.a, chosen.b)))
+            about = st.selectbox(
+                "About",
+                ["", *runs],
+                format_func=lambda run: f"about {run or 'the question'}",
+                key="tags-about",
+                label_visibility="collapsed",
+            )
+        with left:
+            mine = [each for each in given if each.author == person.name and each.run == (about or None)]
+            own = [each.tag for each in sorted(mine, key=lambda each: each.time)]  # Backspace takes the last
+            known = [each.tag for each in desk(opened).tags.counts(blind.hidden(opened))]
+            key = f"tags-{question.id}-{about}"
+            st.session_state[key] = own  # the store knows better than the browser: names change there
+            st.multiselect(
+                "Your tags",
+                [*known, *(word for word in own if word not in known)],
+                key=key,
+                accept_new_options=True,
+                placeholder="Tag this question in your own words (key: t)",
+                label_visibility="collapsed",
+                on_change=_change,
+                args=(opened, question.id, about or None, key, own),
+            )
+        _show_said()
+
+
+def _change(opened: Study, question: str, run: str | None, key: str, before: list[str]) -> None:
+    """Store what the person added to the field and took out of it."""
+    now = st.session_state[key]
+    try:
+        by = who.acting(opened.labels_path)
+        for word in now:
+            if word not in before:
+                desk(opened).tags.add(word, [question], run, by)
+        for word in before:
+            if word not in now:
+                desk(opened).tags.remove(word, question, run, by, own=True)
+    except BlindspotError as error:
+        _say(str(error), failed=True)
+
+
+def _given(opened: Study, given: list[QuestionTag], chosen: Selection) -> Html:
+    if not given:
+        return Html("")
+    authors: dict[tuple[str, str | None], list[str]] = {}
+    for each in given:
+        authors.setdefault((each.tag, each.run), []).append(each.author or "the command line")
+    shows_people = who.may(opened.labels_path, "see others' labels")
+    marks = []
+    for (word, run), people in authors.items():
+        side = "a" if run == chosen.a else "b" if run == chosen.b else ""
+        about = join(" ", letter(side) if side else span(run, cls="soft")) if run else ""
+        title = f"By {', '.join(people)}. " if shows_people else ""
+        address = url.href(url.COMPARE, chosen.parameters(slice=written("tag", word), cell="all", page=1))
+        several = span(f" ×{len(people)}", cls="soft") if len(people) > 1 else ""
+        words = join(word, about, several)
+        marks.append(link(words, address, cls="badge part-tag", title=f"{title}Questions with this tag"))
+    return div(span("tags", cls="soft"), *marks, cls="question-tags")
+
+
+def tags_panel(opened: Study, facts: Facts, chosen: Selection, opens: Callable[[str], str]) -> None:
+    """Show the tags with both runs' figures, and what a person may do with them; nothing without tags.
+
+    Args:
+        opens: from an expression to the address of its slice.
+    """
+    hidden = blind.hidden(opened)
+    counts = desk(opened).tags.counts(hidden)
+    if not counts:
+        return
+    head = div(tag("h2", f"People's tags, Success@{chosen.k}, %"), cls="list-head")
+    note = "People who saw the results chose these questions. A difference within a tag follows from their choice."
+    show(
+        div(
+            head,
+            scrolling(_table(counts, facts, chosen, opens)),
+            tag("p", note, cls="convention"),
+            cls="panel",
+            id="tags",
+        )
+    )
+    authors = who.may(opened.labels_path, "see others' labels")
+    with st.container(key="save-tags", horizontal=True, vertical_alignment="center", gap="small"):
+        for words, make, file, mime in (
+            ("CSV", tags_as_csv, "tags.csv", "text/csv"),
+            ("JSON", tags_as_json, "tags.json", "application/json"),
+        ):
+            content = make(opened, hidden, authors)
+            st.download_button(words, content, file, mime, key=f"save-{file}", type="tertiary", on_click="ignore")
+    if who.may(opened.labels_path, "manage tags"):
+        _manage(opened, [each.tag for each in counts])
+
+
+def _table(counts: list[TagCount], facts: Facts, chosen: Selection, opens: Callable[[str], str]) -> Html:
+    lines = []
+    compared = facts.comparison
+    for each in counts:
+        expression = written("tag", each.tag)
+        rows = np.flatnonzero(facts.mask(expression))
+        shares = [proportion(found_by(first[rows], chosen.k)) for first in (compared.first_a, compared.first_b)]
+        shown = [figure(share, inline=True) if share.n else "–" for share in shares]
+        lines.append(
+            tag(
+                "tr",
+                tag("th", link(each.tag, opens(expression), title="Open this slice"), scope="row"),
+                tag("td", f"{each.questions:,}"),
+                tag("td", f"{each.people:,}"),
+                tag("td", f"{len(rows):,}"),
+                *(tag("td", cell) for cell in shown),
+            )
+        )
+    heads = ("tag", "questions", "people", "in these runs", letter("a"), letter("b"))
+    row = [tag("th", words, scope="col", cls="left" if not number else None) for number, words in enumerate(heads)]
+    return tag("table", tag("thead", tag("tr", *row)), tag("tbody", *lines), cls="figures groups slices")
+
+
+def _manage(opened: Study, names: list[str]) -> None:
+    with st.expander("Rename, merge and delete tags"):
+        _show_said()
+        columns = st.columns([4, 3, 2, 2], vertical_alignment="bottom")
+        with columns[0]:
+            st.multiselect("Tags", names, key="tags-chosen")
+        with columns[1]:
+            st.text_input("New name", key="tags-name", help="One tag: rename. Several, or an existing name: merge.")
+        with columns[2]:
+            st.button("Rename or merge", key="tags-rename", on_click=_mend, args=(opened, False))
+        with columns[3]:
+            st.button("Delete", key="tags-delete", on_click=_mend, args=(opened, True))
+
+
+def _mend(opened: Study, deletes: bool) -> None:
+    """Rename, merge or delete the chosen tags."""
+    chosen, name = st.session_state["tags-chosen"], st.session_state["tags-name"].strip()
+    store = desk(opened).tags
+    if not chosen or not (deletes or name):
+        _say("Choose a tag." if not chosen else "Write the new name.", failed=True)
+        return
+    others = {each.tag.casefold() for each in store.counts()} - {word.casefold() for word in chosen}
+    try:
+        by = who.acting(opened.labels_path)
+        if deletes:
+            count = sum(store.delete(word, by) for word in chosen)
+            _say(f"Taken back from {counted(count, 'question')}. The record keeps who tagged them.")
+        elif len(chosen) == 1 and name.casefold() not in others:
+            store.rename(chosen[0], name, by)
+            _say(f"Renamed {chosen[0]} to {name}.")
+        else:
+            store.merge(chosen, name, by)
+            _say(f"Merged {counted(len(chosen), 'tag')} into {name}.")
+        st.session_state["tags-chosen"], st.session_state["tags-name"] = [], ""
+    except BlindspotError as error:
+        _say(str(error), failed=True)
+
+
+def _say(words: str, failed: bool = False) -> None:
+    """Keep words for the next drawing of the page."""
+    st.session_state[_SAID] = words, failed
+
+
+def _show_said() -> None:
+    if said := st.session_state.pop(_SAID, None):
+        words, failed = said
+        show(notice(words, kind="error" if failed else ""))

@@ -1,0 +1,125 @@
+"""The certificate of a training set on Training, and the certificates of all sets on Quality."""
+
+from __future__ import annotations
+
+from app import url
+from app.certificates import bound_line, more_line, positives_line, verdict, withdrawal
+from app.components.marks import command, notice
+from app.components.tables import scrolling
+from app.markup import Html, div, link, span, tag, term
+from backend.core.study import Study
+from backend.text.counting import counted
+from backend.training_sets.certificates import Certificate, stated_certificate
+from backend.training_sets.certification import read_plan
+from backend.training_sets.training_set import TrainingSet, training_sets
+from db.errors import BlindspotError
+
+WHAT = (
+    "An upper bound on the share of false negatives among the set's negatives, from pairs drawn at random that people judged. "
+    "It holds however often one looks and however wrong the judge is"
+)
+
+
+def certificate_panel(opened: Study, chosen: TrainingSet, sees_labels: bool) -> Html:
+    """What was certified of a set, what was withdrawn, or how to certify it. Withdrawals name labels."""
+    title = tag("h2", term("Certificate", WHAT))
+    try:
+        found, made = stated_certificate(opened, chosen), read_plan(chosen)
+    except BlindspotError as error:
+        return div(title, notice(str(error), kind="error"), cls="panel certificate")
+    if found is None:
+        text = (
+            "Not certified: draw pairs to judge with "
+            if made is None
+            else f"{counted(len(made.draws), 'negative')} drawn to judge. State what the labels prove with "
+        )
+        wanted = f"blindspot training-set certify {chosen.name}" + (" --at-most 2%" if made is None else "")
+        return div(title, tag("p", text, command(wanted)), cls="panel certificate")
+    if found.withdrawn:
+        why = withdrawal(found) if sees_labels else "Withdrawn: the set or a label that it rests on changed."
+        return div(title, notice(why, kind="error"), cls="panel certificate")
+    more = more_line(found)
+    return div(
+        title,
+        tag("p", tag("b", verdict(found))),
+        tag("p", bound_line(found)),
+        tag("p", positives_line(found)),
+        tag("p", more, cls="convention") if more else "",
+        _strata(found),
+        cls="panel certificate",
+    )
+
+
+def certificates_panel(opened: Study) -> Html:
+    """The certificates of all sets, one row each; empty if no pairs were drawn for one."""
+    rows = []
+    for name in training_sets(opened):
+        try:
+            made = TrainingSet.open(opened, name)
+            found = stated_certificate(opened, made)
+        except BlindspotError:
+            continue
+        if found is not None:
+            rows.append(_row(found))
+    if not rows:
+        return Html("")
+    head = tag(
+        "tr",
+        tag("th", "set", scope="col", cls="left"),
+        *(
+            tag("th", name, scope="col")
+            for name in (
+                "false negatives, at most %",
+                "after, at most %",
+                "right positives, at least %",
+                "judged",
+                "target",
+            )
+        ),
+    )
+    table = tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
+    note = tag(
+        "p",
+        "Bounds on finite sets, from pairs drawn at random. After: once the found false negatives are taken out.",
+        cls="convention",
+    )
+    return div(tag("h2", term("Certified training sets", WHAT)), scrolling(table), note, cls="panel certificate")
+
+
+def _row(found: Certificate) -> Html:
+    target = f"{100 * found.at_most:g}% at {100 * found.confidence:g}%"
+    if found.withdrawn:
+        state = "withdrawn"
+    elif found.holds:
+        state = "holds"
+    else:
+        state = "holds after" if found.holds_after else "not shown"
+    return tag(
+        "tr",
+        tag("th", link(found.training_set, url.href(url.TRAINING, {"set": found.training_set})), scope="row"),
+        tag("td", f"{100 * found.upper:.2f}"),
+        tag("td", f"{100 * found.upper_after:.2f}"),
+        tag("td", f"{100 * found.right_at_least:.1f}"),
+        tag("td", f"{found.judged:,} + {found.positives_judged:,}"),
+        tag("td", span(f"{target}: {state}", title="; ".join(found.withdrawn) or None)),
+    )
+
+
+def _strata(found: Certificate) -> Html:
+    if len(found.strata) < 2:
+        return Html("")
+    head = tag(
+        "tr", *(tag("th", name, scope="col") for name in ("stratum", "negatives", "judged", "false", "at most %"))
+    )
+    rows = [
+        tag(
+            "tr",
+            tag("th", each.stratum, scope="row"),
+            tag("td", f"{each.pairs:,}"),
+            tag("td", f"{each.judged:,}"),
+            tag("td", f"{each.false:,}"),
+            tag("td", f"{100 * each.upper:.1f}"),
+        )
+        for each in found.strata
+    ]
+    return scrolling(tag("table", tag("thead", head), tag("tbody", *rows), cls="figures small"))

@@ -1,0 +1,116 @@
+"""What an oracle would choose: for each question, the best of any number of runs. It bounds what choosing can gain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.accuracy import Estimate, summarise
+from analysis.significance import difference
+from backend.evaluation.comparison import Measured, measure_all
+from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from backend.evaluation.relevance import Kind
+from backend.text.answers import DEFAULT_RULE
+from db.errors import BadInput
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OracleChoice:
+    """One run among several.
+
+    Attributes:
+        estimate: its measure over the questions that all runs measure.
+        best: questions in which no run is better, and the measure is above 0.
+        alone: questions in which every other run is worse.
+    """
+
+    run: str
+    estimate: Estimate
+    best: int
+    alone: int
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """What the best run of each question would reach.
+
+    Attributes:
+        measure: with its cut-off, as in "Success@5". relevance: answers or gold.
+        n: questions that all runs measure.
+        estimate: the oracle's measure.
+        gain: the oracle less the best single run, over the same questions.
+        none: questions in which every run has 0.
+    """
+
+    measure: str
+    relevance: str
+    n: int
+    choices: tuple[OracleChoice, ...]
+    estimate: Estimate
+    gain: Estimate
+    best_run: str
+    none: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def oracle(
+    study: Study,
+    runs: Sequence[str],
+    k: int | None = None,
+    measure: str = SUCCESS.name,
+    relevance: Kind = "answers",
+    rule: str = DEFAULT_RULE,
+) -> Oracle:
+    """Compare some runs with an oracle that takes the best of them for each question.
+
+    Raises BadInput for fewer than two runs, for runs without a common question, or for a k that a run is too shallow
+    for; Missing for an unknown run.
+    """
+    names = list(dict.fromkeys(runs))
+    if len(names) < 2:
+        raise BadInput(f"an oracle chooses between at least two different runs, not {', '.join(names) or 'none'}")
+    by = MEASURES.get(measure)
+    k = by.default_k if k is None else k
+    measured = measure_all(study, names, "gold" if by.needs_all and relevance == "answers" else relevance, rule)
+    for name in names:
+        if k > (depth := measured[name].run.hits.k):
+            raise BadInput(f"k is {k}, but the run {name} is only {depth} deep")
+    if len(kinds := sorted({each.kind for each in measured.values()})) > 1:
+        raise BadInput(f"the runs are measured by {' and '.join(kinds)}; choose one with --relevance")
+    common = sorted(set.intersection(*({question.id for question in each.questions} for each in measured.values())))
+    if not common:
+        raise BadInput(f"the runs {', '.join(names)} share no measured question")
+    values = np.stack([_values_of(measured[name], common, by, k) for name in names])
+    best = values.max(axis=0)
+    means = values.mean(axis=1)
+    leader = int(means.argmax())
+    is_best = (values == best) & (best > 0)
+    return Oracle(
+        by.at(k),
+        kinds[0],
+        len(common),
+        tuple(
+            OracleChoice(name, summarise(row, SEED), int(won.sum()), int((won & (is_best.sum(axis=0) == 1)).sum()))
+            for name, row, won in zip(names, values, is_best, strict=True)
+        ),
+        summarise(best, SEED),
+        difference(best, values[leader], seed=SEED),
+        names[leader],
+        int((best == 0).sum()),
+    )
+
+
+def _values_of(measured: Measured, common: Sequence[str], by: RankingMeasure, k: int) -> np.ndarray:
+    """Return the value of each common question, (q,) bool or float64."""
+    rows = {question.id: row for row, question in enumerate(measured.questions)}
+    return np.asarray(measured.values(by, k))[[rows[id] for id in common]]

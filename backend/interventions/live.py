@@ -1,0 +1,40 @@
+"""Explain one miss live, with the index that the app has open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from backend.interventions.explaining import ExplainedMiss, MissExplainer
+from backend.retrieval import live, remote
+from backend.retrieval.dense import Dense, dense_indexes
+from backend.text.answers import DEFAULT_RULE
+from db.errors import Missing
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+
+def editable(study: Study, runs: Sequence[str]) -> dict[str, str]:
+    """Return the runs whose misses this process can explain, with their encoders; none if a service does the
+    searching.
+    """
+    if remote.chosen() is not None:
+        return {}
+    encoders = set(dense_indexes(study))
+    manifests = {name: study.run(name).manifest for name in dict.fromkeys(runs)}
+    return {
+        name: str(manifest["retriever"])
+        for name, manifest in manifests.items()
+        if manifest.get("kind") == "dense" and manifest.get("retriever") in encoders
+    }
+
+
+def explain_question(study: Study, encoder: str, question: Question, rule: str = DEFAULT_RULE) -> ExplainedMiss:
+    """Explain a question with an encoder's index. Raises Missing without the index, or without a gold passage."""
+    with live.opened(study, encoder) as dense:
+        if not isinstance(dense, Dense):
+            raise Missing(f"{encoder!r} is not an encoder's index, so no edited passage can be ranked")
+        (explained,) = next(MissExplainer(study, encoder, rule, dense=dense).explain([question]))
+    return explained

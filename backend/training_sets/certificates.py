@@ -1,0 +1,308 @@
+"""What the labels of drawn pairs prove about a training set: at most so many false negatives, at least so many right
+positives.
+
+Definition. A negative is *false* if people call it positive; a pair that they are unsure of or disagree on, or whose
+question they call bad, counts as false too (against the certificate). The set is finite. Its negatives are
+
+- those with a label at the time of the plan: their false ones are counted;
+- the others, from which pairs were drawn: `analysis.certificates` bounds their false ones.
+
+Two shares follow, each with all negatives of its set below:
+
+- *as it is*: the bound on all false negatives of the set;
+- *after*: the same once the found ones are taken out, which `--policy ...+labels` does when the set is built again. The
+  bound on all less the found ones is a bound on those that stay, because the found ones are certain.
+
+The bounds hold at every number of labels together, so people may look, stop or go on whenever they like. They take the
+longest beginning of the draws in which every pair is judged. Each statement (negatives, positives, one stratum) has the
+stated confidence on its own. A certificate says what these annotators would call positive: their own mistakes are in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.certificates import bets, further_draws, share_after
+from analysis.weighted_draws import Cells
+from backend.core.manifest import read_object, text_sha256, write_json
+from backend.training_sets.certification import (
+    FOLDER,
+    STATED,
+    WRONG_POSITIVES,
+    CertificatePlan,
+    Draw,
+    PairId,
+    no_plan,
+    read_plan,
+)
+from backend.training_sets.training_set import PAIRS, TrainingSet
+from db.errors import BadInput, Missing
+from db.labels import Labels
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+SHOWN = 3  # changed labels that a withdrawal names
+
+
+@dataclass(frozen=True, slots=True)
+class StratumBound:
+    """The bound on the share of false negatives in one stratum of the unjudged negatives, at its own confidence."""
+
+    stratum: str
+    pairs: int
+    judged: int
+    false: int
+    upper: float
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What the labels up to an event prove.
+
+    Attributes:
+        at_most, confidence, judge: As in the plan.
+        negatives: Negatives of the set. known: Of these, the ones with a label at the time of the plan. drawn: Drawn
+        negatives. judged: The first so many draws, all judged. unsettled: Of the judged and known ones, those that count
+        as false because people did not settle them. false: False negatives found, unsettled ones included.
+        upper: Bound on the share of false negatives as the set is. upper_after: Once the found ones are taken out.
+        positives, positives_judged, right: Positives of the set, judged ones (known and drawn), right ones among them.
+        right_at_least: Lower bound on the share of right positives.
+        more: Further negatives to judge until the target is likely met; 0 if it is met, None if that cannot be said.
+        label_event: The last label event. pairs_sha256: Of the set's pairs. labels_sha256: Of the labels it rests on.
+    """
+
+    training_set: str
+    at_most: float
+    confidence: float
+    judge: str | None
+    seed: int
+    negatives: int
+    known: int
+    drawn: int
+    judged: int
+    unsettled: int
+    false: int
+    upper: float
+    upper_after: float
+    positives: int
+    positives_judged: int
+    right: int
+    right_at_least: float
+    strata: list[StratumBound]
+    more: int | None
+    label_event: int
+    pairs_sha256: str
+    labels_sha256: str
+    withdrawn: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the set meets the target as it is."""
+        return self.upper <= self.at_most
+
+    @property
+    def holds_after(self) -> bool:
+        """Whether the set meets the target once the found false negatives are taken out."""
+        return self.upper_after <= self.at_most
+
+    @property
+    def left(self) -> int:
+        """Drawn negatives that nobody judged, or that come after one that nobody judged."""
+        return self.drawn - self.judged
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def certify(study: Study, name: str, at_most: float | None = None, store: bool = True) -> Certificate:
+    """State what the labels prove now, and store the statement beside the set.
+
+    Args:
+        at_most: The share to compare with; default the plan's. The bounds hold for every share.
+
+    Raises:
+        Missing: no such set, or no pairs of it were drawn. BadInput: its pairs are not those of the plan.
+    """
+    training_set = TrainingSet.open(study, name)
+    made = read_plan(training_set)
+    if made is None:
+        raise Missing(no_plan(name))
+    if made.pairs_sha256 != training_set.manifest["sha256"][PAIRS]:
+        raise BadInput(f"the pairs of training set {name!r} changed since they were drawn; build another set")
+    found = _state(study, name, made, made.at_most if at_most is None else at_most)
+    if store and found.judged + found.known:
+        rests_on = {"labels": [[*pair, label] for pair, label in sorted(_rests_on(study, made, found.judged).items())]}
+        write_json(training_set.folder / FOLDER / STATED, {**found.as_json(), **rests_on})
+    return found
+
+
+def stated_certificate(study: Study, training_set: TrainingSet) -> Certificate | None:
+    """Return the certificate that was stated of a set; None if there is none.
+
+    `withdrawn` says what changed since, if the set's pairs or a label that it rests on changed. Raises BadInput for a
+    damaged file.
+    """
+    path = training_set.folder / FOLDER / STATED
+    if not path.is_file():
+        return None
+    plain = read_object(path)
+    try:
+        before = {(question, passage): label for question, passage, label in plain.pop("labels")}
+        strata = [StratumBound(**each) for each in plain.pop("strata")]
+        stated = Certificate(**{**plain, "training_set": training_set.name}, strata=strata)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"is not a certificate ({error}); certify the set again", path) from None
+    if stated.pairs_sha256 != training_set.manifest["sha256"][PAIRS]:
+        stated.withdrawn.append("the pairs of the set changed")
+    now = _labels_of(study, before)
+    changed = [pair for pair, label in before.items() if now.get(pair, "") != label]
+    stated.withdrawn.extend(
+        f"question {question} passage {passage} was {before[question, passage]} and is now "
+        f"{now.get((question, passage)) or 'without a label'}"
+        for question, passage in changed[:SHOWN]
+    )
+    if len(changed) > SHOWN:
+        stated.withdrawn.append(f"{len(changed) - SHOWN:,} more labels changed")
+    return stated
+
+
+def _state(study: Study, name: str, made: CertificatePlan, at_most: float) -> Certificate:
+    labels = _labels_of(study, [*(draw[:2] for draw in (*made.draws, *made.positive_draws)), *_known(made)])
+    n = _judged_beginning(made.draws, labels)
+    hits = np.array([_is_false(labels[draw[:2]]) for draw in made.draws[:n]], dtype=bool)
+    cells = np.array([draw.cell for draw in made.draws[:n]], np.int64)
+    known_false = sum(_is_false(labels.get(pair, "")) for pair in made.known_negatives)
+    false = known_false + int(hits.sum())
+    upper = _upper(hits, cells, made.cells, made.target, made.horizon, made.confidence) if n else 1.0
+    whole = (known_false + upper * made.cells.size) / made.negatives
+    after = share_after(whole, false, made.negatives)
+    positives = [labels.get(pair, "") for pair in made.known_positives]
+    drawn_positives = [
+        labels[draw[:2]] for draw in made.positive_draws[: _judged_beginning(made.positive_draws, labels)]
+    ]
+    right = sum(label == "positive" for label in (*positives, *drawn_positives))
+    judged_pairs = [*(draw[:2] for draw in made.draws[:n]), *made.known_negatives]
+    return Certificate(
+        name,
+        at_most,
+        made.confidence,
+        made.judge,
+        made.seed,
+        made.negatives,
+        len(made.known_negatives),
+        len(made.draws),
+        n,
+        sum(labels.get(pair) in ("open", "unsure") for pair in judged_pairs),
+        false,
+        whole,
+        after,
+        made.positives,
+        len(positives) + len(drawn_positives),
+        right,
+        _right_at_least(made, positives, drawn_positives),
+        _strata(made, hits, cells, n),
+        _more(made, at_most, hits, cells, after),
+        Labels(study.labels_path, read_only=True).last_event,
+        made.pairs_sha256,
+        _hash(_only(labels, judged_pairs)),
+    )
+
+
+def _upper(hits: np.ndarray, drawn: np.ndarray, cells: Cells, target: float, horizon: int, confidence: float) -> float:
+    made = bets(hits[None], drawn[None], cells, target, max(1, horizon), confidence)
+    if len(hits) == cells.size:  # a census
+        return float(hits.sum() / cells.size)
+    return float(made.upper(level=confidence)[0])
+
+
+def _more(made: CertificatePlan, at_most: float, hits: np.ndarray, drawn: np.ndarray, after: float) -> int | None:
+    if after <= at_most:
+        return 0
+    if len(hits) < len(made.draws):
+        return len(made.draws) - len(hits)
+    target = at_most * made.negatives / made.cells.size
+    return further_draws(hits, drawn, made.cells, target, made.horizon, made.confidence)
+
+
+def _strata(made: CertificatePlan, hits: np.ndarray, drawn: np.ndarray, n: int) -> list[StratumBound]:
+    """Return the bound of each stratum. Within a stratum, too, pairs were drawn in proportion to their weights."""
+    place = np.array([draw.stratum for draw in made.draws[:n]], np.int64)
+    result = []
+    for stratum, counts in enumerate(made.counts):
+        inside, kept = place == stratum, counts > 0
+        part = Cells(counts[kept], made.cells.chances[kept], made.cells.weights[kept])
+        renumbered = np.cumsum(kept) - 1
+        share = float(counts @ made.cells.weights / (made.cells.counts @ made.cells.weights))
+        upper = (
+            _upper(
+                hits[inside], renumbered[drawn[inside]], part, made.target, int(made.horizon * share), made.confidence
+            )
+            if inside.any()
+            else 1.0
+        )
+        result.append(StratumBound(made.strata[stratum], part.size, int(inside.sum()), int(hits[inside].sum()), upper))
+    return result
+
+
+def _right_at_least(made: CertificatePlan, known: Sequence[str], drawn: Sequence[str]) -> float:
+    """Return the lower bound on the share of right positives: known ones counted, the others bounded."""
+    if not made.positives:
+        return 0.0
+    unjudged = made.positives - len(known)
+    wrong = float(sum(label != "positive" for label in known))
+    if unjudged:
+        hits = np.array([label != "positive" for label in drawn], dtype=bool)
+        cells = Cells(np.array([unjudged]), np.zeros(1), np.ones(1))
+        where = np.zeros(len(hits), np.int64)
+        horizon = max(1, len(made.positive_draws))
+        wrong += unjudged * (
+            _upper(hits, where, cells, WRONG_POSITIVES, horizon, made.confidence) if len(hits) else 1.0
+        )
+    return max(0.0, 1 - wrong / made.positives)
+
+
+def _known(made: CertificatePlan) -> list[PairId]:
+    return [*made.known_negatives, *made.known_positives]
+
+
+def _is_false(label: str) -> bool:
+    """Whether a negative with this label counts as false: people say it answers, or did not settle it."""
+    return label not in ("negative", "related")
+
+
+def _judged_beginning(draws: Sequence[Draw], labels: dict[PairId, str]) -> int:
+    """Return how many draws come before the first one that nobody judged."""
+    return next((place for place, draw in enumerate(draws) if draw[:2] not in labels), len(draws))
+
+
+def _labels_of(study: Study, pairs: Sequence[PairId] | dict[PairId, str]) -> dict[PairId, str]:
+    """Return the label of each judged pair: "open" in dispute, or if people call its question bad."""
+    wanted = set(pairs)
+    store = Labels(study.labels_path, read_only=True)
+    found: dict[PairId, str] = {
+        (pair.question, pair.passage): pair.label or "open"
+        for pair in store.consensus({question for question, _ in wanted})
+        if (pair.question, pair.passage) in wanted
+    }
+    bad = set(store.bad_questions())
+    return found | {pair: "open" for pair in wanted if pair[0] in bad}
+
+
+def _rests_on(study: Study, made: CertificatePlan, judged: int) -> dict[PairId, str]:
+    """Return the labels that a statement rests on: of the drawn pairs and of those with a label before."""
+    pairs = [*(draw[:2] for draw in (*made.draws[:judged], *made.positive_draws)), *_known(made)]
+    return _labels_of(study, pairs)
+
+
+def _only(labels: dict[PairId, str], pairs: Sequence[PairId]) -> dict[PairId, str]:
+    return {pair: labels.get(pair, "") for pair in pairs}
+
+
+def _hash(labels: dict[PairId, str]) -> str:
+    return text_sha256(json.dumps(sorted([*pair, label] for pair, label in labels.items())))

@@ -1,0 +1,376 @@
+"""Draw the pairs that people judge for the certificate of a training set.
+
+`training_sets/<name>/certificate/` holds plan.json (the design, and every draw in its order), cells.npy (the cell of each
+negative) and, once stated, certificate.json. A set never changes, so neither do its plan and the order of its draws: more
+draws continue the order. `backend.training_sets.certificates` states what the labels of these pairs prove.
+
+The population is the set's negatives without a label at the time of the plan; the labelled ones are known, and are
+counted and not drawn. A judge's scores, the answer match and the labels given so far decide which pairs are drawn more
+often. They make the certificate need fewer labels if they are right, and more if they are wrong; it holds either way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from analysis.certificates import SamplingPlan, fewest_draws, horizon_of, pilot_chances, plan
+from analysis.exact_bounds import LEVEL
+from analysis.weighted_draws import Cells, cells_of, draw_order
+from backend.core.manifest import read_object, write_json
+from backend.core.rights import require
+from backend.judges.scores import ScoreStore
+from backend.judging.audits import RANK_GROUPS
+from backend.judging.batches import pair_items
+from backend.judging.priority import rank_group
+from backend.training_sets.training_set import PAIRS, Pair, TrainingSet
+from db.errors import BadInput, Missing, Refused
+from db.labels import Labels
+from db.queue import Queue
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+FOLDER, PLAN, CELLS, STATED = "certificate", "plan.json", "cells.npy", "certificate.json"
+POSITIVES = 30
+WRONG_POSITIVES = 0.10
+"""The share of wrong positives that the bets on positives are best against. It bounds nothing."""
+HIGHEST = 0.5
+DRAWN, NAMED = "drawn negatives", "named by people"
+PairId = tuple[str, str]
+
+
+class Draw(NamedTuple):
+    """A drawn pair. probability: of its draw among the pairs left. cell, stratum: places in the plan."""
+
+    question: str
+    passage: str
+    probability: float
+    cell: int = 0
+    stratum: int = 0
+
+
+@dataclass(frozen=True)
+class CertificatePlan:
+    """What is drawn from a set, as plan.json holds it.
+
+    Attributes:
+        pairs_sha256: Of the set's pairs. at_most, confidence: What to certify. judge: Whose scores steer the draws.
+        piloted: Whether people's labels taught the chances. negatives, positives: Pairs of the set.
+        known: Negatives and positives that had a label at the time of the plan, as (question, passage).
+        cells: Of the other negatives. strata: Names. counts: (strata, cells) pairs.
+        horizon: Of the stakes, see `analysis.certificates`. draws, positive_draws: In their order.
+        batches: Names of the batches that the draws are judged in.
+    """
+
+    pairs_sha256: str
+    at_most: float
+    confidence: float
+    judge: str | None
+    piloted: bool
+    seed: int
+    negatives: int
+    positives: int
+    known_negatives: list[PairId]
+    known_positives: list[PairId]
+    cells: Cells
+    strata: list[str]
+    counts: np.ndarray
+    horizon: int
+    median: int | None
+    enough: bool
+    rate: float
+    capped: bool
+    draws: list[Draw]
+    positive_draws: list[Draw]
+    batches: list[str]
+    member: np.ndarray | None = None
+    """(n,) the cell of each negative without a label, in the set's order; of a new plan alone, and then in cells.npy."""
+
+    @property
+    def target(self) -> float:
+        """The share of false negatives among the pairs that may be drawn at which the whole set is at `at_most`."""
+        return self.at_most * self.negatives / max(1, self.cells.size)
+
+    def as_json(self) -> dict[str, Any]:
+        plain = {key: value for key, value in self.__dict__.items() if key not in ("cells", "counts", "member")}
+        cells = {name: getattr(self.cells, name).tolist() for name in ("counts", "chances", "weights")}
+        return {**plain, "cells": cells, "counts": self.counts.tolist()}
+
+    @classmethod
+    def of_json(cls, plain: Mapping[str, Any]) -> CertificatePlan:
+        cells = {name: np.array(values) for name, values in plain["cells"].items()}
+        lists = {
+            "known_negatives": [(question, passage) for question, passage in plain["known_negatives"]],
+            "known_positives": [(question, passage) for question, passage in plain["known_positives"]],
+            "draws": [Draw(*row) for row in plain["draws"]],
+            "positive_draws": [Draw(*row) for row in plain["positive_draws"]],
+        }
+        return cls(**{**plain, **lists, "cells": Cells(**cells), "counts": np.array(plain["counts"], np.int64)})
+
+
+def share_of(text: str, option: str, highest: float = 1.0) -> float:
+    """Return the share that "2%" or "0.02" names. Raises BadInput unless it is above 0 and below `highest`."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", text)
+    share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
+    if not 0 < share < highest:
+        raise BadInput(f"{option} must be above 0% and below {100 * highest:.0f}%, as in 2% or 0.02, not {text!r}")
+    return share
+
+
+def read_plan(training_set: TrainingSet) -> CertificatePlan | None:
+    """Return the plan of a set's certificate; None if there is none. Raises BadInput for a damaged file."""
+    path = _folder(training_set) / PLAN
+    if not path.is_file():
+        return None
+    try:
+        return CertificatePlan.of_json(read_object(path))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"is not a plan of a certificate ({error}); build the set again", path) from None
+
+
+def make_plan(
+    study: Study,
+    name: str,
+    at_most: float,
+    confidence: float = LEVEL,
+    judge: str | None = None,
+    labels: int | None = None,
+    positives: int = POSITIVES,
+    seed: int = 0,
+) -> CertificatePlan:
+    """Plan the draws of a set's certificate. Writes nothing.
+
+    Args:
+        at_most: Share of false negatives to certify. labels: Negatives to judge; default what the plan finds enough.
+        positives: Positives to judge.
+
+    Raises:
+        Missing: no such set, or no scores of that judge. Refused: a set without negatives, a plan exists already, or the
+        labels cannot reach the target. BadInput: a number out of range.
+    """
+    _check(at_most, confidence, labels, positives)
+    training_set = TrainingSet.open(study, name)
+    if read_plan(training_set) is not None:
+        raise Refused(f"the pairs of training set {name!r} were drawn already; leave out --judge, --labels and --seed")
+    store = None if judge is None else ScoreStore.open(study, judge)
+    found = _population(study, training_set)
+    if not found.negatives:
+        raise Refused(f"training set {name!r} has no negatives, so there is nothing to certify")
+    chances, piloted = _chances(study, found, store)
+    cells, member = cells_of(chances)
+    target = at_most * len(found.negatives) / max(1, len(found.open))
+    made = plan(cells, target, seed, confidence) if found.open else _census(cells)
+    drawn = min(len(found.open), labels if labels is not None else made.draws)
+    if drawn < len(found.open):
+        _refuse_too_few(drawn, made.cells, target, at_most, confidence, seed)
+    named = [_stratum(pair) for pair in found.open]
+    strata = [name for name in (*RANK_GROUPS, DRAWN, NAMED) if name in set(named)]
+    place = np.array([strata.index(name) for name in named], np.int64)
+    counts = np.zeros((len(strata), len(cells.counts)), np.int64)
+    if found.open:
+        np.add.at(counts, (place, member), 1)
+    return CertificatePlan(
+        training_set.manifest["sha256"][PAIRS],
+        at_most,
+        confidence,
+        judge,
+        piloted,
+        seed,
+        len(found.negatives),
+        len(found.positives),
+        found.known_negatives,
+        found.known_positives,
+        made.cells,
+        strata,
+        counts,
+        horizon_of(drawn),
+        made.median,
+        made.enough,
+        made.rate,
+        made.capped,
+        _drawn(found.open, made.cells.weights[member], seed, drawn, member, place),
+        _drawn(found.open_positives, np.ones(len(found.open_positives)), seed + 1, positives, None, None),
+        [],
+        member,
+    )
+
+
+def _check(at_most: float, confidence: float, labels: int | None, positives: int) -> None:
+    if not 0 < at_most < HIGHEST or not 0.5 <= confidence < 1:
+        raise BadInput("--at-most must be above 0% and below 50%, --confidence from 50% to below 100%")
+    if (labels is not None and labels < 1) or positives < 0:
+        raise BadInput("--labels must be 1 or more, --positives 0 or more")
+
+
+def _refuse_too_few(drawn: int, cells: Cells, target: float, at_most: float, confidence: float, seed: int) -> None:
+    """Raise Refused if so many negatives could not certify the target even without a single false one."""
+    fewest = fewest_draws(cells, target, confidence, seed)
+    if drawn < fewest:
+        raise Refused(
+            f"{drawn:,} judged negatives cannot certify {100 * at_most:g}% at {100 * confidence:g}% confidence: even "
+            f"without a single false negative it takes about {fewest:,}; give a higher --at-most or more --labels"
+        )
+
+
+def queue_plan(study: Study, name: str, made: CertificatePlan, by: str | None = None) -> str:
+    """Queue the pairs of a new plan as a batch, store the plan, and return the batch's name. Raises Refused."""
+    require(study, by, "make batches")
+    training_set = TrainingSet.open(study, name)
+    assert made.member is not None
+    with study.building(f"training_sets/{name}"):
+        if read_plan(training_set) is not None:
+            raise Refused(f"the pairs of training set {name!r} were drawn already")
+        folder = _folder(training_set)
+        folder.mkdir(exist_ok=True)
+        with open(folder / CELLS, "wb") as file:
+            np.save(file, made.member.astype(np.int16))
+        return _queue(study, training_set, made, [*made.draws, *made.positive_draws], by)
+
+
+def draw_more(study: Study, name: str, count: int, by: str | None = None) -> str:
+    """Continue the draws of a set with `count` negatives, as another batch. Raises Missing, Refused or BadInput."""
+    require(study, by, "make batches")
+    training_set = TrainingSet.open(study, name)
+    made = read_plan(training_set)
+    if made is None:
+        raise Missing(no_plan(name))
+    if count < 1:
+        raise BadInput("draw at least one more pair")
+    known = set(made.known_negatives)
+    pairs = [pair for pair in _pairs(training_set, "negative") if (pair.question, pair.passage) not in known]
+    total = min(len(pairs), len(made.draws) + count)
+    if total == len(made.draws):
+        raise Refused(f"all {len(pairs):,} negatives of training set {name!r} were drawn already")
+    member = np.load(_folder(training_set) / CELLS).astype(np.int64)
+    place = np.array([made.strata.index(_stratum(pair)) for pair in pairs])
+    draws = _drawn(pairs, made.cells.weights[member], made.seed, total, member, place)
+    new = draws[len(made.draws) :]
+    plain = CertificatePlan.of_json({**made.as_json(), "draws": [list(draw) for draw in draws]})
+    with study.building(f"training_sets/{name}"):
+        return _queue(study, training_set, plain, new, by)
+
+
+def no_plan(name: str) -> str:
+    """What to say of a set whose pairs were never drawn."""
+    return (
+        f"no pairs of training set {name!r} were drawn for a certificate yet; run 'blindspot training-set certify {name} "
+        "--at-most 2%'"
+    )
+
+
+@dataclass(frozen=True)
+class _Population:
+    """The pairs of a set: all negatives and positives, those without a label, and the known others."""
+
+    negatives: list[Pair]
+    positives: list[Pair]
+    open: list[Pair]
+    open_positives: list[Pair]
+    known_negatives: list[PairId]
+    known_positives: list[PairId]
+    labels: Mapping[PairId, str]
+
+
+def _pairs(training_set: TrainingSet, role: str) -> list[Pair]:
+    return [pair for _, pairs in training_set.groups() for pair in pairs if pair.role == role]
+
+
+def _population(study: Study, training_set: TrainingSet) -> _Population:
+    negatives, positives = _pairs(training_set, "negative"), _pairs(training_set, "positive")
+    labels = {(pair.question, pair.passage): pair.label or "open" for pair in Labels(study.labels_path).consensus()}
+
+    def split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[PairId]]:
+        unjudged = [pair for pair in pairs if (pair.question, pair.passage) not in labels]
+        return unjudged, [pair[:2] for pair in pairs if pair[:2] in labels]
+
+    free, known = split(negatives)
+    free_positives, known_positives = split(positives)
+    return _Population(negatives, positives, free, free_positives, known, known_positives, labels)
+
+
+def _chances(study: Study, found: _Population, store: ScoreStore | None) -> tuple[np.ndarray, bool]:
+    """Return the chance of each unjudged negative to be a false one, and whether labels taught it.
+
+    The pilot is every settled label of the study: it need not be a random sample.
+    """
+    if not found.open:
+        return np.zeros(0), False
+    if store is None:
+        return np.full(len(found.open), np.nan), False
+    settled = {pair: label for pair, label in found.labels.items() if label in ("positive", "related", "negative")}
+    by_pair = {pair[:2]: pair for pair in (*found.negatives, *found.positives)}
+    pilot = [pair for pair in settled if pair in by_pair]
+    wanted = [*(pair[:2] for pair in found.open), *pilot]
+    known = store(wanted)
+    scores = np.array([known.get(pair, np.nan) for pair in wanted])
+    answers = np.array([float(bool(by_pair[pair].answer)) for pair in wanted])
+    places = len(found.open) + np.flatnonzero(np.isfinite(scores[len(found.open) :]))
+    hits = np.array([settled[wanted[place]] == "positive" for place in places], dtype=bool)
+    chances, learned = pilot_chances(scores, answers, places, hits)
+    return chances[: len(found.open)], learned
+
+
+def _census(cells: Cells) -> SamplingPlan:
+    return SamplingPlan(cells, 0, True, 0, 0.0, False)
+
+
+def _drawn(
+    pairs: Sequence[Pair],
+    weights: np.ndarray,
+    seed: int,
+    count: int,
+    member: np.ndarray | None,
+    strata: np.ndarray | None,
+) -> list[Draw]:
+    if not pairs or not count:
+        return []
+    order, probabilities = draw_order(weights, seed, count)
+    return [
+        Draw(
+            pairs[place].question,
+            pairs[place].passage,
+            float(min(1.0, probability)),
+            0 if member is None else int(member[place]),
+            0 if strata is None else int(strata[place]),
+        )
+        for place, probability in zip(order.tolist(), probabilities.tolist(), strict=True)
+    ]
+
+
+def _stratum(pair: Pair) -> str:
+    if pair.mined and pair.rank is not None:
+        return RANK_GROUPS[rank_group(pair.rank)]
+    return NAMED if pair.source == "label" else DRAWN
+
+
+def _queue(
+    study: Study, training_set: TrainingSet, made: CertificatePlan, draws: Sequence[Draw], by: str | None
+) -> str:
+    """Queue some draws, and store the plan with the batch's name."""
+    taken = {batch.name for batch in Queue(study.labels_path).batches()}
+    name = training_set.name
+    batch = next(each for n in range(1, 10_000) if (each := f"{name}-certificate-{n}") not in taken)
+    probabilities = {draw[:2]: draw.probability for draw in draws}
+    if draws:
+        items = pair_items(study, list(probabilities), probabilities)
+        settings = {
+            "certificate": name,
+            "origin": f"certificate of training set {name}",
+            "seed": made.seed,
+            "judge": made.judge,
+            "size": len(draws),
+        }
+        Queue(study.labels_path).add_batch(batch, items, settings, by=by)
+        made.batches.append(batch)
+    write_json(_folder(training_set) / PLAN, made.as_json())
+    return batch
+
+
+def _folder(training_set: TrainingSet) -> Path:
+    return training_set.folder / FOLDER

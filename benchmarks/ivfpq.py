@@ -1,0 +1,70 @@
+"""Training an IVF-PQ index: FAISS's own numbers of rounds and training vectors beside ours, on the same vectors.
+
+    python -m benchmarks.ivfpq STUDY [--encoder minilm] [--code-bytes 48]
+
+The study needs a dense index. Prints the seconds of training, the ratio to FAISS's own settings in the same run, and the
+recall of the exact top 20, for the vectors of up to 500 questions (else of passages).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+from backend.core.study import Study
+from backend.retrieval import approximate
+from backend.retrieval.approximate import POINTS_PER_CENTROID, ROUNDS, FaissOptions
+from backend.retrieval.dense import Dense
+from backend.retrieval.question_vectors import question_vectors
+from benchmarks.machine import machine
+
+FAISS_ROUNDS, FAISS_POINTS = 25, 256
+QUESTIONS, K = 500, 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path)
+    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--code-bytes", type=int, default=48)
+    given = parser.parse_args()
+    study = Study.open(given.study)
+    dense = Dense(study, given.encoder)
+    queries = _queries(study, dense)
+    exact = dense.search_vectors(queries, K).ordinals
+    print(f"{machine()}; {len(dense.vectors):,} vectors, {len(queries)} queries")
+    seconds = {}
+    for rounds, points in ((FAISS_ROUNDS, FAISS_POINTS), (ROUNDS, POINTS_PER_CENTROID)):
+        index, seconds[rounds] = _trained(dense, FaissOptions(code_bytes=given.code_bytes), rounds, points)
+        index.add(np.asarray(dense.vectors, np.float32))
+        index.nprobe = FaissOptions().probes
+        found = index.search(queries, K)[1]
+        recall = np.mean([len(set(ours) & set(best)) / K for ours, best in zip(found, exact, strict=True)])
+        ratio = seconds[FAISS_ROUNDS] / seconds[rounds]
+        print(
+            f"{rounds} rounds, {points} vectors a code word: {seconds[rounds]:.1f} s, {ratio:.1f} times, recall {recall:.3f}"
+        )
+
+
+def _queries(study: Study, dense: Dense) -> np.ndarray:
+    questions = study.questions.all()[:QUESTIONS]
+    if not questions:
+        return np.asarray(dense.vectors[:QUESTIONS], np.float32)
+    return question_vectors(study, dense, [question.text for question in questions])
+
+
+def _trained(dense: Dense, options: FaissOptions, rounds: int, points: int):
+    index = approximate._empty("ivfpq", options, dense, seed=0)
+    for clustering in (index.cp, index.pq.cp):
+        clustering.niter = rounds
+    index.pq.cp.max_points_per_centroid = points
+    started = time.monotonic()
+    approximate._train(index, dense, 0, None)
+    return index, time.monotonic() - started
+
+
+if __name__ == "__main__":
+    main()
