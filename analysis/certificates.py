@@ -46,6 +46,8 @@ POWER = 0.8
 LOOK = 10
 SIMULATED = 64
 LONGEST = 2000
+ROOM = 1.5
+"""The horizon of the stakes, in multiples of the planned draws: a plan that is too long costs less than a short one."""
 FEWEST_PILOT_HITS = 8
 _BISECTIONS = 40
 _DESIGNS = ((1.0, 0.5), (0.75, 0.5), (0.5, 0.5))
@@ -239,22 +241,25 @@ class SamplingPlan:
     rate: float
     capped: bool
 
+    @property
+    def horizon(self) -> int:
+        """The horizon of the stakes."""
+        return horizon_of(self.draws)
 
-def plan(
-    cells: Cells,
-    target: float,
-    piloted: bool = False,
-    seed: int = 0,
-    level: float = LEVEL,
-    longest: int = LONGEST,
-) -> SamplingPlan:
+
+def horizon_of(draws: int) -> int:
+    """Return the horizon of the stakes for a planned number of draws."""
+    return max(1, math.ceil(ROOM * draws))
+
+
+def plan(cells: Cells, target: float, seed: int = 0, level: float = LEVEL, longest: int = LONGEST) -> SamplingPlan:
     """Choose the weights and the number of draws. A normal approximation chooses; a simulation corrects the number.
 
     Args:
         cells: With the chances that are known; see `pilot_chances`.
-        target: Share of hits to certify. piloted: Whether the chances were learned from a pilot.
+        target: Share of hits to certify.
     """
-    planned, capped = expected(cells, target, piloted)
+    planned, capped = expected(cells, target)
     designs = (
         [_weighted(planned, uniform, power) for uniform, power in _DESIGNS] if len(cells.counts) > 1 else [planned]
     )
@@ -278,14 +283,14 @@ def plan(
     )
 
 
-def expected(cells: Cells, target: float, piloted: bool) -> tuple[Cells, bool]:
+def expected(cells: Cells, target: float) -> tuple[Cells, bool]:
     """Return the cells with the chances that the plan expects, and whether they had to be scaled down.
 
-    Some hits are where no chance is high. Without a pilot the plan expects at least half the target: a judge that misses
-    what it did not learn would have the plan end too soon.
+    Some hits are where no chance is high. The plan expects at least half the target: with fewer it would end too soon if
+    the chances miss hits, and too long a plan costs little.
     """
     mean = cells.mean_chance
-    lowest, highest = target / (4 if piloted else 2), HIGHEST_PLANNED * target
+    lowest, highest = target / 2, HIGHEST_PLANNED * target
     shape = cells.chances / mean if mean else np.ones(len(cells.counts))
     chances = min(max(mean, lowest), highest) * ((1 - UNEXPLAINED) * shape + UNEXPLAINED)
     return replace(cells, chances=np.clip(chances, 1e-6, 0.95)), mean > highest
@@ -307,12 +312,12 @@ def _guess(cells: Cells, target: float) -> float:
     return max(2.65**2 * float(variance[best]) / gap**2, 3.0 * reach / target)  # 96.5% and 80% of the normal curve
 
 
-def simulated_times(cells: Cells, target: float, horizon: int, seed: int, level: float = LEVEL) -> np.ndarray:
+def simulated_times(cells: Cells, target: float, draws: int, seed: int, level: float = LEVEL) -> np.ndarray:
     """Return (SIMULATED,) float64: draws after which each simulated study meets the target, inf if it does not."""
     rng = np.random.default_rng(seed)
-    drawn = simulated_draws(cells, horizon, SIMULATED, rng)
+    drawn = simulated_draws(cells, draws, SIMULATED, rng)
     hits = rng.random(drawn.shape) < cells.chances[drawn]
-    return times_to(bets(hits, drawn, cells, target, horizon, level), target, level)
+    return times_to(bets(hits, drawn, cells, target, horizon_of(draws), level), target, level)
 
 
 def fewest_draws(cells: Cells, target: float, level: float = LEVEL, seed: int = 0) -> int:

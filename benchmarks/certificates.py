@@ -7,7 +7,7 @@ first 20 ranks of 60 questions: the pilot), then 500 simulated studies. Each stu
 pairs judged by the truth; the encyclopedia, the retriever's lists, the judge and the pilot stay. Judges: the feature
 judge as it is; its scores raised (three times, plus 0.1) and lowered (a quarter); and reversed (1 - score).
 
-Certificates: the 95% bound after 1.5 times the planned draws covers the true share, over all looks before as well; and
+Certificates: the 95% bound after twice the planned draws covers the true share, over all looks before as well; and
 the labels that meet the target in half and in four of five studies, against simple random samples with hypergeometric
 bounds (Clopper and Pearson's for a finite set), of the smallest fixed size that meets it with the same power. Both take
 the found false negatives out of the set.
@@ -39,7 +39,8 @@ from db.labels import Labels
 from db.people import People
 
 STUDIES = 500
-PASSAGES, SEED = 3000, 1901  # seed 7 was used during development
+PASSAGES, SEED = 3000, 1902
+# Seeds 7 and 8 were used during development. With seed 1901 plans that were too short were found and mended.
 DEPTH, PILOT_QUESTIONS, PILOT_RANKS = 100, 60, 20
 KEEP_BELOW = 0.1
 SETS = (("none", 1, 0.08), ("none", 11, 0.03), ("judge", 1, 0.02))
@@ -145,14 +146,14 @@ def chances_of(pairs: TruePairs, pilot: TruePairs, bias: str, with_answers: bool
     return pilot_chances(scores, answers, places, pilot.false)[0][: len(pairs.scores)]
 
 
-def certify(pairs: TruePairs, chances: np.ndarray, target: float, piloted: bool, studies: int) -> Tried:
+def certify(pairs: TruePairs, chances: np.ndarray, target: float, studies: int) -> Tried:
     """Draw and judge some studies of a set, each with its seed."""
     cells, member = cells_of(chances)
-    made = plan(cells, target, piloted)
-    n = min(len(member), LONGEST, max(made.draws * 3 // 2, 100))
+    made = plan(cells, target)
+    n = min(len(member), LONGEST, max(2 * made.draws, 100))
     weights = made.cells.weights[member]
     orders = np.array([draw_order(weights, seed, n)[0] for seed in range(studies)])
-    tried = bets(pairs.false[orders], member[orders], made.cells, target, made.draws)
+    tried = bets(pairs.false[orders], member[orders], made.cells, target, made.horizon)
     times = times_to(tried, target)
     covered = float((tried.upper() >= pairs.false.mean()).mean())
     half, most = (float(np.quantile(times, share, method="higher")) for share in (0.5, 0.8))
@@ -202,16 +203,16 @@ def report_certificates(sets: Mapping[str, TruePairs], studies: int) -> float:
             f"simple random samples need {alone[0]:,} and {alone[1]:,} labels (half, four of five)"
         )
         print(f"{'judge':<44}{'covers':>8}{'planned':>9}{'half':>7}{'4 of 5':>8}{'of alone':>10}")
-        rows: list[tuple[str, np.ndarray, bool]] = [("no judge", np.full(size, np.nan), False)]
+        rows: list[tuple[str, np.ndarray]] = [("no judge", np.full(size, np.nan))]
         for bias in BIASES:
             for words, with_answers, piloted in (
                 ("pilot, answers", True, True),
                 ("pilot", False, True),
                 ("no pilot", False, False),
             ):
-                rows.append((f"{bias}, {words}", chances_of(pairs, pilot, bias, with_answers, piloted), piloted))
-        for words, chances, piloted in rows:
-            tried = certify(pairs, chances, target, piloted, studies)
+                rows.append((f"{bias}, {words}", chances_of(pairs, pilot, bias, with_answers, piloted)))
+        for words, chances in rows:
+            tried = certify(pairs, chances, target, studies)
             lowest = min(lowest, tried.covered)
             print(
                 f"{words:<44}{tried.covered:>8.1%}{tried.planned:>9,}{tried.half:>7,.0f}{tried.most:>8,.0f}"

@@ -52,6 +52,26 @@ class StudyAdditions(OpenedStudy):
         result = jobs.run(import_questions, self.study, str(path), format=format, split=split, dataset=dataset)
         return result.rows
 
+    def import_ir_dataset(self, id: str, split: str | None = None) -> int:
+        """Import a dataset by its ir_datasets id, as `blindspot import questions ir:ID` does: passages if the study has
+        none, questions and gold. Return the number of questions.
+
+        Args:
+            split: of the judged questions; default the one that the id names, else "test".
+
+        Raises BadInput for an unknown id, Missing without the package ir_datasets, BlindspotError if its files cannot
+        be fetched.
+        """
+        from backend.core import jobs
+        from backend.data.importing.importer import import_passages, import_questions
+        from backend.data.importing.ir_datasets import PREFIX, ir_dataset_folder
+
+        passages = not self.study.has_corpus
+        with ir_dataset_folder(f"{PREFIX}{id}", self.folder, passages, True, split) as folder:
+            if passages:
+                jobs.run(import_passages, self.study, str(folder), format="beir")
+            return jobs.run(import_questions, self.study, str(folder), format="beir", dataset=folder.name).rows
+
     def import_qrels(self, path: str | Path, format: str | None = None) -> int:
         """Import relevance judgements as gold, as `blindspot import qrels` does, and return the number of lines.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import os
 import re
 import shlex
 import shutil
@@ -126,10 +127,18 @@ class BuildInFolders:
 
     Args:
         context: the folder of the Dockerfile. replaced: commands to run in place of steps that contain a text.
+        arguments: values of ARG, as with --build-arg. Settings of pip (PIP_...) come from this process's environment.
     """
 
-    def __init__(self, context: Path, target: Path, replaced: dict[str, str] | None = None):
-        self._context, self._target, self._replaced = context, target, replaced or {}
+    def __init__(
+        self,
+        context: Path,
+        target: Path,
+        replaced: dict[str, str] | None = None,
+        arguments: dict[str, str] | None = None,
+    ):
+        self._context, self._target = context, target
+        self._replaced, self._arguments = replaced or {}, arguments or {}
         self._ignore = (context / ".dockerignore").read_text(encoding="utf-8")
         self.left_out: list[str] = []
 
@@ -143,7 +152,8 @@ class BuildInFolders:
         return root
 
     def _build(self, stage: BuildStage, root: Path) -> None:
-        folder, environment = "/", {"PATH": "/usr/bin:/bin", "HOME": str(root)}
+        of_pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+        folder, environment = "/", of_pip | {"PATH": "/usr/bin:/bin", "HOME": str(root)}
         for each in stage.instructions:
             if each.name == "WORKDIR":
                 folder = each.rest
@@ -151,6 +161,7 @@ class BuildInFolders:
             elif each.name in ("ENV", "ARG"):
                 pairs = dict(word.partition("=")[::2] for word in shlex.split(each.rest))
                 environment |= {key: value for key, value in pairs.items() if key != "PATH"}
+                environment |= {key: self._arguments[key] for key in pairs if key in self._arguments}
             elif each.name == "COPY":
                 self._copy(each.rest, root, folder)
             elif each.name == "RUN":

@@ -100,7 +100,7 @@ def test_each_estimate_has_the_true_share_as_its_mean():
     """Over all pairs that a draw can be, weighted by their probability, whatever the chances are."""
     hits = np.array([1, 0, 0, 1, 0, 0, 0, 0])
     cells, member = cells_of(np.array([0.9, 0.9, 0.1, 0.1, 0.1, 0.1, 0.4, 0.4]))
-    cells = plan(cells, 0.5, piloted=True).cells
+    cells = plan(cells, 0.5).cells
     weights = cells.weights[member]
     first = 6
     means = []
@@ -127,8 +127,8 @@ def test_a_good_judge_saves_labels(world):
     hits, chances = world
     alone = sample_size_alone(hits.mean(), 0.045, POPULATION)
     cells, member = cells_of(chances)
-    made = plan(cells, 0.045, piloted=True)
-    times = times_to(studies(hits, made.cells, member, 0.045, 3 * alone, range(40), made.draws), 0.045)
+    made = plan(cells, 0.045)
+    times = times_to(studies(hits, made.cells, member, 0.045, 3 * alone, range(40), made.horizon), 0.045)
     assert np.quantile(times, 0.8, method="higher") < 0.75 * alone
 
 

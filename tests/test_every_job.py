@@ -21,7 +21,7 @@ from backend.experiments.label_strategies import label_strategies
 from backend.experiments.running import run_experiment
 from backend.interventions.batch import explain_misses
 from backend.judges.cascade import CascadeStage, judge_with_cascade
-from backend.judges.feature_judge import judge_run, learn_judge
+from backend.judges.feature_judge import judge_run, learn_judge, trainable_questions
 from backend.judges.imported import import_judgements
 from backend.judges.label_judge import learn_label_judge
 from backend.judges.llm.injections import measure_injections
@@ -205,6 +205,10 @@ def test_every_kind_of_job(tmp_path, registered, where):
     submit(run_experiment, "tune-bm25", {"ks": [5], "depth": 10, "small": True})
     for question in train:
         say(study, "ann", question.id, {"p2": "positive"})
+    mined = study.run("mined")
+    question = study.questions.get(trainable_questions(study, mined)[0])  # the imported facts leave out train[:6]
+    listed = study.corpus.passages(mined.hits.ordinals[mined.row(question.id)].tolist())
+    say(study, "ann", question.id, {next(p.id for p in listed if p.id not in question.gold): "negative"})
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0
     few = {"strategies": ["gain"], "budgets": [2], "seeds": [0], "k": 5, "settings": {"steps": 2, "batch": 4}}
     assert submit(label_strategies, "strategies", "mined", "tiny", **few)["rows"]

@@ -55,7 +55,7 @@ def registered(tmp_path, monkeypatch):
     ir_datasets.registry.register("towns/broken", Dataset(broken))
 
 
-def blindspot(*words):
+def command(*words):
     done = CliRunner().invoke(app, list(map(str, words)))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -66,7 +66,7 @@ def blindspot(*words):
 def test_questions_bring_passages_and_gold(registered, tmp_path):
     folder = tmp_path / "study"
     folder.mkdir()
-    said = blindspot("import", "questions", "ir:towns/test", "--study", folder)
+    said = command("import", "questions", "ir:towns/test", "--study", folder)
     assert "Imported 3 passages" in said and "Imported 2 questions" in said
     study = Study.open(folder)
     assert [(p.id, p.title, p.text) for p in study.corpus.passages(range(3))] == [
@@ -79,16 +79,24 @@ def test_questions_bring_passages_and_gold(registered, tmp_path):
         "q2", "which town lies north", "test", ("d3",), "ir-towns-test",
     )  # fmt: skip
     assert (second.split, second.gold) == ("unlabelled", ())
-    assert "Imported 1 question" in blindspot("import", "questions", "ir:towns/train", "--study", folder)
+    assert "Imported 1 question" in command("import", "questions", "ir:towns/train", "--study", folder)
     assert study.questions.all(split="train")[0].gold == ("d1",)
-    assert "imported before" in blindspot("import", "questions", "ir:towns/train", "--study", folder)
+    assert "imported before" in command("import", "questions", "ir:towns/train", "--study", folder)
     assert not list(folder.glob(".ir-*"))
+
+
+def test_the_python_interface_takes_an_id(registered, tmp_path):
+    import blindspot
+
+    study = blindspot.Study.create(tmp_path / "study")
+    assert study.import_ir_dataset("towns/test") == 2
+    assert study.questions("test")["gold"].tolist() == [("d3",)] and len(study.passages(["d1", "d2"])) == 2
 
 
 def test_passages_alone(registered, tmp_path):
     folder = tmp_path / "study"
     folder.mkdir()
-    assert "Imported 3 passages" in blindspot("import", "passages", "ir:towns", "--study", folder)
+    assert "Imported 3 passages" in command("import", "passages", "ir:towns", "--study", folder)
 
 
 def test_errors_are_one_line(registered, tmp_path, monkeypatch):

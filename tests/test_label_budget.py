@@ -14,6 +14,7 @@ from backend.core.manifest import read_json
 from backend.core.settings import add_encoder
 from backend.experiments import budget_results, label_budget
 from backend.experiments.gain import Gain, crossed_mean
+from backend.judges.label_judge import learn_label_judge
 from backend.retrieval import bm25
 from backend.retrieval.retrieve import retrieve
 from backend.training_sets.training_set import TrainingSet
@@ -305,6 +306,13 @@ def test_the_command(whole, monkeypatch):
 def test_what_cannot_be_asked(bare, asked, error, said):
     with pytest.raises(error, match=said):
         label_budget.label_budget(bare, "wrong", **{**ASKED, **asked})
+
+
+def test_a_judge_that_knows_all_labels_is_refused(bare, tmp_path):
+    study = copied(bare, tmp_path / "s")
+    learn_label_judge(study, "said", "mined")
+    with pytest.raises(Refused, match="even the smallest share would know them all"):
+        label_budget.label_budget(study, "wrong", **{**ASKED, "policy": "judge+labels", "model": "said"})
 
 
 def test_without_labels_there_is_nothing_to_compare(bare, tmp_path):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from app.commands.common import Out, Split, StudyOption, Ties, group, open_study
+from app.commands.common import Out, Split, StudyOption, Ties, WithoutOwn, group, open_study
 
 export_app = group("Export parts of a study in the formats of other tools.")
 
@@ -63,6 +64,39 @@ def export_passages(
     from backend.data.exporting import export_passages as export
 
     _say_exported(export(open_study(study), format, out))
+
+
+@export_app.command("results")
+def export_results(
+    run: Annotated[str, typer.Argument(metavar="NAME", help="Run to export the figures of.")],
+    format: Annotated[str, typer.Option("--format", metavar="mteb|beir", help="Form of the results.")],
+    task: Annotated[str | None, typer.Option("--task", help="Name of the task (default: the study's name).")] = None,
+    out: Out = None,
+    study: StudyOption = None,
+) -> None:
+    """Export a run's figures by gold as an MTEB result file, or as BEIR's evaluation returns them."""
+    from backend.evaluation.results_files import MAIN, NAMES, export_results
+
+    path, figures = export_results(open_study(study), run, format, task, out)
+    main = MAIN if format == "mteb" else NAMES["ndcg"][1].format(10)
+    print(f"Wrote {path}: {main} {figures[main]:.4f}.")
+
+
+@export_app.command("task")
+def export_task(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder to write.")],
+    split: Annotated[str, typer.Option(help="Questions: train, dev or test.")] = "test",
+    without_own: WithoutOwn = False,
+    study: StudyOption = None,
+) -> None:
+    """Export passages, questions and gold as a retrieval task: BEIR's folder, which MTEB loads by its task.py."""
+    from backend.data.task_folder import export_task as export
+
+    made = export(open_study(study), folder, split, without_own)
+    print(
+        f"Wrote {made.folder}: {made.passages:,} passages, {made.questions:,} questions, "
+        f"{made.judgements:,} relevant passages."
+    )
 
 
 def _say_exported(written: Any) -> None:

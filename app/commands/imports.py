@@ -14,6 +14,7 @@ from app.commands.common import (
     SkipBad,
     StudyOption,
     Ties,
+    WithoutOwn,
     do,
     group,
     open_study,
@@ -273,6 +274,7 @@ def import_run(
     ties: Ties = "file",
     replace: Annotated[bool, typer.Option("--replace", help="Replace the run of this name if it exists.")] = False,
     skip_bad: SkipBad = False,
+    without_own: WithoutOwn = False,
 ) -> None:
     """Import a run of another tool: TREC, DPR, Pyserini or MS MARCO output."""
     from backend.core.runs import run_name_of
@@ -290,6 +292,7 @@ def import_run(
             ties=ties,
             replace=replace,
             skip_bad=skip_bad,
+            without_own_passage=without_own,
         ),
         "question of a run",
         "questions of a run",

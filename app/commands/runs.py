@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from app.commands.common import MEASURE_HELP, AsJson, Device, RelevanceOption, Split, StudyOption, do, open_study
+from app.commands.common import (
+    MEASURE_HELP,
+    AsJson,
+    Device,
+    RelevanceOption,
+    Split,
+    StudyOption,
+    WithoutOwn,
+    do,
+    open_study,
+)
 from app.commands.options import LateCommand, takes_options
 from backend.text.counting import counted
 
@@ -62,6 +72,7 @@ def _retrieve_command() -> Callable[..., None]:
             str, typer.Option(help="Answer matching rule: dpr, regex, entityquestions or rocketqa_mining.")
         ] = "dpr",
         replace: Annotated[bool, typer.Option("--replace", help="Replace the run of this name if it exists.")] = False,
+        without_own: WithoutOwn = False,
         device: Device = None,
         study: StudyOption = None,
     ) -> None:
@@ -79,6 +90,7 @@ def _retrieve_command() -> Callable[..., None]:
             rule=rule,
             replace=replace,
             device=device,
+            without_own_passage=without_own,
             **options,
         )
         _print_run(result)
@@ -126,6 +138,10 @@ def report(
         Path | None,
         typer.Option("--html", metavar="FILE", help="Write one HTML file: conclusions, examples, tables and plots."),
     ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option("--beside", metavar="FILE", help="MTEB result file to print beside the report (repeatable)."),
+    ] = None,
     study: StudyOption = None,
 ) -> None:
     """Report the accuracy of runs, with n and intervals."""
@@ -153,3 +169,22 @@ def report(
         from app.console import Terminal
 
         Terminal().print(result.as_rich())
+        if beside:
+            _print_beside(beside, measure or ["ndcg"], cut_offs)
+
+
+def _print_beside(files: list[Path], measures: list[str], cut_offs: list[int]) -> None:
+    """Print the figures of MTEB result files: the same measures and cut-offs, measured elsewhere."""
+    from rich.table import Table
+
+    from app.console import Terminal
+    from backend.evaluation.results_files import NAMES, read_mteb
+
+    keys = [NAMES[name][0].format(k) for name in measures if name in NAMES for k in cut_offs]
+    entries = [entry for file in files for entry in read_mteb(file)]
+    keys = [key for key in dict.fromkeys(keys) if any(key in entry.figures for entry in entries)]
+    table = Table("Measured elsewhere (MTEB), %", "task", "split", *keys)
+    for entry in entries:
+        shown = (f"{100 * entry.figures[key]:.1f}" if key in entry.figures else "" for key in keys)
+        table.add_row(entry.name, entry.task, entry.split, *shown)
+    Terminal().print(table)

@@ -49,7 +49,7 @@ def header(study_name: str | None, here: str, person: Person | None = None) -> H
         div(
             brand,
             span(study_name or "", cls="study-name"),
-            link("Find", url.href(url.FIND, parameters), cls="quiet", title=FIND, data_key="/"),
+            link("Find", url.href(url.FIND, parameters), cls="quiet find", title=FIND, data_key="/"),
             span(*_at_work(person), cls="person"),
             cls="left",
         ),

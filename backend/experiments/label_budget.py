@@ -27,6 +27,7 @@ from backend.core.settings import check_name
 from backend.experiments.budget_results import measured
 from backend.experiments.finding import find
 from backend.experiments.plan import FORMER_WORDS
+from backend.judges.label_judge import label_judge_thresholds
 from backend.progress import Progress
 from backend.recipes.settings import SMALL_DEPTH, SMALL_DUAL
 from backend.recipes.state import State, hash_of
@@ -105,6 +106,11 @@ class LabelBudgetSpec:
         if not policy_named(self.policy).labels:
             raise BadInput(
                 f"the policy {self.policy!r} does not use labels; choose labels, or a policy that ends in +labels"
+            )
+        if self.model is not None and label_judge_thresholds(self.study, self.model) is not None:
+            raise Refused(
+                f"the judge {self.model!r} learned from people's labels, so even the smallest share would know them all; "
+                "compare with --strategies, where the judge learns anew for every number of labels"
             )
         if not 1 <= self.k <= len(self.study.corpus):
             raise BadInput(f"k must be from 1 to {len(self.study.corpus):,}, the number of passages, not {self.k}")

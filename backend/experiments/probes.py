@@ -150,7 +150,9 @@ def probe_items(bench: Workbench, questions: Sequence[Question]) -> list[ProbeIt
     passages = dict(zip(ordered, bench.corpus.passages(ordered), strict=True))
     items = []
     for number, question in enumerate(questions):
-        others = [each for each in questions[number + 1 :] + questions[:number] if each.relation == question.relation]
+        others = [
+            each for each in (*questions[number + 1 :], *questions[:number]) if each.relation == question.relation
+        ]
         other = next((each.subject for each in others if each.subject and each.subject != question.subject), None)
         for row in sorted({rows[id] for id in question.gold if id in rows}):
             parts = sentences(passages[row].text)

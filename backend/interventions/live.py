@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backend.interventions.explaining import ExplainedMiss, MissExplainer
 from backend.retrieval import live, remote
-from backend.retrieval.dense import Dense
+from backend.retrieval.dense import Dense, dense_indexes
 from backend.text.answers import DEFAULT_RULE
 from db.errors import Missing
 from db.records import Question
@@ -22,13 +22,12 @@ def editable(study: Study, runs: Sequence[str]) -> dict[str, str]:
     """
     if remote.chosen() is not None:
         return {}
-    indexes = study.parts("indexes")
+    encoders = set(dense_indexes(study))
     manifests = {name: study.run(name).manifest for name in dict.fromkeys(runs)}
     return {
         name: str(manifest["retriever"])
         for name, manifest in manifests.items()
-        if manifest.get("kind") == "dense"
-        and indexes.get(str(manifest.get("retriever")), {}).get("kind") == "dense index"
+        if manifest.get("kind") == "dense" and manifest.get("retriever") in encoders
     }
 
 

@@ -55,7 +55,7 @@ class Wordings:
 
     def plain(self, question: Question) -> str | None:
         """Return the question in its relation's most frequent training pattern; None if that is unknown."""
-        if question.relation not in self.patterns or not question.subject:
+        if question.relation is None or question.relation not in self.patterns or not question.subject:
             return None
         return self.patterns[question.relation].replace("[X]", question.subject)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backend.core.jobs import job
+from backend.core.own_passages import LEFT_OUT, own_rows, without_own
 from backend.core.runs import Run, claim_run, write_run
 from backend.core.settings import check_name
 from backend.core.splits import questions_in_split
@@ -15,7 +16,7 @@ from backend.retrieval.cost import index_bytes, live_latency
 from backend.retrieval.retriever import RETRIEVERS, options_for
 from backend.text.counting import counted
 from db.errors import Refused
-from db.records import Question
+from db.records import Hits, Question
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -32,6 +33,7 @@ def retrieve(
     rule: str = "dpr",
     replace: bool = False,
     device: str | None = None,
+    without_own_passage: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> Run:
@@ -40,6 +42,8 @@ def retrieve(
     Args:
         kind: the name of a registered kind of retriever.
         split: as in `questions_in_split`.
+        without_own_passage: leave the passage with a question's own id out of its list (see
+            `backend.core.own_passages`).
         name: the run's name (default: the retriever's name and the split, as in "bm25-dev"). options: options of the
             kind, as its settings class declares them.
 
@@ -59,12 +63,16 @@ def retrieve(
         extra = chosen.tuned(study, retriever, chosen_options, rule, progress)
         texts = [question.text for question in questions]
         started = time.monotonic()
-        hits = retriever.search(texts, k, progress)
+        ids = [question.id for question in questions]
+        hits = retriever.search(texts, min(k + without_own_passage, len(study.corpus)), progress)
+        if without_own_passage:
+            hits = Hits(*without_own(hits.ordinals, own_rows(study.corpus, ids), k, hits.scores))
+            extra = {**extra, "own_passage": LEFT_OUT}
         seconds = round(time.monotonic() - started, 2)
         return write_run(
             study,
             name,
-            [question.id for question in questions],
+            ids,
             hits,
             {
                 "retriever": chosen.name,

@@ -77,4 +77,5 @@ def _distil(model: str, folder: str) -> tuple[int, int]:
         first = str(error).strip().splitlines()[0][:160]
         raise Refused(f"{model} cannot be made into a static encoder ({first})") from error
     SentenceTransformer(modules=[embedding, Normalize()], device="cpu").save(folder)
-    return tuple(embedding.embedding.weight.shape)
+    tokens, dimension = embedding.embedding.weight.shape
+    return tokens, dimension

@@ -202,10 +202,10 @@ def _with_answer_and_subject(study: Study, opened: TrainingSet) -> dict[str, set
 
 def padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
     """Return lists of rows as (q, m) int64, with PADDED at the end."""
-    padded = np.full((len(lists), max(map(len, lists), default=0)), PADDED, np.int64)
+    array = np.full((len(lists), max(map(len, lists), default=0)), PADDED, np.int64)
     for i, list_ in enumerate(lists):
-        padded[i, : len(list_)] = list_
-    return padded
+        array[i, : len(list_)] = list_
+    return array
 
 
 @dataclass(frozen=True)

@@ -224,8 +224,8 @@ def _upper(hits: np.ndarray, drawn: np.ndarray, cells: Cells, target: float, hor
 def _more(made: CertificatePlan, at_most: float, hits: np.ndarray, drawn: np.ndarray, after: float) -> int | None:
     if after <= at_most:
         return 0
-    if len(hits) < min(made.horizon, len(made.draws)):
-        return min(made.horizon, made.cells.size) - len(hits)
+    if len(hits) < len(made.draws):
+        return len(made.draws) - len(hits)
     target = at_most * made.negatives / made.cells.size
     return further_draws(hits, drawn, made.cells, target, made.horizon, made.confidence)
 

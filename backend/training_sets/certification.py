@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from analysis.certificates import SamplingPlan, fewest_draws, pilot_chances, plan
+from analysis.certificates import SamplingPlan, fewest_draws, horizon_of, pilot_chances, plan
 from analysis.exact_bounds import LEVEL
 from analysis.weighted_draws import Cells, cells_of, draw_order
 from backend.core.manifest import read_object, write_json
@@ -64,7 +64,7 @@ class CertificatePlan:
         piloted: Whether people's labels taught the chances. negatives, positives: Pairs of the set.
         known: Negatives and positives that had a label at the time of the plan, as (question, passage).
         cells: Of the other negatives. strata: Names. counts: (strata, cells) pairs.
-        horizon: Draws that the plan expects to be enough. draws, positive_draws: In their order.
+        horizon: Of the stakes, see `analysis.certificates`. draws, positive_draws: In their order.
         batches: Names of the batches that the draws are judged in.
     """
 
@@ -165,7 +165,7 @@ def make_plan(
     chances, piloted = _chances(study, found, store)
     cells, member = cells_of(chances)
     target = at_most * len(found.negatives) / max(1, len(found.open))
-    made = plan(cells, target, piloted, seed, confidence) if found.open else _census(cells)
+    made = plan(cells, target, seed, confidence) if found.open else _census(cells)
     drawn = min(len(found.open), labels if labels is not None else made.draws)
     if drawn < len(found.open):
         _refuse_too_few(drawn, made.cells, target, at_most, confidence, seed)
@@ -189,9 +189,9 @@ def make_plan(
         made.cells,
         strata,
         counts,
-        max(drawn, 1) if labels is not None else made.draws,
+        horizon_of(drawn),
         made.median,
-        made.enough,
+        made.enough and drawn >= made.draws,
         made.rate,
         made.capped,
         _drawn(found.open, made.cells.weights[member], seed, drawn, member, place),

@@ -90,6 +90,14 @@ def test_from_home_to_a_question_and_through_its_list(tab, address):
     tab.locator(".trail .back").click()
     expect(tab.locator(".pager")).to_contain_text(f"of {total} questions")
 
+    tab.locator("[data-focus=causes]").click()  # the causes of the misses, and the questions behind a count
+    count = tab.locator("#causes a[data-focus=cause-b-rare_subject]")
+    rare = int(count.inner_text())
+    count.click()
+    expect(tab.locator(".pager")).to_contain_text(f"of {rare} questions")
+    assert parameters(tab)["slice"] == "cause(tiny-dev):rare_subject"
+    expect(tab.locator(".js-plotly-plot").first).to_be_visible()
+
 
 def test_quick_key_presses_each_count(tab, address):
     visit(tab, f"{address}question?a=bm25-dev&b=tiny-dev&sort=order")

@@ -1,5 +1,5 @@
 """BEIR: a folder with corpus.jsonl (`_id`, `title`, `text`), queries.jsonl (`_id`, `text`) and
-qrels/{train,dev,test}.tsv (a header, then question, passage, grade).
+qrels/{train,dev,test}.tsv (a header, then question, passage, grade; or .jsonl, as in MTEB's repositories).
 
 A question has the split of the qrels that contain it; if several do, test comes before dev before train. A question in
 no qrels is unlabelled. Passages with a grade above 0 are gold. A single queries.jsonl or qrels file can be read by
@@ -69,8 +69,14 @@ def corpus_files(folder: Path) -> list[Path]:
 def query_files(folder: Path) -> list[Path]:
     return [
         _part(folder, "queries"),
-        *(file for split in _SPLITS if (file := folder / "qrels" / f"{split}.tsv").is_file()),
+        *(file for split in _SPLITS if (file := _qrels_file(folder, split)).is_file()),
     ]
+
+
+def _qrels_file(folder: Path, split: str) -> Path:
+    """The qrels of a split: BEIR's TSV, else JSON lines as MTEB's repositories hold them."""
+    tsv = folder / "qrels" / f"{split}.tsv"
+    return tsv if tsv.is_file() else tsv.with_suffix(".jsonl")
 
 
 def _part(folder: Path, name: str) -> Path:
@@ -80,6 +86,9 @@ def _part(folder: Path, name: str) -> Path:
 
 def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | BadInput]:
     lines = numbered_lines(ByteSource(path))
+    if path.suffix == ".jsonl":
+        yield from _json_qrels(path, lines)
+        return
     number, header = next(lines, (1, ""))
     if tuple(name.strip().lower() for name in header.split("\t")) != HEADER:
         raise BadInput(f"the header must be {', '.join(HEADER)}, with tabs between", path, number)
@@ -93,6 +102,20 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | Bad
             if message := id_fault(columns[0]) or id_fault(columns[1]):
                 raise fields.FieldError(message)
             yield Qrel(columns[0], columns[1], grade(columns[2]), str(path), line)
+        except fields.FieldError as error:
+            yield BadInput(str(error), path, line)
+
+
+def _json_qrels(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[Qrel | BadInput]:
+    for line, text in lines:
+        try:
+            if not_utf8(text):
+                raise fields.FieldError("this line contains bytes that are not UTF-8")
+            record = fields.parse_object(text)
+            question, passage = (fields.identifier(record, name) for name in HEADER[:2])
+            if message := id_fault(question) or id_fault(passage):
+                raise fields.FieldError(message)
+            yield Qrel(question, passage, grade(str(record.get("score"))), str(path), line)
         except fields.FieldError as error:
             yield BadInput(str(error), path, line)
 

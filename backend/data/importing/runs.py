@@ -11,6 +11,7 @@ import numpy as np
 
 from backend.core.jobs import job
 from backend.core.manifest import read_manifest
+from backend.core.own_passages import LEFT_OUT, own_rows, without_own
 from backend.core.runs import claim_run, write_run
 from backend.core.settings import check_name
 from backend.core.splits import questions_in_split
@@ -48,6 +49,7 @@ def import_run(
     ties: str = "file",
     replace: bool = False,
     skip_bad: bool = False,
+    without_own_passage: bool = False,
     progress: Progress | None = None,
 ) -> ImportResult:
     """Import a run. `rows` is the number of its questions. Scores order the hits.
@@ -56,6 +58,8 @@ def import_run(
         split: Import only the questions of this split, as in `retrieve`. Its questions that the file lacks get no hits.
         rule: Matching rule of the answer matrix. The file's own flags are compared with it but not used.
         ties: The order of hits with equal scores: "id", "row" of the collection, or as in the "file".
+        without_own_passage: Leave the passage with a question's own id out of its list (see
+            `backend.core.own_passages`).
 
     Raises:
         BadInput: the first error, with file and line; also a question or passage that is not in the study.
@@ -73,6 +77,7 @@ def import_run(
         and not replace
         and (manifest.get("sha256"), manifest.get("split")) == (sha256, split)
         and manifest.get("tie_order", "file") == ties
+        and (manifest.get("own_passage") == LEFT_OUT) == without_own_passage
     ):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     corpus, questions = study.corpus, questions_in_split(study, split)
@@ -87,8 +92,7 @@ def import_run(
             raise rejected.first or BadInput("holds no hits", path)
         silent = [q.id for q in questions if q.id not in rows] if split is not None else []
         ids, hits, flags = rows.finish(silent)
-        if ties != "file":
-            hits, flags = _reordered(corpus, hits, flags, ties)
+        hits, flags = _arranged(corpus, ids, hits, flags, ties, without_own_passage)
         run = write_run(
             study,
             name,
@@ -103,6 +107,7 @@ def import_run(
                 "rule": rule,
                 "ties": TIES[ties],
                 "tie_order": ties,
+                **({"own_passage": LEFT_OUT} if without_own_passage else {}),
             },
             rule=rule,
             replace=replace,
@@ -116,6 +121,18 @@ def import_run(
             f"{noun(len(silent), 'counts')} as not found"
         )
     return ImportResult(len(ids), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
+
+
+def _arranged(
+    corpus: Corpus, ids: Sequence[str], hits: Hits, flags: np.ndarray, ties: str, without_own_passage: bool
+) -> tuple[Hits, np.ndarray]:
+    """Return the hits and the file's flags in the order `ties`, without own passages if asked."""
+    if ties != "file":
+        hits, flags = _reordered(corpus, hits, flags, ties)
+    if without_own_passage:
+        ordinals, scores, flags = without_own(hits.ordinals, own_rows(corpus, ids), hits.k, hits.scores, flags)
+        hits = Hits(ordinals, scores)
+    return hits, flags
 
 
 def _reordered(corpus: Corpus, hits: Hits, flags: np.ndarray, ties: str) -> tuple[Hits, np.ndarray]:
