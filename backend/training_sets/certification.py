@@ -191,7 +191,7 @@ def make_plan(
         counts,
         horizon_of(drawn),
         made.median,
-        made.enough,
+        made.enough and drawn >= made.draws,
         made.rate,
         made.capped,
         _drawn(found.open, made.cells.weights[member], seed, drawn, member, place),
