@@ -29,11 +29,13 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--host", action="append", default=[])
     parsed = parser.parse_args(arguments)
 
+    from app.garbage import keep_collections_short
     from app.log import start_log
     from backend.core.study import ENVIRONMENT_VARIABLE
     from db.errors import Refused
 
     start_log(Path(os.environ.get(ENVIRONMENT_VARIABLE) or "."))
+    keep_collections_short()
     try:
         host(parsed.port, parsed.address, parsed.host)
     except Refused as error:

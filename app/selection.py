@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,9 @@ class Selection:
 
     def parameters(self, **changes: Any) -> dict[str, Any]:
         """Return the query parameters, without those at their defaults."""
-        changed = replace(self, **changes)
-        defaults = {field.name: field.default for field in fields(Selection)}
-        return {key: value for key, value in asdict(changed).items() if key != "rule" and value != defaults[key]}
+        changed = replace(self, **changes) if changes else self
+        values = {name: getattr(changed, name) for name in _DEFAULTS}
+        return {name: value for name, value in values.items() if value != _DEFAULTS[name]}
 
     def on_compare(self, **changes: Any) -> str:
         """Return the address of Compare with this selection, at the first page."""
@@ -75,6 +75,10 @@ class Selection:
             return key
         other = not falling
         return key if other == (key in FALLS_FIRST) else f"-{key}"
+
+
+_DEFAULTS = {field.name: field.default for field in fields(Selection) if field.name != "rule"}
+"""The query parameters with their defaults. `rule` follows from the runs."""
 
 
 def offered_measures(kind: str) -> list[str]:

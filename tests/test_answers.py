@@ -613,3 +613,12 @@ def test_query_words_without_stop_words():
 def test_query_spans_stay_inside_the_text(text, question):
     for start, end in query_spans(text, question):
         assert 0 <= start < end <= len(text)
+
+
+def test_a_text_is_tokenised_once_for_its_answers_and_its_question_words():
+    text = "Oslo is a harbour. " * 20
+    before = rules._kept_words.cache_info().misses
+    for rule in ("dpr", "entityquestions"):
+        assert answer_spans(text, ["Oslo"], rule)[0] == (0, 4)
+    assert query_spans(text, "Where is the harbour?")[0] == (10, 17)
+    assert rules._kept_words.cache_info().misses == before + 1

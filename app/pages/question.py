@@ -267,7 +267,7 @@ def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str
 
 def _ask_box(opened: Study) -> None:
     """Show the field for a live question, or a note if the study has no index yet."""
-    if not live.available(opened):
+    if not live.can_answer(opened):
         show(notice("To ask your own question, build an index on ", link("Home", url.HOME), "."))
         return
     url.text_box(

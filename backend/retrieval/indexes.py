@@ -35,6 +35,11 @@ def names(study: Study) -> list[str]:
     return [name for kind in RETRIEVERS for name in kind.available(study)]
 
 
+def any_names(study: Study) -> bool:
+    """Return whether `names` lists any retriever, without listing all of them."""
+    return any(kind.available(study) for kind in RETRIEVERS)
+
+
 def parts(study: Study, name: str) -> tuple[str, ...]:
     """Return the indexes that a retriever of `names` searches."""
     kind = kind_of(name)

@@ -44,6 +44,13 @@ def available(study: Study) -> list[str]:
     return held.names(study) if offered is None else list(offered)
 
 
+def can_answer(study: Study) -> bool:
+    """Return whether `available` lists any retriever. It asks one kind after the other and stops at the first."""
+    backend = remote.chosen()
+    offered = None if backend is None else backend.retrievers()
+    return held.any_names(study) if offered is None else bool(offered)
+
+
 def made(study: Study) -> tuple:
     """Return a key that changes when an index is rebuilt, here or behind the backend. Pages cache answers under this
     key.

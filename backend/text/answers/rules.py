@@ -21,6 +21,7 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import regex
@@ -46,6 +47,9 @@ RECURSION = re.compile(
     r"\(\?(R|[+-]?\d|&|P>)"
 )  # no answer pattern needs recursion, and it can fill memory within the time limit
 
+TEXTS_KEPT = 256
+"""Texts whose tokens are kept: those of a dozen pages; 4 MB with passages of 100 words."""
+
 _STOP_WORDS = """
     a an the and or but of in on at by for from to with without as is are was were be been being am do does did done
     has have had having it its this that these those there here he she they them his her their him i me my we our you
@@ -68,6 +72,24 @@ def tokens(text: str) -> list[str]:
     controls.
     """
     return (ASCII_TOKEN if text.isascii() else TOKEN).findall(text)
+
+
+def _words_of(text: str, normalise: bool) -> tuple[Normalised, tuple[tuple[str, int, int], ...]]:
+    """Return the normalised text and its lower-cased tokens with their spans (start, end) in the normalised text.
+
+    Kept for the latest texts: a page looks for the answers and for the question's words in each passage.
+
+    Args:
+        normalise: decompose the text (NFD) first.
+    """
+    return _kept_words(text, normalise and not unicodedata.is_normalized("NFD", text))
+
+
+@lru_cache(maxsize=TEXTS_KEPT)
+def _kept_words(text: str, normalise: bool) -> tuple[Normalised, tuple[tuple[str, int, int], ...]]:
+    normalised = Normalised.nfd(text) if normalise else Normalised.as_is(text)
+    pattern = ASCII_TOKEN if normalised.text.isascii() else TOKEN
+    return normalised, tuple((m.group().lower(), m.start(), m.end()) for m in pattern.finditer(normalised.text))
 
 
 def has_tokens(answer: str) -> bool:
@@ -167,8 +189,7 @@ class TokenRule(Rule):
         return [i for i in positions if needles[i].padded in padded]
 
     def spans(self, text: str, answers: Iterable[str]) -> list[Span]:
-        normalised = Normalised.nfd(text) if self.normalise_text else Normalised.as_is(text)
-        words = [(m.group().lower(), m.start(), m.end()) for m in TOKEN.finditer(normalised.text)]
+        normalised, words = _words_of(text, self.normalise_text)
         spans: list[Span] = []
         for answer in answers:
             spans += token_spans(words, [token.lower() for token in tokens(nfd(answer))])
@@ -337,6 +358,6 @@ def query_spans(text: str, question: str) -> list[Span]:
     skipped.
     """
     words = {token for token in joined(nfd(question)).split() if token not in STOP_WORDS and token[0].isalnum()}
-    normalised = Normalised.nfd(text)
-    spans = [m.span() for m in TOKEN.finditer(normalised.text) if m.group().lower() in words]
+    normalised, found = _words_of(text, normalise=True)
+    spans = [(start, end) for word, start, end in found if word in words]
     return merged(normalised.original(start, end) for start, end in spans)

@@ -1,0 +1,102 @@
+"""Collections in the app's server visit only new objects, and in time all garbage is freed."""
+
+import gc
+import weakref
+
+import pytest
+
+from app import garbage, hosting
+from app.garbage import SECONDS_BETWEEN, SHARE, ShortCollections, keep_collections_short
+
+WHOLE = {"generation": 2, "collected": 0, "uncollectable": 0}
+
+
+class Node:
+    """An object that can be part of a cycle and be watched."""
+
+    def __init__(self):
+        self.me = self
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    """The clock of an installed callback. Whatever was installed before comes back afterwards."""
+    before, clock = list(gc.callbacks), Clock()
+    gc.callbacks[:] = [ShortCollections(clock)]
+    yield clock
+    gc.callbacks[:] = before
+    gc.unfreeze()
+
+
+def test_a_collection_leaves_nothing_for_the_next_to_visit(clock):
+    kept = [Node() for _ in range(20_000)]
+    for _ in range(3):  # the first is whole, the others are not
+        gc.collect(2)
+        assert len(gc.get_objects()) < 2_000, "gc.get_objects() lists what the next collection visits"
+    assert gc.get_freeze_count() > len(kept)
+
+
+def test_garbage_of_one_run_is_freed_at_its_end(clock):
+    gc.collect(2)
+    node = Node()
+    gone = weakref.ref(node)
+    del node
+    gc.collect(2)
+    assert gone() is None
+
+
+def test_garbage_among_objects_set_aside_is_freed_by_the_next_whole_collection(clock):
+    node = Node()
+    gone = weakref.ref(node)
+    gc.collect(2)
+    del node
+    clock.now += SECONDS_BETWEEN / 2
+    gc.collect(2)
+    assert gone() is not None
+    clock.now += SECONDS_BETWEEN
+    gc.collect(2)
+    assert gone() is None
+
+
+def test_whole_collections_take_a_small_share_of_the_time(monkeypatch):
+    clock, whole = Clock(), []
+    monkeypatch.setattr(garbage.gc, "unfreeze", lambda: whole.append(clock.now))
+    monkeypatch.setattr(garbage.gc, "freeze", lambda: None)
+    callback = ShortCollections(clock)
+    for _ in range(10_000):
+        started = len(whole)
+        callback("start", WHOLE)
+        clock.now += 2.0 if len(whole) > started else 0.01  # seconds that a collection takes
+        callback("stop", WHOLE)
+        clock.now += 1.0
+    assert len(whole) > 10
+    assert len(whole) * 2.0 <= SHARE * (clock.now - 1000.0) + 2.0
+
+
+def test_younger_generations_are_left_alone(monkeypatch):
+    monkeypatch.setattr(garbage.gc, "freeze", lambda: pytest.fail("froze after a collection of young objects"))
+    monkeypatch.setattr(garbage.gc, "unfreeze", lambda: pytest.fail("unfroze for a collection of young objects"))
+    callback = ShortCollections()
+    for phase in ("start", "stop"):
+        callback(phase, {**WHOLE, "generation": 1})
+
+
+def test_the_server_installs_it_once(clock, monkeypatch, tmp_path):
+    gc.callbacks.clear()
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(tmp_path))
+    monkeypatch.setattr("app.log.start_log", lambda folder: None)
+    seen = []
+    monkeypatch.setattr(hosting, "host", lambda *where: seen.append(list(gc.callbacks)))
+    hosting.main(["--port", "1", "--address", "127.0.0.1"])
+    keep_collections_short()
+    assert (
+        [type(callback) for callback in seen[0]] == [type(callback) for callback in gc.callbacks] == [ShortCollections]
+    )
