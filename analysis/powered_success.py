@@ -142,10 +142,8 @@ def powered_success(
         return powered_rate(estimate(hits, np.ones(len(hits), bool)), population).value
 
     found = powered_rate(estimate(sample.lowest, sample.settled), population)
-    return _scaled(
-        found.value, found.low, found.high, sample, counts, bound,
-        (len(population), found.weight, counts.success(found.predicted)),
-    )  # fmt: skip
+    judged = (len(population), found.weight, counts.success(found.predicted))
+    return _scaled(found.value, found.low, found.high, sample, counts, bound, judged)
 
 
 def _scaled(

@@ -146,7 +146,7 @@ def test_a_run_of_a_study(audited):
     asked = {item.question for sample in audit_samples(study) for item in sample.complete}
     expected = sum(q.id in asked and not sure for q, sure in zip(measured.questions, certain, strict=True))
     assert by_k[5].labelled.labelled == expected, "all drawn questions that gold leaves open"
-    assert "No random audit drew from the first 10 hits of overlap; draw one" in by_k[10].sentences()[0]
+    assert "No judged random audit drew from the first 10 hits of overlap; draw one" in by_k[10].sentences()[0]
 
 
 def test_labels_of_priority_batches_settle_no_question_of_the_sample(audited):
@@ -219,7 +219,7 @@ def test_disputes_and_bad_questions(audited):
 def test_what_the_audit_cannot_say(tmp_path):
     study, truth = encyclopedia_study(tmp_path / "s", passages=500)
     measured = corrected_run(study, study.run(RUN), "gold")
-    assert "No random audit drew from the first 5 hits" in run_successes(study, RUN, measured, [5])[0].reason
+    assert "No judged random audit drew from the first 5 hits" in run_successes(study, RUN, measured, [5])[0].reason
     make_batch(study, "few", [RUN], size=5, depth=10, candidates=10, mix=ArmShares(1.0, 0, 0), seed=1)
     annotate(study, truth, {"ann": 1.0})
     measured = corrected_run(study, study.run(RUN), "gold")
@@ -235,3 +235,10 @@ def test_what_the_audit_cannot_say(tmp_path):
     annotate(study, truth, {"ann": 1.0}, seed=2)
     measured = corrected_run(study, study.run(RUN), "gold")
     assert "drawn from a slice" in run_successes(study, RUN, measured, [5], batch="slice")[0].reason
+    make_batch(study, "top5", [RUN], size=20, depth=5, candidates=5, mix=ArmShares(1.0, 0, 0), seed=4)
+    annotate(study, truth, {"ann": 1.0}, seed=3)
+    measured = corrected_run(study, study.run(RUN), "gold")
+    found = run_successes(study, RUN, measured, [5])[0]
+    assert found.labelled.labelled >= 10, "the audit that shows whole pools is chosen"
+    assert found.labelled.lower_bound < found.labelled.value < found.labelled.upper_bound
+    assert "other audits drew" in found.sentences()[0]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.accuracy import success_at
 from analysis.judged import bounds, corrected, is_judged
 from analysis.powered_success import (
     QuestionCounts,
@@ -110,7 +111,7 @@ class _Cut:
         relevant, gold, labels, present = (each[:, :k] for each in (run.relevant, run.gold, run.labels, run.present))
         needed = present & ~gold
         certain = (gold & corrected(relevant, labels)).any(axis=1)
-        lowest, highest = (each.any(axis=1) for each in bounds(relevant, gold, labels, present))
+        lowest, highest = (success_at(each, k) for each in bounds(relevant, gold, labels, present))
         settled = (is_judged(gold, labels) | ~present).all(axis=1)
         return cls(run, k, needed, certain, ~certain & needed.any(axis=1), lowest, highest, settled)
 
@@ -179,31 +180,37 @@ def _success(
 ) -> RunSuccess:
     if not cut.is_open.any():
         return RunSuccess(name, cut.k, None, reason="Gold passages settle every question; nothing is left to estimate")
-    sample = max(
-        (each for each in samples if name in each.settings.get("runs", ()) and each.settings["depth"] >= cut.k),
-        key=lambda each: len(each.complete),
-        default=None,
-    )
     todo = (
         f"draw one and judge it: blindspot batch new BATCH --run {name} --depth {cut.k} --candidates {cut.k} --size 300"
     )
-    if sample is None:
-        return RunSuccess(
-            name, cut.k, None, reason=f"No random audit drew from the first {cut.k} hits of {name}; {todo}"
-        )
-    drawn = _drawn(study, cut, sample)
-    if isinstance(drawn, str):
-        return RunSuccess(name, cut.k, None, reason=f"{drawn}; {todo}")
-    sample_of_run = _Estimate.of(cut, drawn)
-    if (few := sample_of_run.settled) < FEW:
+    found = _largest(study, name, cut, samples)
+    if isinstance(found, str):
+        return RunSuccess(name, cut.k, None, reason=f"{found}; {todo}")
+    if (few := found.settled) < FEW:
         said = (
             f"Random audits settled all of the first {cut.k} hits of {counted(few, 'question')}, and {FEW} are needed"
         )
         return RunSuccess(name, cut.k, None, reason=f"{said}; {todo}")
-    powered = [
-        _with_judge(study, name, judge, store, sample_of_run) for judge, store in stores.items() if store is not None
-    ]
-    return RunSuccess(name, cut.k, labelled_success(sample_of_run.sample, sample_of_run.counts), powered)
+    powered = [_with_judge(study, name, judge, store, found) for judge, store in stores.items() if store is not None]
+    return RunSuccess(name, cut.k, labelled_success(found.sample, found.counts), powered)
+
+
+def _largest(study: Study, name: str, cut: _Cut, samples: Sequence[AuditSample]) -> _Estimate | str:
+    """Return the audit that showed the most questions completely, or why none can stand for the run's questions.
+
+    Audits of different frames are not mixed. The choice goes by what was shown and not by what people answered.
+    """
+    estimates, reasons = [], []
+    for sample in samples:
+        if name in sample.settings.get("runs", ()) and sample.settings["depth"] >= cut.k and sample.complete:
+            drawn = _drawn(study, cut, sample)
+            if isinstance(drawn, str):
+                reasons.append(drawn)
+            else:
+                estimates.append(_Estimate.of(cut, drawn))
+    if estimates:
+        return max(estimates, key=lambda each: len(each.rows))
+    return reasons[-1] if reasons else f"No judged random audit drew from the first {cut.k} hits of {name}"
 
 
 def _with_judge(study: Study, name: str, judge: str, store: ScoreStore, of: _Estimate) -> JudgedSuccess:
@@ -318,6 +325,6 @@ def _bounds(share: SuccessShare) -> str:
     if share.lower_bound is None or share.upper_bound is None or share.lower_bound == share.upper_bound:
         return ""
     return (
-        f" ({counted(share.unsettled, 'sampled question')} not settled: {100 * share.lower_bound:.1f}% to "
-        f"{100 * share.upper_bound:.1f}% whatever their labels turn out to be)"
+        f" ({100 * share.lower_bound:.1f}% to {100 * share.upper_bound:.1f}% if the questions with unsettled labels, and those that "
+        "other audits drew, were all misses or all successes)"
     )
