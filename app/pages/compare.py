@@ -266,7 +266,7 @@ def _said(compared: Comparison, chosen: Selection):
 
 def _retrievers(runs: Mapping[str, dict], chosen: Selection) -> Html:
     """The retrievers of both runs, with what one question and the index cost."""
-    said = []
+    said: list[Html | str] = []
     for side, name in (("a", chosen.a), ("b", chosen.b)):
         about = filter(None, (retriever_label(runs[name]), cost_label(runs[name])))
         said += [" " if said else "", letter(side), f" {', '.join(about)}."]
