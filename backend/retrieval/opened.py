@@ -83,8 +83,8 @@ def open_index(
                 (study.folder / "corpus.db").unlink(missing_ok=True)
             raise
     if imported:
-        record = ImportRecord("passages", name, written["fingerprint"], 0, len(study.corpus), 0, "")
-        Imports(study.labels_path).add(record)
+        read = ImportRecord("passages", name, written["fingerprint"], 0, len(study.corpus), 0, "")
+        Imports(study.labels_path).add(read)
     return written
 
 
@@ -166,7 +166,7 @@ class OpenedKind(RetrieverKind):
 
     def index_files(self, study: Study, options: OpenedOptions) -> list[Path]:
         """Return the files of the index itself, where they are on this machine."""
-        manifest = study.parts("indexes").get(options.index, {})
+        manifest: Mapping[str, Any] = study.parts("indexes").get(options.index or "", {})
         place = Path(str(manifest.get("file") or manifest.get("where") or ""))
         return sorted(place.iterdir()) if place.is_dir() else [place]
 

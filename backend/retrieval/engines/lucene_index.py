@@ -86,7 +86,7 @@ def _read_ids(where: Path, progress: Progress | None) -> list[str]:
             if live is not None and not live.get(document):
                 ids.append("")
                 continue
-            if values is None:
+            if stored is not None:
                 id = stored.document(document).get("id")
             else:
                 id = values.binaryValue().utf8ToString() if values.advanceExact(document) else None

@@ -33,7 +33,15 @@ class RemoteEngine(Engine):
     scheme: ClassVar[str]
     largest_k: ClassVar[int]
     """Hits that the engine returns at most, unless its own settings say otherwise."""
-    uses = ("encoder", "collection", "fields", "id_field", "vector_field", "timeout", "retries")
+    uses: ClassVar[tuple[str, ...]] = (
+        "encoder",
+        "collection",
+        "fields",
+        "id_field",
+        "vector_field",
+        "timeout",
+        "retries",
+    )
 
     def server(self, where: str, settings: EngineSettings) -> SearchServer:
         return SearchServer(self.title, where, self.scheme, settings)
