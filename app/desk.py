@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-
-import streamlit as st
+from functools import lru_cache
 
 from backend.core.study import Study
 from backend.judging.cards import Cards
@@ -26,10 +24,11 @@ class Desk:
 
 def desk(study: Study) -> Desk:
     """Return the stores of a study. A replaced labels.db is opened again."""
-    return _desk(str(study.labels_path), study.labels_path.stat().st_ino, study)
+    return _desk(study, study.labels_path.stat().st_ino)
 
 
-@st.cache_resource(max_entries=4, show_spinner=False)
-def _desk(path: str, inode: int, _study: Study) -> Desk:
-    labels = Labels(Path(path), passages=_study.corpus.ordinals if _study.has_corpus else None)
-    return Desk(labels, Queue(Path(path)), Cards(_study), Tags(Path(path)))
+@lru_cache(maxsize=4)  # asked a dozen times a page; Streamlit's caches take 0.2 ms to make their keys
+def _desk(study: Study, inode: int) -> Desk:
+    path = study.labels_path
+    labels = Labels(path, passages=study.corpus.ordinals if study.has_corpus else None)
+    return Desk(labels, Queue(path), Cards(study), Tags(path))

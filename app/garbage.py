@@ -3,9 +3,9 @@
 Streamlit runs `gc.collect(2)` after every run of a page's script, which visits every object of the process: the modules,
 the questions and everybody's pages. It took 85 ms of the 115 ms that storing a label took (benchmarks/RESULTS.md).
 
-Here each collection visits only the objects that were made since the previous one. Everything that survives is set aside
-with `gc.freeze`. Now and then a collection visits everything again, so garbage among the objects that were set aside is
-freed too, only later.
+Here a whole collection now and then sets aside all that survives it, with `gc.freeze`. The collections in between visit
+only what has been made since, and free its garbage at once. Garbage among the objects that were set aside is freed by the
+next whole collection.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 
 SECONDS_BETWEEN = 30.0
 """Shortest time from the end of a whole collection to the start of the next."""
+LONG = 0.05
+"""Seconds. What survives a longer collection is set aside too: modules or questions have just been loaded."""
 SHARE = 1 / 200
 """Largest share of the time that whole collections take: with millions of questions one takes seconds."""
 
@@ -37,7 +39,8 @@ class ShortCollections:
             if self._is_whole:
                 gc.unfreeze()  # into the generation that is now collected
             return
-        gc.freeze()  # what has just survived a collection of all generations
+        if self._is_whole or now - self._began > LONG:
+            gc.freeze()
         if self._is_whole:
             self._next_whole = now + max(SECONDS_BETWEEN, (now - self._began) / SHARE)
 

@@ -11,6 +11,8 @@ from app.markup import Html
 from app.study import Measured
 from backend.core.study import Study
 from backend.evaluation.findings import default_pair
+from backend.evaluation.report_text import index_size
+from backend.retrieval.cost import cost_of
 from backend.retrieval.retriever import kind_of_run
 from backend.text.answers import SEARCHES_TITLE
 from backend.text.counting import counted, noun
@@ -65,6 +67,14 @@ def retriever_label(manifest: Mapping) -> str:
     """Return the readable name of the retriever that produced a run."""
     kind = kind_of_run(manifest)
     return str(manifest.get("retriever") or "imported") if kind is None else kind.describe(manifest)
+
+
+def cost_label(manifest: Mapping) -> str:
+    """Return what one question and the index of a run's retriever cost; "" if its manifest does not say."""
+    cost = cost_of(manifest)
+    said = [] if cost.p50_ms is None else [f"{cost.p50_ms:,.3g} ms a question"]
+    said += [] if cost.index_bytes is None else [f"index of {index_size(cost)} MB"]
+    return ", ".join(said)
 
 
 def short_time(stamp: str | None) -> str:

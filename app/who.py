@@ -10,6 +10,7 @@ There are three ways to sign in:
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
@@ -170,6 +171,6 @@ def _verified() -> bool:
     return st.user.to_dict().get("email_verified") is not False
 
 
-@st.cache_resource(max_entries=4, show_spinner=False)
+@lru_cache(maxsize=4)  # asked a dozen times a page; Streamlit's caches take 0.2 ms to make their keys
 def _people(path: str, inode: int) -> People:
     return People(path)

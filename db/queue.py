@@ -334,8 +334,17 @@ class Queue(PerThread):
         return _held(self.connection, annotator, self._clock())
 
     def hidden(self, annotator: str) -> frozenset[str]:
-        """The questions whose results the annotator must not see yet; see `db.blindness`. Raises Missing."""
-        return hidden_questions(self.connection, annotator, self._clock())
+        """The questions whose results the annotator must not see yet; see `db.blindness`. Raises Missing.
+
+        A page asks many times. The answer is kept in this thread until anybody writes to the file, or a second passes.
+        """
+        connection, now = self.connection, self._clock()
+        (version,) = connection.execute("PRAGMA data_version").fetchone()  # changes when another connection commits
+        state = (annotator, connection, version, connection.total_changes, int(now))
+        kept: tuple[object, frozenset[str]] | None = getattr(self._local, "hidden", None)
+        if kept is None or kept[0] != state:
+            kept = self._local.hidden = (state, hidden_questions(connection, annotator, now))
+        return kept[1]
 
     def finish(self, annotator: str, batch: str, question: str) -> bool:
         """Finish a question. Return whether it was surplus: late, after others had taken its places.

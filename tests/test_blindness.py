@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
+from collections import Counter
 from csv import DictReader
 from io import StringIO
 
 import pytest
 
+import db.connection
+import db.queue
+from backend.core import study as core
 from backend.core.study import Study
 from backend.judging.cards import Cards
+from backend.retrieval import indexes, live
 from db.events import Choice, LabelEvent
 from db.labels import Labels
+from db.leases import LEASE_SECONDS
 from db.people import PAUSE_SECONDS, People
 from db.queue import Candidate, Item, Queue
 from tests.app_pages import Page, hand_made_study
@@ -320,3 +328,65 @@ def test_questions_of_one_s_own_wait_until_the_others_are_judged(study, monkeypa
     finish(study, "ann")
     Page(study.folder, "question", "ann", ask="Anything of ann's?")
     assert asked[1:] == ["Anything of ann's?"]
+
+
+# ---- the cost of a page
+
+
+def test_what_is_hidden_is_read_again_only_when_the_file_or_the_second_changes(tmp_path, monkeypatch):
+    desk, now, asked = Desk(tmp_path), [1000.0], []
+    desk.batch(questions=2)
+    queue = Queue(desk.queue.path, clock=lambda: now[0])
+    read = db.queue.hidden_questions
+    monkeypatch.setattr(db.queue, "hidden_questions", lambda *about: asked.append(about) or read(*about))
+    assert [queue.hidden("ann") for _ in range(5)] == [{"q0", "q1"}] * 5 and len(asked) == 1
+    assert queue.hidden("lea") == frozenset() and queue.hidden("ann") == {"q0", "q1"}, "each person has an own answer"
+    desk.queue.set_state("b1", "closed")  # another connection writes
+    assert queue.hidden("ann") == frozenset()
+    queue.set_state("b1", "open")  # the same connection writes
+    assert queue.hidden("ann") == {"q0", "q1"}
+    assert [lease.question for lease in queue.claim("lea", 1)] == ["q0"] and queue.hidden("lea") == {"q0"}
+    now[0] += LEASE_SECONDS + 1
+    assert queue.hidden("lea") == frozenset(), "the lease has lapsed, though nobody wrote"
+
+
+def test_a_question_page_asks_the_files_little(study, monkeypatch):
+    """Statements on SQLite, and manifests read, by one run of the script."""
+    finish(study, "ann")
+    an_hour_ago = time.time() - 3600
+    os.utime(study.folder / "runs", (an_hour_ago, an_hour_ago))  # soon after a change nothing is kept; see study.COARSE
+    page = Page(study.folder, "question", "ann", question="q0", a="alpha", b="beta")
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+    statements, hidden, manifests = [], [], []
+    execute, read, manifest = db.connection._Connection.execute, db.queue.hidden_questions, core.read_manifest
+
+    def counted(connection, sql, *values):
+        statements.append(sql)
+        return execute(connection, sql, *values)
+
+    monkeypatch.setattr(db.connection._Connection, "execute", counted)
+    monkeypatch.setattr(db.queue, "hidden_questions", lambda *about: hidden.append(about) or read(*about))
+    monkeypatch.setattr(core, "read_manifest", lambda folder: manifests.append(folder) or manifest(folder))
+    page.app.run()
+    assert "Where is thing 0?" in page.text
+    assert len(hidden) <= 2, "once, and once more if a second passed"
+    assert len(statements) <= 70, Counter(statements).most_common(5)
+    assert max(Counter(manifests).values(), default=0) <= 2, Counter(manifests)
+
+
+def test_whether_anything_answers_questions_is_asked_of_one_kind_after_the_other(study, monkeypatch):
+    class Kind:
+        def __init__(self, names):
+            self.names, self.asked = names, 0
+
+        def available(self, study):
+            self.asked += 1
+            return self.names
+
+    kinds = [Kind([]), Kind(["one"]), Kind(["two"])]
+    monkeypatch.setattr(indexes, "RETRIEVERS", kinds)
+    assert live.available(study) == ["one", "two"] and live.can_answer(study)
+    assert [kind.asked for kind in kinds] == [2, 2, 1]
+    monkeypatch.setattr(indexes, "RETRIEVERS", kinds[:1])
+    assert not live.can_answer(study)

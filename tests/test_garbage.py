@@ -6,7 +6,7 @@ import weakref
 import pytest
 
 from app import garbage, hosting
-from app.garbage import SECONDS_BETWEEN, SHARE, ShortCollections, keep_collections_short
+from app.garbage import LONG, SECONDS_BETWEEN, SHARE, ShortCollections, keep_collections_short
 
 WHOLE = {"generation": 2, "collected": 0, "uncollectable": 0}
 
@@ -36,12 +36,30 @@ def clock():
     gc.unfreeze()
 
 
-def test_a_collection_leaves_nothing_for_the_next_to_visit(clock):
+def test_after_a_whole_collection_the_next_visits_only_new_objects(clock):
     kept = [Node() for _ in range(20_000)]
     for _ in range(3):  # the first is whole, the others are not
         gc.collect(2)
         assert len(gc.get_objects()) < 2_000, "gc.get_objects() lists what the next collection visits"
     assert gc.get_freeze_count() > len(kept)
+
+
+def test_garbage_made_after_a_whole_collection_never_waits_for_the_next(clock):
+    gc.collect(2)
+    node = Node()
+    gone = weakref.ref(node)
+    gc.collect(2)  # a page's objects outlive the collection at the end of its run
+    del node
+    gc.collect(2)
+    assert gone() is None
+
+
+def test_survivors_of_a_long_collection_are_set_aside(clock):
+    gc.collect(2)
+    kept = [Node() for _ in range(20_000)]
+    gc.callbacks.insert(0, lambda phase, info: setattr(clock, "now", clock.now + (phase == "stop") * 2 * LONG))
+    gc.collect(2)
+    assert len(gc.get_objects()) < 2_000 and len(kept) == 20_000
 
 
 def test_garbage_of_one_run_is_freed_at_its_end(clock):

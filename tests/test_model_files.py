@@ -4,11 +4,12 @@ import json
 import os
 import pickle
 import shutil
+import threading
 
 import pytest
 from typer.testing import CliRunner
 
-from backend.core.model_files import TRUSTED_FILE, code_in, open_model, trust
+from backend.core.model_files import TRUSTED_FILE, code_in, open_model, readable_model, trust
 from backend.core.settings import EncoderSettings
 from backend.retrieval.encoder import load_encoder
 from db.errors import BadInput, BlindspotError, Missing, Refused
@@ -270,3 +271,18 @@ def test_a_folder_without_weights_and_a_name_that_cannot_be_fetched_are_one_line
         with pytest.raises(BlindspotError) as error:
             load_encoder(EncoderSettings(model=name, pooling="mean"), "cpu")
         assert "\n" not in str(error.value) and "safetensors" in str(error.value)
+
+
+def test_models_load_one_at_a_time():
+    """Transformers replaces functions of its classes while it loads a model, for all threads."""
+    began = threading.Event()
+
+    def load_another():
+        with readable_model("second"):
+            began.set()
+
+    second = threading.Thread(target=load_another, daemon=True)
+    with readable_model("first"):
+        second.start()
+        assert not began.wait(0.3), "the second model began to load while the first was loading"
+    assert began.wait(10)

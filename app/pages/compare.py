@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from analysis.buckets import FEW, UNKNOWN
 from app import blind, selection, study, url
 from app.components.downloads import table_downloads
 from app.components.judged_table import judged_table
-from app.components.marks import grouping, notice, relation_label, term
+from app.components.marks import grouping, letter, notice, relation_label, term
 from app.components.miss_causes import causes_panel
 from app.components.next_step import empty_page
 from app.components.question_list import question_table
@@ -19,8 +20,8 @@ from app.components.readings import readings_panel
 from app.components.stylesheets import style_sheet
 from app.components.tables import Grouping, accuracy_table, concluded, flip_table, group_table, scrolling
 from app.entry import enter
-from app.markup import div, join, link, show, span, tag
-from app.runs import convention, left_out, missing_runs, offered_runs, pair_of_address
+from app.markup import Html, div, join, link, show, span, tag
+from app.runs import convention, cost_label, left_out, missing_runs, offered_runs, pair_of_address, retriever_label
 from app.selection import Selection, offered_measures
 from app.study import Comparison
 from backend.core.study import Study
@@ -74,6 +75,7 @@ def page() -> None:
         with columns[3]:
             show(_k_picker(chosen, compared.depth))
     show(_said(compared, chosen))
+    show(_retrievers(runs, chosen))
     if not len(compared):
         return
     show(style_sheet("analysis.css"))
@@ -260,6 +262,15 @@ def _said(compared: Comparison, chosen: Selection):
         warnings.append("No question of these runs has answers, so gold passages count as relevant.")
     warnings += [f"{name}: {line}" for name, line in ((m.name, left_out(m)) for m in (a, b)) if line]
     return join(tag("p", *said, cls="convention"), *(notice(line, kind="warning") for line in warnings))
+
+
+def _retrievers(runs: Mapping[str, dict], chosen: Selection) -> Html:
+    """The retrievers of both runs, with what one question and the index cost."""
+    said: list[Html | str] = []
+    for side, name in (("a", chosen.a), ("b", chosen.b)):
+        about = filter(None, (retriever_label(runs[name]), cost_label(runs[name])))
+        said += [" " if said else "", letter(side), f" {', '.join(about)}."]
+    return tag("p", *said, cls="convention")
 
 
 def _filters(compared: Comparison, chosen: Selection) -> None:

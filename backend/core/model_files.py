@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ OWN_CLASSES = "sentence_transformers."
 MAX_CONFIG = 16 << 20  # bytes of a JSON file that is read here; tokenizer.json and vocabularies are not
 MAX_FILES = 10_000
 MAX_HEADER = 100 << 20  # bytes of a safetensors header; the library's own limit
+
+_loading = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,17 @@ def code_in(folder: Path) -> list[str]:
 
 @contextmanager
 def readable_model(path: str | Path, what: str = "the model") -> Iterator[None]:
-    """Turn the many ways in which a model cannot be loaded into one line (Missing)."""
+    """Let one thread at a time load a model, and turn the many ways in which that fails into one line (Missing).
+
+    While transformers loads a model, it replaces functions of its classes for the whole process (`no_init_weights`,
+    `no_tie_weights`). Two threads that load models would put back the wrong ones, and models would lose weights.
+    """
+    with _loading, _one_line(path, what):
+        yield
+
+
+@contextmanager
+def _one_line(path: str | Path, what: str = "the model") -> Iterator[None]:
     try:
         yield
     except (BlindspotError, KeyboardInterrupt, MemoryError):
@@ -268,7 +281,7 @@ def _fetched(name: str, patterns: tuple[str, ...] = SAFE_PATTERNS) -> Path:
     """The local copy of a Hugging Face name."""
     from huggingface_hub import snapshot_download
 
-    with readable_model(name):
+    with _one_line(name):
         return Path(snapshot_download(name, allow_patterns=list(patterns), ignore_patterns=["onnx/*", "openvino/*"]))
 
 

@@ -397,7 +397,12 @@ class DenseKind(EncoderKind):
         return manifest.get("kind") == "dense"
 
     def describe(self, manifest: Mapping[str, Any]) -> str:
-        return f"dense, {manifest.get('retriever')}"
+        index = manifest.get("approximate")
+        return f"dense, {manifest.get('retriever')}" + (f", {index['kind']}" if index else "")
+
+    def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        index = manifest.get("approximate")
+        return super().options_of_run(manifest) | ({"approximate": index["kind"]} if index else {})
 
     def steps(self, study: Study) -> list[Step]:
         encoder = next(iter(encoders_of_kind(study, "dense")), None)

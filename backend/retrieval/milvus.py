@@ -348,7 +348,15 @@ class MilvusKind(EncoderKind):
         return manifest.get("kind") == "milvus"
 
     def describe(self, manifest: Mapping[str, Any]) -> str:
-        return str(manifest.get("retriever"))
+        return f"dense, {_encoder_of(manifest)}, in Milvus"
+
+    def retriever_of(self, manifest: Mapping[str, Any]) -> str:
+        return f"{self.name}:{_encoder_of(manifest)}"
+
+
+def _encoder_of(manifest: Mapping[str, Any]) -> str:
+    """Return the encoder of a run, which its manifest names as in "minilm-milvus"."""
+    return str(manifest["retriever"]).removesuffix("-milvus")
 
 
 RETRIEVERS.register(MilvusKind())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ Span = tuple[int, int]
 EXCERPT = 250  # characters of an excerpt: about three lines
 BEFORE = 110  # maximum characters of the excerpt before the first answer
 
+_PIECES = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]")  # a run of ASCII characters, or one other character
 SPACES = dict.fromkeys(map(ord, " \t\n\r"))  # a table for str.translate that deletes these characters
 
 
@@ -35,17 +37,32 @@ class Normalised:
         """Decompose character by character (NFD), then put the combining marks in canonical order (UAX #15)."""
         if unicodedata.is_normalized("NFD", text):
             return cls(text)
-        parts = [(part, i) for i, char in enumerate(text) for part in unicodedata.normalize("NFD", char)]
-        ordered, run = [], []
-        for part, i in parts:
-            if unicodedata.combining(part):
-                run.append((part, i))
+        parts: list[str] = []
+        source: list[int] = []
+        marks: list[tuple[str, int]] = []
+
+        def put_marks() -> None:
+            for mark, origin in sorted(marks, key=_combining_class):
+                parts.append(mark)
+                source.append(origin)
+            marks.clear()
+
+        for piece in _PIECES.finditer(text):
+            found, start = piece.group(), piece.start()
+            if found.isascii():  # decomposes to itself and contains no marks
+                put_marks()
+                parts.append(found)
+                source.extend(range(start, piece.end()))
                 continue
-            ordered += sorted(run, key=_combining_class)
-            run = []
-            ordered.append((part, i))
-        ordered += sorted(run, key=_combining_class)
-        return cls("".join(part for part, _ in ordered), [i for _, i in ordered])
+            for part in unicodedata.normalize("NFD", found):
+                if unicodedata.combining(part):
+                    marks.append((part, start))
+                    continue
+                put_marks()
+                parts.append(part)
+                source.append(start)
+        put_marks()
+        return cls("".join(parts), source)
 
     @classmethod
     def spaceless(cls, text: str) -> Normalised:
