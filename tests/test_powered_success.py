@@ -126,7 +126,7 @@ def test_a_run_of_a_study(audited):
     study, truth, right = audited
     measured = corrected_run(study, study.run(RUN), "gold")
     (bare,) = run_successes(study, RUN, measured, [5])
-    assert "No judge has scores; score all hits: blindspot judge run NAME --run overlap." in bare.sentences()[0]
+    assert "no judge has scores; score all hits: blindspot judge run NAME --run overlap)." in bare.sentences()[0]
     judge(study, "truthful", right, measured)
     judge(study, "eager", right, measured, lambda is_right: 0.9 if is_right else 0.4)
     ScoreStore.create(study, "partly", True).add([(measured.questions[0].id, "1", 0.5)])

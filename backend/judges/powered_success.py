@@ -54,37 +54,38 @@ class RunSuccess:
 
     Attributes:
         labelled: From labels alone; None if `reason` says what is missing and what to do.
+        open: Questions that gold does not settle; only their share of successes is estimated.
         judges: With each judge's scores; empty without judges.
     """
 
     run: str
     k: int
     labelled: SuccessShare | None
+    open: int = 0
     judges: list[JudgedSuccess] = field(default_factory=list)
     reason: str = ""
 
     def sentences(self) -> list[str]:
-        """Return the figures in words: one line for each judge, or one line on what is missing."""
+        """Return the figures in words: a line for each judge that helps, else one line with what is missing."""
         name = f"Success@{self.k} of {self.run} if people judged every hit"
         if self.labelled is None:
             return [f"{name}: no estimate. {self.reason}."]
-        alone = (
-            f"{percent_words(self.labelled)} from {counted(self.labelled.labelled, 'random question')}, labels alone"
-        )
-        alone += _bounds(self.labelled)
-        if not self.judges:
-            return [f"{name}: {alone}. No judge has scores; {_score_all('NAME', self.run)}."]
-        lines = []
-        for each in self.judges:
-            if each.share is None or each.share.predicted is None:
-                lines.append(f"{name}: {alone}. Judge {each.judge}: {each.reason}.")
-                continue
-            lines.append(
-                f"{name}: {percent_words(each.share)} from {counted(each.share.labelled, 'labelled question')} and "
-                f"{each.share.scored:,} scored ones, judge {each.judge}, lambda {each.share.weight:.2f} (its scores alone say "
-                f"{100 * each.share.predicted:.1f}%){_bounds(each.share)}; labels alone {percent_words(self.labelled)}."
-            )
-        return lines
+        base = f"{counted(self.labelled.labelled, 'random question')} of the {self.open:,} that gold leaves open"
+        lines = [
+            f"{name}: {percent_words(each.share)} from the labels of {base}, and the scores of {each.share.scored:,}, judge "
+            f"{each.judge}, lambda {each.share.weight:.2f} (its scores alone say {100 * each.share.predicted:.1f}%)"
+            f"{_bounds(each.share)}; labels alone {percent_words(self.labelled)}."
+            for each in self.judges
+            if each.share is not None and each.share.predicted is not None
+        ]
+        if lines:
+            return lines
+        missing = "; ".join(f"judge {each.judge}: {each.reason}" for each in self.judges)
+        missing = missing or f"no judge has scores; {_score_all('NAME', self.run)}"
+        return [
+            f"{name}: {percent_words(self.labelled)} from the labels of {base}{_bounds(self.labelled)}. With a judge's scores: "
+            f"no estimate ({missing})."
+        ]
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ def _success(
         )
         return RunSuccess(name, cut.k, None, reason=f"{said}; {todo}")
     powered = [_with_judge(study, name, judge, store, found) for judge, store in stores.items() if store is not None]
-    return RunSuccess(name, cut.k, labelled_success(found.sample, found.counts), powered)
+    return RunSuccess(name, cut.k, labelled_success(found.sample, found.counts), found.counts.open, powered)
 
 
 def _largest(study: Study, name: str, cut: _Cut, samples: Sequence[AuditSample]) -> _Estimate | str:
