@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from app.commands.common import AsJson, StudyOption, group, open_study
 from backend.text.counting import counted
-from db.errors import BlindspotError, Missing, Refused
+from db.errors import BadInput, BlindspotError, Missing, Refused
 
 labels_app = group("Back up, restore, check, export or import labels.")
 
@@ -93,6 +93,18 @@ def labels_audit(
         list[str] | None,
         typer.Option(metavar="NAME", help="Judge whose scores narrow the rates (repeatable; default: every judge)."),
     ] = None,
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Estimate also Success@k of this run if people judged every hit (repeatable)."
+        ),
+    ] = None,
+    k: Annotated[
+        list[int] | None, typer.Option(min=1, help="With --run: cut-off (repeatable; default: 1, 5, 20).")
+    ] = None,
+    relevance: Annotated[
+        Literal["answers", "gold"], typer.Option(help="With --run: relevance of hits that gold settles.")
+    ] = "answers",
     json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
@@ -102,18 +114,34 @@ def labels_audit(
     from app.audit_words import print_audit
     from app.tables import print_json
     from backend.judges.powered_audit import powered_audits
+    from backend.judges.powered_success import run_successes
     from backend.judging.audits import audit
+    from backend.judging.corrected import corrected_run
+    from backend.reports.labels import KS
 
+    if (k or relevance != "answers") and not run:
+        raise BadInput("--k and --relevance are about Success@k of a run: name it with --run")
     opened = open_study(study)
     found, powered = audit(opened, batch), powered_audits(opened, batch, judge)
+    success = [
+        each
+        for name in run or ()
+        for each in run_successes(
+            opened, name, corrected_run(opened, opened.run(name), relevance), k or KS, batch, judge
+        )
+    ]
     if json:
-        print_json({"labels": asdict(found), "judges": [asdict(each) for each in powered]})
+        told = {"labels": asdict(found), "judges": [asdict(each) for each in powered]}
+        print_json(told | ({"success": [asdict(each) for each in success]} if run else {}))
         return
     if found.overall is None:
         raise Missing(
             "no question of a random audit is judged completely yet; make a batch (blindspot batch new) and judge it"
         )
     print_audit(found, powered)
+    for each in success:
+        for line in each.sentences():
+            print(line)
 
 
 @labels_app.command("export")

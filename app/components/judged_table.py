@@ -9,9 +9,11 @@ from app import blind, url
 from app.components.marks import figure, letter, percent
 from app.components.tables import scrolling
 from app.desk import desk
-from app.markup import Html, div, link, tag, term
+from app.markup import Html, div, join, link, tag, term
 from backend.core.study import Study
 from backend.evaluation.relevance import Kind
+from backend.judges.powered_success import run_successes
+from backend.judges.scores import score_digests
 from backend.judging.corrected import corrected_run
 
 _JUDGED = "Judged@k: the share of the first k passages that are gold or have a settled label"
@@ -19,6 +21,11 @@ _CORRECTED = (
     "Success@k with labels: positives are relevant, related and negative passages are not; disputed labels are ignored"
 )
 _BOUNDS = "Lower bound: no unjudged passage is relevant. Upper bound: every unjudged passage is relevant"
+
+_SAMPLED = (
+    "Success@k if people judged every hit, estimated from the questions that random audits showed completely, and from a judge's "
+    "scores of all questions. A biased judge widens the interval and does not move the figure"
+)
 
 
 def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, rule: str) -> Html:
@@ -32,11 +39,14 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
     last = desk(study).labels.last_event
     if not last:
         return Html("")
-    rows = []
+    rows, sampled = [], []
+    scored = score_digests(study)
     for side, name in zip("ab", dict.fromkeys(names), strict=False):
-        figures = _figures(study, name, study.run(name).manifest.get("made"), k, relevance, rule, last)
+        key = (name, study.run(name).manifest.get("made"), k, relevance, rule)
+        figures = _figures(study, *key, last)
         if figures is not None:
             rows.append(_row(side, name, figures))
+            sampled += _sampled(study, *key, last, scored)
     head = tag(
         "tr",
         tag("th", "run", scope="col", cls="left"),
@@ -48,7 +58,8 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
     table = tag("table", tag("thead", head), tag("tbody", *rows), cls="figures small")
     few = ". If few passages are judged, the corrected figures depend on which ones were judged: use the bounds."
     note = tag("p", "The labels come from ", link("Judge", url.JUDGE), few, cls="convention")
-    return div(tag("h2", "Accuracy with labels"), scrolling(table), note, cls="panel")
+    lines = [tag("p", term("Random sample", _SAMPLED), ": ", line, cls="convention powered") for line in sampled]
+    return div(tag("h2", "Accuracy with labels"), scrolling(table), note, join(*lines), cls="panel")
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -57,6 +68,22 @@ def _figures(
 ) -> JudgedFigures | None:
     found = corrected_run(_study, _study.run(name), relevance, rule).figures([k])
     return found[0] if found else None
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _sampled(
+    _study: Study,
+    name: str,
+    made: str | None,
+    k: int,
+    relevance: Kind,
+    rule: str,
+    last: int,
+    scored: tuple[tuple[str, str], ...],
+) -> list[str]:
+    """Success@k from a random sample of questions, in words; `last` and `scored` are keys of the cache."""
+    measured = corrected_run(_study, _study.run(name), relevance, rule)
+    return [line for each in run_successes(_study, name, measured, [k]) for line in each.sentences()]
 
 
 def _row(side: str, name: str, found: JudgedFigures) -> Html:

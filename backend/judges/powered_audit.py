@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -52,19 +52,20 @@ def powered_audits(study: Study, batch: str | None = None, judges: Sequence[str]
 
     Raises Missing for an unknown batch, or a judge without scores.
     """
-    names = list(judges) if judges is not None else list(study.parts("scores"))
-    stores = [(name, _store(study, name, judges is not None)) for name in names]
+    stores = score_stores(study, judges)
     samples = [sample for sample in audit_samples(study, batch) if sample.complete]
     if not samples or not stores:
         return []
     if len(samples) > 1:
         reason = "the audits were drawn from different questions or pools; choose one batch"
-        return [PoweredAudit(name, 0, 0, None, reason) for name, _ in stores]
+        return [PoweredAudit(name, 0, 0, None, reason) for name in stores]
     frame = audited_frame(study, samples[0].settings)
     if isinstance(frame, str):
-        return [PoweredAudit(name, 0, 0, None, frame) for name, _ in stores]
+        return [PoweredAudit(name, 0, 0, None, frame) for name in stores]
     questions = {question.id: question for question in study.questions.some(dict.fromkeys(row[0] for row in frame))}
-    return [_rates(study, name, store, samples[0], frame, questions) for name, store in stores if store is not None]
+    return [
+        _rates(study, name, store, samples[0], frame, questions) for name, store in stores.items() if store is not None
+    ]
 
 
 def audited_frame(study: Study, settings: Mapping[str, Any]) -> list[FrameRow] | str:
@@ -89,17 +90,24 @@ def audited_frame(study: Study, settings: Mapping[str, Any]) -> list[FrameRow] |
             f"the audit was drawn from {settings['frame']:,} questions, and its runs now give {found:,}: the runs or the "
             "questions have changed since"
         )
-    ids = _passage_ids(study, [ordinal for _, ordinal, _ in rows])
+    ids = passage_ids(study, [ordinal for _, ordinal, _ in rows])
     return [(question, ids[ordinal], rank) for question, ordinal, rank in rows]
 
 
-def _passage_ids(study: Study, ordinals: Sequence[int]) -> dict[int, str]:
+def passage_ids(study: Study, ordinals: Iterable[int]) -> dict[int, str]:
+    """Return the id of each row's passage."""
     wanted = sorted(set(ordinals))
     ids: dict[int, str] = {}
     for start in range(0, len(wanted), 10_000):
         block = wanted[start : start + 10_000]
         ids.update(zip(block, (passage.id for passage in study.corpus.passages(block)), strict=True))
     return ids
+
+
+def score_stores(study: Study, judges: Sequence[str] | None) -> dict[str, ScoreStore | None]:
+    """Return the scores of some judges, or of all; None for scores of another collection. Raises Missing for a judge without scores."""
+    names = list(judges) if judges is not None else list(study.parts("scores"))
+    return {name: _store(study, name, judges is not None) for name in names}
 
 
 def _store(study: Study, name: str, required: bool) -> ScoreStore | None:

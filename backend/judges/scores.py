@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from backend.core.manifest import read_manifest, write_manifest
 from backend.core.settings import check_name
 from db.connection import PerThread, writing
-from db.errors import BadInput, Missing, Refused
+from db.errors import BadInput, BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,6 +160,17 @@ class ScoreStore(PerThread):
     def _digest(connection) -> str:
         row = connection.execute("SELECT digest FROM state").fetchone()
         return row[0] if row else ""
+
+
+def score_digests(study: Study) -> tuple[tuple[str, str], ...]:
+    """Return (judge, hash of its scores) of every judge whose scores can be read: a cache key that changes with every score."""
+    digests = []
+    for name in study.parts("scores"):
+        try:
+            digests.append((name, ScoreStore.open(study, name).digest))
+        except BlindspotError:
+            continue
+    return tuple(digests)
 
 
 def stored_probabilities(study: Study, model: str, lists: Lists) -> np.ndarray:

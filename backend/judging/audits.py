@@ -121,11 +121,13 @@ class AuditSample:
     Attributes:
         settings: Of the first batch: runs, depth, splits, slice, rule and frame say what was drawn from.
         complete: Completely judged questions. bad: Questions that an annotator called bad.
+        batches: Names of the batches that drew them.
     """
 
     settings: dict[str, Any]
     complete: list[Item]
     bad: list[Item]
+    batches: tuple[str, ...]
 
 
 def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
@@ -140,7 +142,7 @@ def audit_samples(study: Study, batch: str | None = None) -> list[AuditSample]:
         good, complete = _complete(Labels(study.labels_path), rows)
         kept = {(name, item.question) for name, item in good}
         bad = [item for name, item in rows if (name, item.question) not in kept]
-        samples.append(AuditSample(settings[rows[0][0]], complete, bad))
+        samples.append(AuditSample(settings[rows[0][0]], complete, bad, tuple(dict.fromkeys(name for name, _ in rows))))
     return samples
 
 

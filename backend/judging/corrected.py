@@ -29,6 +29,7 @@ class CorrectedRun:
         kind: The kind of relevance, see `backend.evaluation.relevance.Relevance`.
         relevant, gold, present: (q, k) bool: relevant by `kind`; a gold passage; a hit and not padding.
         labels: (q, k) int8 codes of `analysis.judged`.
+        ordinals: (q, k) int32 passage rows of the hits; -1 pads.
         last_event: Number of the newest label event included.
     """
 
@@ -37,8 +38,13 @@ class CorrectedRun:
     relevant: np.ndarray
     gold: np.ndarray
     labels: np.ndarray
-    present: np.ndarray
+    ordinals: np.ndarray
     last_event: int
+
+    @property
+    def present(self) -> np.ndarray:
+        hits: np.ndarray = self.ordinals >= 0
+        return hits
 
     def figures(self, ks: Sequence[int]) -> list[JudgedFigures]:
         """Return the figures at each cut-off in `ks` that the run is deep enough for."""
@@ -61,7 +67,7 @@ def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str
         np.asarray(measured.relevant),
         gold_matrix(study.corpus, ordinals, measured.questions)[0],
         label_matrix(study, store, measured.questions, ordinals),
-        ordinals >= 0,
+        ordinals,
         last,
     )
 

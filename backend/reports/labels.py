@@ -14,6 +14,7 @@ from analysis.judged import NONE, JudgedFigures
 from backend.evaluation.latex import ABSENT, Table
 from backend.evaluation.relevance import Kind
 from backend.judges.powered_audit import PoweredAudit, powered_audits
+from backend.judges.powered_success import RunSuccess, percent_words, run_successes
 from backend.judging.audits import Audit, audit
 from backend.judging.corrected import corrected_run
 from backend.judging.quality import Quality, quality
@@ -29,12 +30,16 @@ KS = (1, 5, 20)
 
 @dataclass(frozen=True)
 class LabelFindings:
-    """corrected: by run whose questions have labels, its figures at KS. powered: the audit's rates with each judge."""
+    """corrected: by run whose questions have labels, its figures at KS. powered: the audit's rates with each judge.
+
+    success: Success@k of the same runs at KS, from the random audits and the judges' scores.
+    """
 
     quality: Quality
     audit: Audit
     corrected: dict[str, list[JudgedFigures]]
     powered: list[PoweredAudit] = field(default_factory=list)
+    success: list[RunSuccess] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -46,12 +51,14 @@ def label_findings(study: Study, runs: Sequence[str], relevance: Kind, rule: str
     found = quality(study)
     if not found.work:
         return None
-    corrected = {}
+    corrected: dict[str, list[JudgedFigures]] = {}
+    success: list[RunSuccess] = []
     for name in runs:
         measured = corrected_run(study, study.run(name), relevance, rule)
         if (measured.labels != NONE).any():
             corrected[name] = measured.figures(KS)
-    return LabelFindings(found, audit(study), corrected, powered_audits(study))
+            success += run_successes(study, name, measured, KS)
+    return LabelFindings(found, audit(study), corrected, powered_audits(study), success)
 
 
 def label_sentences(found: LabelFindings, k: int) -> Iterator[str]:
@@ -86,6 +93,9 @@ def label_sentences(found: LabelFindings, k: int) -> Iterator[str]:
             yield (
                 f"Labels correct Success@{k} of {name} from {_percent(at_k.original)} to {_percent(at_k.corrected)}."
             )
+    for sampled in found.success:
+        if sampled.k == k and sampled.labelled is not None:
+            yield from sampled.sentences()
 
 
 def label_parts(found: LabelFindings) -> Iterator[str]:
@@ -112,6 +122,15 @@ def label_parts(found: LabelFindings) -> Iterator[str]:
             "A settled label overrides the answer match or the gold. The bounds are the corrected figure if no "
             "unjudged passage were relevant, and if every one were: further labels cannot move it beyond them."
         )
+    if any(each.labelled is not None for each in found.success):
+        yield as_table(_sampled(found.success))
+        yield remark(
+            "Success@k if people judged every hit, from the questions that random audits showed completely. A judge's scores of all "
+            "questions narrow the interval; a biased judge widens it and does not move the figure."
+        )
+    for each in found.success:
+        if each.labelled is None:
+            yield remark(" ".join(each.sentences()))
 
 
 def _agreement(four: Agreement, positive: Agreement) -> Table:
@@ -159,6 +178,23 @@ def _corrected(corrected: dict[str, list[JudgedFigures]]) -> Table:
     ]
     heads = ["run", "k", "n", "judged hits", "Success@k, original", "Success@k, corrected", "bounds"]
     return "Accuracy before and after labels correct it, %", heads, rows
+
+
+def _sampled(success: Sequence[RunSuccess]) -> Table:
+    rows = []
+    for each in success:
+        if each.labelled is None:
+            continue
+        first = [each.run, f"@{each.k}", f"{each.labelled.labelled:,}", percent_words(each.labelled)]
+        for judged in each.judges:
+            if judged.share is not None:
+                share = judged.share
+                figures = [percent_words(share), judged.judge, f"{share.scored:,}", f"{share.weight:.2f}"]
+                rows.append([*first, *figures])
+        if all(judged.share is None for judged in each.judges):
+            rows.append([*first, *[ABSENT] * 4])
+    heads = ["run", "k", "labelled questions", "labels alone", "with a judge", "judge", "scored questions", "lambda"]
+    return "Success@k from a random sample", heads, rows
 
 
 def _coefficient(found: Agreement) -> str:

@@ -1,0 +1,165 @@
+"""Success@k by the labels that people would give, from people's labels of a random sample and a judge's scores of everything.
+
+The unit is the question. Gold settles some questions for certain: those with a relevant gold passage among the first k hits, and those
+whose first k hits are all gold, or none. The rest is open, and only the share of successes among the open questions is estimated:
+
+    Success@k = (certain successes + open questions * share of successes among the open questions) / all questions
+
+The share comes from open questions of a random sample whose first k hits were all shown to people: `analysis.audit.rate` from the
+labels alone, `analysis.prediction_powered.powered_rate` with a judge. Its mean is the true share if audits show whole pools. Where they
+show a part, questions weigh differently, and the ratio of weighted sums has a bias of order 1 / n, small beside the interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+
+from analysis.audit import rate
+from analysis.prediction_powered import ScoredSample, powered_rate
+
+BoundRate = Callable[[np.ndarray], float | None]
+"""From (n,) successes, all of them settled, to the rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionCounts:
+    """The questions of a run at one cut-off.
+
+    Attributes:
+        all: Every measured question. certain: Successes that gold settles. open: Questions that gold does not settle.
+        elsewhere: Open questions that the sample could not have drawn, because another audit took them first. The value
+            counts them like the other open questions; the bounds take them as misses, and as successes.
+    """
+
+    all: int
+    certain: int
+    open: int
+    elsewhere: int = 0
+
+    def success(self, share: float) -> float:
+        """Return Success@k for a share of successes among the open questions."""
+        return (self.certain + self.open * share) / self.all
+
+    def bounds(self, lowest: float, highest: float) -> tuple[float, float]:
+        within = self.open - self.elsewhere
+        top = self.certain + within * highest + self.elsewhere
+        return (self.certain + within * lowest) / self.all, top / self.all
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessShare:
+    """Success@k of all questions.
+
+    Attributes:
+        value, low, high: None with too few settled questions, see `analysis.prediction_powered.FEW` and `analysis.audit`.
+        lower_bound, upper_bound: The value if every question of the sample that is not settled were a miss, or a success.
+        labelled, unsettled: Open questions of the sample with settled labels on all first k hits, and without.
+        scored: Open questions with a judge's score on all first k hits; 0 from labels alone.
+        weight: Lambda, how much the judge counts. predicted: Success@k if the judge were right, None without a judge.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    lower_bound: float | None
+    upper_bound: float | None
+    labelled: int
+    unsettled: int
+    scored: int = 0
+    weight: float = 0.0
+    predicted: float | None = None
+
+
+@dataclass(frozen=True)
+class SuccessSample:
+    """n open questions of a random sample. All their first k hits that are not gold were shown to people, by design.
+
+    Attributes:
+        lowest, highest: (n,) bool, success if every hit without a settled label were wrong, or right.
+        settled: (n,) bool, every one of the first k hits is settled. A question with an unsettled hit is not settled, even if
+            another of its hits is positive: if only those counted, successes would be settled more often than misses.
+        bad: (n,) bool, people called the question bad; it enters neither value nor bounds.
+        probabilities: (n,) the chance to be drawn and shown completely, up to one factor; see `shown_completely`.
+        questions: (n,) ids.
+    """
+
+    lowest: np.ndarray
+    highest: np.ndarray
+    settled: np.ndarray
+    bad: np.ndarray
+    probabilities: np.ndarray
+    questions: np.ndarray
+
+
+def shown_completely(pool: int, shown: int, needed: int) -> float:
+    """Return the chance that `shown` passages, drawn uniformly from `pool`, include `needed` given ones."""
+    return comb(shown, needed) / comb(pool, needed)
+
+
+def expected_success(scores: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """Return (q,) the chance that at least one hit is right: 1 - product of (1 - score), as if hits were independent.
+
+    The dependence between a question's hits makes this a biased prediction, which the labels correct like any other bias.
+
+    Args:
+        scores: (q, k) probabilities. counted: (q, k) bool; other hits (gold, padding) do not count.
+    """
+    expected: np.ndarray = 1 - np.prod(np.where(counted, 1 - np.asarray(scores, np.float64), 1.0), axis=1)
+    return expected
+
+
+def labelled_success(sample: SuccessSample, counts: QuestionCounts) -> SuccessShare:
+    """Return Success@k from the labels of the sample alone."""
+    good = ~sample.bad
+    weights, ids = sample.probabilities[good], sample.questions[good]
+    found = rate(sample.lowest[good], sample.settled[good], weights, ids)
+
+    def bound(hits: np.ndarray) -> float | None:
+        return rate(hits[good], np.ones(int(good.sum()), bool), weights, ids).value
+
+    return _scaled(found.value, found.low, found.high, sample, counts, bound)
+
+
+def powered_success(
+    sample: SuccessSample, scores: np.ndarray, population: np.ndarray, counts: QuestionCounts
+) -> SuccessShare:
+    """Return Success@k from the labels of the sample and a judge's predictions of all questions that could be drawn.
+
+    Args:
+        scores: (n,) predictions for the sample. population: (N,) for every open question that the sample was drawn from.
+
+    Raises ValueError as `powered_rate` does.
+    """
+
+    def estimate(hits: np.ndarray, settled: np.ndarray) -> ScoredSample:
+        return ScoredSample(hits, settled & ~sample.bad, scores, sample.probabilities, sample.questions)
+
+    def bound(hits: np.ndarray) -> float | None:
+        return powered_rate(estimate(hits, np.ones(len(hits), bool)), population).value
+
+    found = powered_rate(estimate(sample.lowest, sample.settled), population)
+    judged = (len(population), found.weight, counts.success(found.predicted))
+    return _scaled(found.value, found.low, found.high, sample, counts, bound, judged)
+
+
+def _scaled(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    sample: SuccessSample,
+    counts: QuestionCounts,
+    bound: BoundRate,
+    judged: tuple[int, float, float | None] = (0, 0.0, None),
+) -> SuccessShare:
+    """Turn a share of the open questions into Success@k of all questions. judged: scored, weight and predicted."""
+    good = ~sample.bad
+    settled = int((sample.settled & good).sum())
+    unsettled = int(good.sum()) - settled
+    lowest, highest = (bound(sample.lowest), bound(sample.highest)) if unsettled else (value, value)
+    bounds = (None, None) if lowest is None or highest is None else counts.bounds(lowest, highest)
+    figures = [None if each is None else counts.success(each) for each in (value, low, high)]
+    return SuccessShare(figures[0], figures[1], figures[2], bounds[0], bounds[1], settled, unsettled, *judged)

@@ -1,0 +1,330 @@
+"""Success@k of a run by the labels that people would give: from random audits, with the scores of judges beside.
+
+The target is the corrected Success@k of `backend.judging.corrected` if people had judged every one of the first k hits that is not gold.
+A question enters the sample if a random audit drew it and showed all those hits. Both are the draw's doing and not the labels', so the
+sample stays random. Labels from priority batches settle no question of the sample that the audit did not show completely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.accuracy import success_at
+from analysis.judged import bounds, corrected, is_judged
+from analysis.powered_success import (
+    QuestionCounts,
+    SuccessSample,
+    SuccessShare,
+    expected_success,
+    labelled_success,
+    powered_success,
+    shown_completely,
+)
+from analysis.prediction_powered import FEW
+from backend.core.gold import gold_matrix
+from backend.judges.powered_audit import passage_ids, score_stores
+from backend.judges.scores import ScoreStore
+from backend.judging.audits import AuditSample, audit_samples
+from backend.judging.corrected import CorrectedRun
+from backend.judging.pools import Pools
+from backend.text.counting import counted
+from db.errors import BlindspotError
+from db.queue import Item, Queue
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+
+@dataclass(frozen=True)
+class JudgedSuccess:
+    """Success@k with one judge's scores. share: None if `reason` says why there is none."""
+
+    judge: str
+    share: SuccessShare | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class RunSuccess:
+    """Success@k of a run from a random sample.
+
+    Attributes:
+        labelled: From labels alone; None if `reason` says what is missing and what to do.
+        judges: With each judge's scores; empty without judges.
+    """
+
+    run: str
+    k: int
+    labelled: SuccessShare | None
+    judges: list[JudgedSuccess] = field(default_factory=list)
+    reason: str = ""
+
+    def sentences(self) -> list[str]:
+        """Return the figures in words: one line for each judge, or one line on what is missing."""
+        name = f"Success@{self.k} of {self.run} if people judged every hit"
+        if self.labelled is None:
+            return [f"{name}: no estimate. {self.reason}."]
+        alone = (
+            f"{percent_words(self.labelled)} from {counted(self.labelled.labelled, 'random question')}, labels alone"
+        )
+        alone += _bounds(self.labelled)
+        if not self.judges:
+            return [f"{name}: {alone}. No judge has scores; {_score_all('NAME', self.run)}."]
+        lines = []
+        for each in self.judges:
+            if each.share is None or each.share.predicted is None:
+                lines.append(f"{name}: {alone}. Judge {each.judge}: {each.reason}.")
+                continue
+            lines.append(
+                f"{name}: {percent_words(each.share)} from {counted(each.share.labelled, 'labelled question')} and "
+                f"{each.share.scored:,} scored ones, judge {each.judge}, lambda {each.share.weight:.2f} (its scores alone say "
+                f"{100 * each.share.predicted:.1f}%){_bounds(each.share)}; labels alone {percent_words(self.labelled)}."
+            )
+        return lines
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A run at one cut-off.
+
+    Attributes:
+        needed: (q, k) bool, the hits that people have to judge: hits that are not gold.
+        certain: (q,) bool, successes by gold. is_open: (q,) bool, questions that gold does not settle.
+        lowest, highest, settled: (q,) bool, see `SuccessSample`.
+    """
+
+    run: CorrectedRun
+    k: int
+    needed: np.ndarray
+    certain: np.ndarray
+    is_open: np.ndarray
+    lowest: np.ndarray
+    highest: np.ndarray
+    settled: np.ndarray
+
+    @classmethod
+    def of(cls, run: CorrectedRun, k: int) -> _Cut:
+        relevant, gold, labels, present = (each[:, :k] for each in (run.relevant, run.gold, run.labels, run.present))
+        needed = present & ~gold
+        certain = (gold & corrected(relevant, labels)).any(axis=1)
+        lowest, highest = (success_at(each, k) for each in bounds(relevant, gold, labels, present))
+        settled = (is_judged(gold, labels) | ~present).all(axis=1)
+        return cls(run, k, needed, certain, ~certain & needed.any(axis=1), lowest, highest, settled)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """The questions of one audit that were shown completely: their rows in the run, and which questions were bad."""
+
+    rows: np.ndarray
+    bad: np.ndarray
+    probabilities: np.ndarray
+    elsewhere: set[str]
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """What the figures are computed from.
+
+    Attributes:
+        rows: Rows of the sample's questions in the run. elsewhere: (q,) bool, open questions that other audits took before.
+    """
+
+    cut: _Cut
+    rows: np.ndarray
+    elsewhere: np.ndarray
+    sample: SuccessSample
+    counts: QuestionCounts
+
+    @classmethod
+    def of(cls, cut: _Cut, drawn: _Drawn) -> _Estimate:
+        ids = np.array([question.id for question in cut.run.questions], dtype=str)
+        elsewhere = cut.is_open & np.isin(ids, sorted(drawn.elsewhere))
+        rows = drawn.rows
+        sample = SuccessSample(
+            cut.lowest[rows], cut.highest[rows], cut.settled[rows], drawn.bad, drawn.probabilities, ids[rows]
+        )
+        counts = QuestionCounts(len(ids), int(cut.certain.sum()), int(cut.is_open.sum()), int(elsewhere.sum()))
+        return cls(cut, rows, elsewhere, sample, counts)
+
+    @property
+    def settled(self) -> int:
+        return int((self.sample.settled & ~self.sample.bad).sum())
+
+
+def run_successes(
+    study: Study,
+    name: str,
+    measured: CorrectedRun,
+    ks: Sequence[int],
+    batch: str | None = None,
+    judges: Sequence[str] | None = None,
+) -> list[RunSuccess]:
+    """Estimate Success@k of the run `name` at each cut-off that it is deep enough for.
+
+    Args:
+        measured: The run, as `corrected_run` reads it. batch: Only the audit of this batch. judges: Only these judges.
+
+    Raises Missing for an unknown batch, or a judge without scores.
+    """
+    samples, stores = audit_samples(study, batch), score_stores(study, judges)
+    return [_success(study, name, _Cut.of(measured, k), samples, stores) for k in ks if k <= measured.relevant.shape[1]]
+
+
+def _success(
+    study: Study, name: str, cut: _Cut, samples: Sequence[AuditSample], stores: Mapping[str, ScoreStore | None]
+) -> RunSuccess:
+    if not cut.is_open.any():
+        return RunSuccess(name, cut.k, None, reason="Gold passages settle every question; nothing is left to estimate")
+    todo = (
+        f"draw one and judge it: blindspot batch new BATCH --run {name} --depth {cut.k} --candidates {cut.k} --size 300"
+    )
+    found = _largest(study, name, cut, samples)
+    if isinstance(found, str):
+        return RunSuccess(name, cut.k, None, reason=f"{found}; {todo}")
+    if (few := found.settled) < FEW:
+        said = (
+            f"Random audits settled all of the first {cut.k} hits of {counted(few, 'question')}, and {FEW} are needed"
+        )
+        return RunSuccess(name, cut.k, None, reason=f"{said}; {todo}")
+    powered = [_with_judge(study, name, judge, store, found) for judge, store in stores.items() if store is not None]
+    return RunSuccess(name, cut.k, labelled_success(found.sample, found.counts), powered)
+
+
+def _largest(study: Study, name: str, cut: _Cut, samples: Sequence[AuditSample]) -> _Estimate | str:
+    """Return the audit that showed the most questions completely, or why none can stand for the run's questions.
+
+    Audits of different frames are not mixed. The choice goes by what was shown and not by what people answered.
+    """
+    estimates, reasons = [], []
+    for sample in samples:
+        if name in sample.settings.get("runs", ()) and sample.settings["depth"] >= cut.k and sample.complete:
+            drawn = _drawn(study, cut, sample)
+            if isinstance(drawn, str):
+                reasons.append(drawn)
+            else:
+                estimates.append(_Estimate.of(cut, drawn))
+    if estimates:
+        return max(estimates, key=lambda each: len(each.rows))
+    return reasons[-1] if reasons else f"No judged random audit drew from the first {cut.k} hits of {name}"
+
+
+def _with_judge(study: Study, name: str, judge: str, store: ScoreStore, of: _Estimate) -> JudgedSuccess:
+    """Return Success@k with one judge, if it scored every hit to judge of the questions that could be drawn."""
+    cut = of.cut
+    places = np.argwhere(cut.needed & (cut.is_open & ~of.elsewhere)[:, None]).tolist()
+    ordinals = cut.run.ordinals[:, : cut.k]
+    ids = passage_ids(study, {int(ordinals[row, rank]) for row, rank in places})
+    known = store.of({cut.run.questions[row].id for row, _ in places})
+    scores = np.full(ordinals.shape, np.nan)
+    for row, rank in places:
+        scores[row, rank] = known.get(cut.run.questions[row].id, {}).get(ids[int(ordinals[row, rank])], np.nan)
+    if missing := sum(bool(np.isnan(scores[row, rank])) for row, rank in places):
+        scored = f"it scored {len(places) - missing:,} of the {len(places):,} hits that gold leaves open"
+        return JudgedSuccess(judge, None, f"{scored}; {_score_all(judge, name)}")
+    expected = expected_success(scores, cut.needed)
+    return JudgedSuccess(
+        judge,
+        powered_success(of.sample, expected[of.rows], expected[cut.is_open & ~of.elsewhere], of.counts),
+    )
+
+
+def _drawn(study: Study, cut: _Cut, sample: AuditSample) -> _Drawn | str:
+    """Return the questions of an audit that it showed completely, or why it cannot stand for the run's questions."""
+    settings, changed = sample.settings, "The run or the questions have changed since the audit was drawn"
+    if settings.get("slice") is not None:
+        return "The random audit was drawn from a slice, not from all questions of the run"
+    try:
+        frame = _frame(study, settings["runs"], settings["depth"], settings.get("splits"))
+        pools = Pools(study, settings["runs"], settings["depth"], settings["rule"])
+    except BlindspotError as error:
+        return f"The runs of the random audit cannot be read: {error}"
+    if len(frame) != settings["frame"]:
+        return changed
+    row_of = {question.id: row for row, question in enumerate(cut.run.questions) if cut.is_open[row]}
+    if not row_of.keys() <= frame:
+        return "The random audit was drawn from some splits only, and the run has questions of others"
+    widest = int(cut.needed[cut.is_open].sum(axis=1).max())
+    if settings["candidates"] < widest:
+        return f"The random audit shows at most {settings['candidates']} passages of a question, too few for its {widest} hits"
+    items = [(item, bad) for group, bad in ((sample.complete, False), (sample.bad, True)) for item in group]
+    items = [(item, bad) for item, bad in items if item.question in row_of]
+    asked = [cut.run.questions[row_of[item.question]] for item, _ in items]
+    pooled = pools.of(asked, subjects=False)
+    known = study.corpus.ordinals({candidate.passage for item, _ in items for candidate in item.candidates})
+    rows, bads, probabilities = [], [], []
+    for item, bad in items:
+        row = row_of[item.question]
+        pool = {each.ordinal for each in pooled[item.question]}
+        shown = {known[candidate.passage] for candidate in item.candidates if candidate.passage in known}
+        if not _drawn_from(item, shown, pool):
+            return changed
+        if len(shown) < min(widest, len(pool)):
+            return f"The random audit shows {len(shown)} passages of a question, too few for {widest} hits"
+        needed = set(cut.run.ordinals[row, : cut.k][cut.needed[row]].tolist())
+        if needed <= shown:
+            rows.append(row)
+            bads.append(bad)
+            probabilities.append(
+                (item.inclusion_probability or 0) * shown_completely(len(pool), len(shown), len(needed))
+            )
+    elsewhere = _drawn_elsewhere(study, sample.batches)
+    return _Drawn(np.array(rows, np.int64), np.array(bads, bool), np.array(probabilities), elsewhere)
+
+
+def _drawn_from(item: Item, shown: set[int], pool: set[int]) -> bool:
+    """Return whether the passages shown can have been drawn from this pool, with the probability that they record."""
+    recorded, question = item.candidates[0].inclusion_probability, item.inclusion_probability
+    if recorded is None or question is None or len(shown) < len(item.candidates) or not shown <= pool:
+        return False
+    return abs(recorded * len(pool) - question * len(shown)) < 1e-6
+
+
+def _frame(study: Study, runs: Sequence[str], depth: int, splits: Sequence[str] | None) -> set[str]:
+    """Return the ids of the questions with a hit that is not gold among the first `depth` of some run."""
+    found: set[str] = set()
+    for run in map(study.run, dict.fromkeys(runs)):
+        questions = list(study.questions.some(run.question_ids))
+        ordinals = np.asarray(run.hits.ordinals)[:, :depth]
+        to_judge = ((ordinals >= 0) & ~gold_matrix(study.corpus, ordinals, questions)[0]).any(axis=1)
+        found |= {
+            question.id
+            for question, some in zip(questions, to_judge.tolist(), strict=True)
+            if some and (not splits or question.split in splits)
+        }
+    return found
+
+
+def _drawn_elsewhere(study: Study, batches: Sequence[str]) -> set[str]:
+    """Return the questions that other audits took before the last of these batches was drawn."""
+    queue = Queue(study.labels_path)
+    names = [batch.name for batch in queue.batches()]
+    before = names[: max(names.index(name) for name in batches)]
+    return {
+        item.question for name in before if name not in batches for item in queue.items(name) if item.arm == "audit"
+    }
+
+
+def _score_all(judge: str, run: str) -> str:
+    return f"score all hits: blindspot judge run {judge} --run {run}"
+
+
+def percent_words(share: SuccessShare) -> str:
+    """Return the value and its interval in words."""
+    if share.value is None or share.low is None or share.high is None:
+        return "no figure"
+    return f"{100 * share.value:.1f}% ({100 * share.low:.1f} to {100 * share.high:.1f})"
+
+
+def _bounds(share: SuccessShare) -> str:
+    """Say how far questions outside the value could move it; "" if there are none."""
+    if share.lower_bound is None or share.upper_bound is None or share.lower_bound == share.upper_bound:
+        return ""
+    return (
+        f" ({100 * share.lower_bound:.1f}% to {100 * share.upper_bound:.1f}% if the questions with unsettled labels, and those that "
+        "other audits drew, were all misses or all successes)"
+    )
