@@ -348,3 +348,19 @@ def test_a_stored_run_is_asked_nothing_live(every, client):
     asked = {"retriever": "run:every-bm25", "questions": ["Who?"], "k": K}
     answer = client.post("/search", json=asked)
     assert answer.status_code == 404 and "unknown retriever 'run:every-bm25'" in answer.json()["error"]
+
+
+ENCODERS = {"tiny": "dense", "splade": "sparse", "colbert": "late-interaction"}
+
+
+@pytest.mark.parametrize("name", [name for name, row in MADE.items() if "--encoder" in row.options])
+def test_an_encoder_of_another_kind_is_one_line(every, name):
+    row, before = MADE[name], set(every.study.runs())
+    for encoder in set(ENCODERS) - {row.options["--encoder"]}:
+        options = [word for option in (row.options | {"--encoder": encoder}).items() for word in option]
+        where = ["--split", "dev", "--k", K, "--name", "wrong", "--study", every.study.folder]
+        code, out, err = command("retrieve", "--with", row.kind, *options, *where)
+        said = [line for line in err.splitlines() if line.strip()]
+        assert code == 1 and not out and len(said) == 1, (out, err)
+        assert f"encoder {encoder!r} is {ENCODERS[encoder]}, not " in said[0] and " --encoder" in said[0]
+    assert set(every.study.runs()) == before

@@ -122,12 +122,13 @@ class Milvus:
     """
 
     def __init__(self, study: Study, encoder: str, device: str | None = None, dense: Dense | None = None):
+        self._dense = dense or Dense(study, encoder, device)
         path = study.path("indexes", encoder, FILE)
         if not path.is_file():
             raise Missing(
                 f"no Milvus collection for {encoder!r}; run 'blindspot index milvus --encoder {encoder} --uri URI'"
             )
-        self._dense, self.record = dense or Dense(study, encoder, device), read_json(path)
+        self.record = read_json(path)
         ours = self._dense.manifest
         if any(
             self.record[key] != ours[expected]
