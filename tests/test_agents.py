@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import anyio
 import httpx2
@@ -41,6 +42,12 @@ def study(tmp_path_factory):
     return study
 
 
+def run(function):
+    """Run an async function in a thread of its own: browser tests leave an event loop in the main thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(anyio.run, function).result()
+
+
 def asked(server, *calls: tuple[str, dict]) -> list:
     """Return the results of tool calls that a client makes one after another."""
 
@@ -48,7 +55,7 @@ def asked(server, *calls: tuple[str, dict]) -> list:
         async with Client(server) as client:
             return [await client.call_tool(name, arguments) for name, arguments in calls]
 
-    return anyio.run(call)
+    return run(call)
 
 
 def tools(server) -> dict:
@@ -57,7 +64,7 @@ def tools(server) -> dict:
             assert client.instructions == INSTRUCTIONS
             return {tool.name: tool for tool in (await client.list_tools()).tools}
 
-    return anyio.run(listed)
+    return run(listed)
 
 
 def answer(server, name: str, **arguments):
@@ -201,7 +208,7 @@ def test_over_standard_input_the_command_serves_a_client(study):
             found = await client.call_tool("search", {"question": "Ansver1", "k": 1})
             return names, found.structured_content
 
-    names, found = anyio.run(talk)
+    names, found = run(talk)
     assert names == READS | {"label"}
     assert found["hits"][0]["passage"] == "answer1", "the Java machine prints nothing into the protocol"
 
@@ -228,7 +235,7 @@ def test_over_http_the_token_is_asked_for(study):
                 ):
                     return (await client.call_tool("list_runs", {})).structured_content
 
-            assert [each["run"] for each in anyio.run(talk)["runs"]] == ["alpha", "beta", "short"]
+            assert [each["run"] for each in run(talk)["runs"]] == ["alpha", "beta", "short"]
         finally:
             server.should_exit = True
             thread.join(10)

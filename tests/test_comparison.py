@@ -304,7 +304,7 @@ def report_of(text):
 def test_the_report_begins_with_conclusions_and_shows_examples_side_by_side(study):
     """alpha alone answers 1 and 4 at 5, beta alone 3: three examples, each with both lists and what is known of the miss."""
     shown, sections = report_of(html_report(study))
-    assert list(sections)[:3] == ["conclusions", "pair0", "examples"] and "labels" not in sections
+    assert list(sections)[:4] == ["conclusions", "pair0", "causes0", "examples"] and "labels" not in sections
     assert "No difference between" in sections["conclusions"] and 'href="#pair0"' in sections["conclusions"]
     examples = re.findall(r'<article class="example">(.*?)</article>', sections["examples"], re.DOTALL)
     assert len(examples) == 3 and "3 examples side by side" in sections["examples"]

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from app.commands.common import Out, Split, StudyOption, Ties, WithoutOwn, group, open_study
+from backend.text.counting import counted
 
 export_app = group("Export parts of a study in the formats of other tools.")
 
@@ -94,13 +95,12 @@ def export_task(
 
     made = export(open_study(study), folder, split, without_own)
     print(
-        f"Wrote {made.folder}: {made.passages:,} passages, {made.questions:,} questions, "
-        f"{made.judgements:,} relevant passages."
+        f"Wrote {made.folder}: {counted(made.passages, 'passage')}, {counted(made.questions, 'question')}, "
+        f"{counted(made.judgements, 'relevant passage')}."
     )
 
 
 def _say_exported(written: Any) -> None:
-    from backend.text.counting import counted
 
     print(f"Wrote {written.path}: {counted(written.rows, written.unit)}.")
     for note in written.notes:

@@ -18,6 +18,7 @@ from backend.data.formats import find_writer
 from backend.data.formats.base import Qrel
 from backend.data.formats.beir import read_qrels
 from backend.data.formats.files import written_whole
+from backend.text.counting import counted
 from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ configs:
 
 # {name}
 
-A retrieval task in BEIR's form: {passages:,} passages, {questions:,} questions with {judgements:,} relevant passages. Made with Blindspot from a study whose
+A retrieval task in BEIR's form: {passages}, {questions} with {judgements}. Made with Blindspot from a study whose
 passages have the digest `{digest}`. The texts keep the licences of their makers.
 """
 TASK = '''"""The MTEB task of this folder: `mteb.evaluate(model, {name}())`."""
@@ -103,7 +104,11 @@ def export_task(study: Study, folder: Path, split: str = "test", own_passages_le
         name = "".join(word[:1].upper() + word[1:] for word in re.findall(r"[A-Za-z0-9]+", folder.name)) or "Task"
         name = name if name[0].isalpha() else f"Task{name}"
         facts = {"name": name, "split": split, "digest": study.corpus.digest}
-        counts = {"passages": passages, "questions": len(questions), "judgements": judgements}
+        counts = {
+            "passages": counted(passages, "passage"),
+            "questions": counted(len(questions), "question"),
+            "judgements": counted(judgements, "relevant passage"),
+        }
         write_text(building / "README.md", README.format(**facts, **counts))
         write_text(building / "task.py", TASK.format(**facts, ignore=own_passages_left_out))
     return ExportedTask(folder, passages, len(questions), judgements)

@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from backend.training.training_log import WORKING
 from db.errors import Missing
 
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
@@ -39,6 +38,8 @@ def tracking_arguments(tracker: Tracker, working: Path) -> dict[str, str]:
         return {"report_to": "none"}
     if find_spec(tracker) is None:
         raise Missing(f"--report-to {tracker} needs the package {tracker}; run: {PACKAGES[tracker]}")
+    from backend.training.training_log import WORKING
+
     name = working.name.removeprefix(".").removesuffix(WORKING.format(name="")[1:])
     if tracker == "tensorboard":
         if os.environ.get(LOGGING_DIR) in (None, *_set_here):
