@@ -7,6 +7,7 @@ the study.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 NEEDED = 'this needs OpenVINO; install it with: pip install "blindspot[openvino]"'
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "int8": "bf16"}
 """Our names of precisions, and what OpenVINO calculates in where it has no integers."""
-CALIBRATION = 300  # batches that NNCF reads at most (its own default)
 
 Batch = Mapping[str, np.ndarray]
 
@@ -147,25 +147,13 @@ def _quantised(converted: Any, calibration: Sequence[Batch]) -> Any:
     except ImportError:
         raise Missing(f"int8: {NEEDED}") from None
     nncf.set_log_level(logging.ERROR)
-    batches = [dict(batch) for batch in calibration[:CALIBRATION]]
+    batches = [dict(batch) for batch in calibration]
     if not batches:
         raise Refused("int8 needs passages to calibrate on; this study has none")
-    with _quiet():
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # its progress bars
         return nncf.quantize(
             converted,
             nncf.Dataset(batches),
             model_type=nncf.ModelType.TRANSFORMER,
             subset_size=len(batches),
         )
-
-
-class _quiet:
-    """Keeps NNCF's progress bars off the terminal; our own progress stands there."""
-
-    def __enter__(self) -> None:
-        self._out, self._null = sys.stdout, open(os.devnull, "w")
-        sys.stdout = self._null
-
-    def __exit__(self, *_: object) -> None:
-        sys.stdout = self._out
-        self._null.close()
