@@ -33,7 +33,7 @@ METHOD = (
 
 @dataclass(frozen=True, slots=True)
 class PoweredRate:
-    """A rate from scores and labels. It stands beside the classical one, and never instead of it.
+    """A rate from scores and labels. Show it together with the classical rate, never alone.
 
     Attributes:
         value, low, high: None with fewer than `FEW` questions.

@@ -132,7 +132,7 @@ def more_line(found: Certificate) -> str:
 
 
 def withdrawal(found: Certificate) -> str:
-    """What was withdrawn and why; "" for a certificate that stands."""
+    """Return what has been withdrawn and why; "" for a valid certificate."""
     if not found.withdrawn:
         return ""
     return (

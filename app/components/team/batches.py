@@ -43,7 +43,7 @@ _ABOUT_ORDER = (
     "as a negative; passages like those chosen before count less. Without a judge, one learns from all labels so far."
 )
 _ABOUT_ARMS = (
-    "Of the questions, 75% are chosen by priority, 10% at random (the audit, the only source of false-negative rates), "
+    "75% of the questions are chosen by priority, 10% at random (the audit, the only source of false-negative rates), "
     "10% for second labels and 5% as repeats. Questions that a part cannot fill are chosen by priority."
 )
 _ABOUT_SPLITS = (

@@ -21,7 +21,7 @@ WHAT = (
 
 
 def certificate_panel(opened: Study, chosen: TrainingSet, sees_labels: bool) -> Html:
-    """What was certified of a set, what was withdrawn, or how to certify it. Withdrawals name labels."""
+    """Show a set's certificate, or what has been withdrawn and why, or how to certify it. Withdrawals name labels."""
     title = tag("h2", term("Certificate", WHAT))
     try:
         found, made = stated_certificate(opened, chosen), read_plan(chosen)
