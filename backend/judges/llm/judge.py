@@ -19,7 +19,7 @@ from backend.core.declared import build
 from backend.core.jobs import job
 from backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
 from backend.core.settings import check_name
-from backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_taken
+from backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken, stored_judges
 from backend.judges.llm.answers import LONGEST_REPLY, AnswerStore, StoredAnswer, pair_hash
 from backend.judges.llm.endpoint import Endpoint, EndpointAway, check_url, destination, is_same_model
 from backend.judges.llm.prompts import Prompt, majority, read_prompt
@@ -31,6 +31,7 @@ from db.labels import Labels
 from db.records import Passage, Question
 
 if TYPE_CHECKING:
+    from backend.core.manifest import Manifest
     from backend.core.study import Study
     from backend.judges.feature_judge import Lists
     from backend.progress import Progress
@@ -170,7 +171,7 @@ class LLMPlan:
 
 def llm_judges(study: Study) -> dict[str, dict[str, Any]]:
     """Return the manifests of the language-model judges of a study, by name, oldest first."""
-    return {name: about for name, about in study.parts("judges").items() if about.get("kind") == KIND}
+    return stored_judges(study, KIND)
 
 
 def add_llm_judge(
@@ -546,15 +547,13 @@ def read_pairs(study: Study, ids: Sequence[tuple[str, str]]) -> list[PairTexts]:
     return [PairTexts(questions[q], passages[p]) for q, p in ids if q in questions and p in passages]
 
 
-class LLMKind(JudgeKind):
+class LLMKind(StoredJudgeKind):
     name, title = KIND, "language model"
     help = "a language model behind an OpenAI-compatible endpoint"
     run_job = staticmethod(judge_with_llm)
-    scores_any_pair = False
 
-    def cards(self, study: Study) -> list[JudgeCard]:
-        scored = study.parts("scores")
-        return [JudgeCard(name, KIND, "", False, None, name in scored) for name in llm_judges(study)]
+    def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
+        return JudgeCard(name, KIND, "", False, None, scored)
 
     def open(self, study: Study, name: str, device: str | None = None) -> LLMJudge:
         return LLMJudge.load(study, name)
