@@ -186,6 +186,25 @@ def own_indexed_study(tmp_path, indexed_study):
     return Study.open(shutil.copytree(indexed_study.folder, tmp_path / "s"))
 
 
+@pytest.fixture
+def loads_one_at_a_time(monkeypatch):
+    """Fail the test if this process loads a network outside the lock of `readable_model`."""
+    from transformers import PreTrainedModel
+
+    from backend.core import model_files
+
+    load, outside = PreTrainedModel.from_pretrained.__func__, []
+
+    def checked(cls, name, *arguments, **named):
+        if not model_files._loading._is_owned():
+            outside.append(str(name))
+        return load(cls, name, *arguments, **named)
+
+    monkeypatch.setattr(PreTrainedModel, "from_pretrained", classmethod(checked))
+    yield
+    assert outside == [], "loaded outside readable_model"
+
+
 @pytest.fixture(scope="session")
 def small_demo(tmp_path_factory):
     """The demo with 600 passages and a tiny encoder of random weights. Copy it before writing to it."""
