@@ -36,7 +36,7 @@ from backend.recipes.state import State
 from backend.retrieval.dense import Dense
 from backend.retrieval.question_vectors import question_vectors
 from backend.text.answers import DEFAULT_RULE, match_run
-from backend.training.adapter import MapLearner, TrainingQuestions, learn, padded
+from backend.training.adapter_map import MapLearner, TrainingQuestions, learn, padded
 from backend.training.training_settings import AdapterSettings
 from db.errors import BadInput, Missing
 from db.records import Question

@@ -23,7 +23,9 @@ from backend.core.manifest import read_manifest, whole_folder, write_manifest
 from backend.core.settings import check_name
 from backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
 from backend.judges.llm.answers import AnswerStore, pair_hash
-from backend.judges.llm.judge import DEPTH, LLMJudge, ask, llm_judges, pairs_to_judge, read_pairs, require_sending
+from backend.judges.llm.asking import ask
+from backend.judges.llm.judge import LLMJudge, llm_judges, require_sending
+from backend.judges.llm.judging import DEPTH, pairs_to_judge, read_pairs
 from backend.judges.measuring import drawn_sample, measurable_judges, stored_scores
 from backend.judges.scores import ScoreStore
 from backend.text.answers import DEFAULT_RULE, match_run

@@ -99,7 +99,7 @@ JUDGES: Registry[JudgeKind] = Registry(
     modules=(
         "backend.judges.feature_judge",
         "backend.training.cross_encoder_judge",
-        "backend.judges.llm.judge",
+        "backend.judges.llm.judging",
         "backend.judges.imported",
         "backend.judges.label_judge",
         "backend.judges.cascade",
