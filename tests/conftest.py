@@ -198,6 +198,14 @@ def indexed_study(tmp_path_factory):
     return study
 
 
+@pytest.fixture
+def own_indexed_study(tmp_path, indexed_study):
+    """A copy of `indexed_study` that the test may write to."""
+    from backend.core.study import Study
+
+    return Study.open(shutil.copytree(indexed_study.folder, tmp_path / "s"))
+
+
 @pytest.fixture(scope="session")
 def small_demo(tmp_path_factory):
     """The demo with 600 passages and a tiny encoder of random weights. Copy it before writing to it."""
