@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,15 @@ QUICK = {
     "test_question_sets", "test_questions", "test_queue", "test_registry", "test_report", "test_significance",
 }  # fmt: skip
 NOT_QUICK = ("torch", "jnius", "streamlit")
+
+
+def pytest_configure():
+    """Name the fork server of this process; see `tests.forked`."""
+    os.environ["BLINDSPOT_FORK_SERVER"] = f"{os.getpid()} {tempfile.mkdtemp(prefix='blindspot-forks-')}"
+
+
+def pytest_unconfigure():
+    shutil.rmtree(os.environ["BLINDSPOT_FORK_SERVER"].split(" ", 1)[1], ignore_errors=True)
 
 
 def is_quick_run(config) -> bool:
@@ -110,6 +121,15 @@ def blindspot(capsys, monkeypatch):
         return code, out, err
 
     return run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_collections():
+    """Set aside what a test file finds, so that garbage collections visit only what its tests make. A whole collection
+    takes half a second in a process that has imported all test files, and Streamlit collects after every run of a page.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -213,6 +233,7 @@ def small_demo(tmp_path_factory):
     from backend.core import jobs
     from backend.core.settings import add_encoder
     from backend.demo import making
+    from tests.forked import jobs_are_forked
     from tests.studies import tiny_bert
 
     study = making.begin(tmp_path_factory.mktemp("demo") / "demo", 600)
@@ -220,7 +241,8 @@ def small_demo(tmp_path_factory):
     add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "start"), "pooling": "cls", "max_tokens": 64})
     quick = {"steps": 2, "batch": 4, "held_out": 4, "pool": 20, "question_tokens": 24, "passage_tokens": 48}
     size = {"labelled": 20, "encoder": "tiny", "training": quick | {"evaluate_every": 2}}
-    job = jobs.status(study, jobs.submit(making.finish, study, size))
+    with jobs_are_forked():
+        job = jobs.status(study, jobs.submit(making.finish, study, size))
     while job.unfinished:
         time.sleep(0.2)
         job = jobs.status(study, job.id)
