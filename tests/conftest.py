@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -175,6 +176,14 @@ def indexed_study(tmp_path_factory):
     bm25.build_index(study, threads=2)
     dense.build_index(study, "tiny", device="cpu")
     return study
+
+
+@pytest.fixture
+def own_indexed_study(tmp_path, indexed_study):
+    """A copy of `indexed_study` that the test may write to."""
+    from backend.core.study import Study
+
+    return Study.open(shutil.copytree(indexed_study.folder, tmp_path / "s"))
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,7 @@ HEAVY = (
     "streamlit",
     "scipy",
     "sklearn",
+    "numba",
 )
 
 
