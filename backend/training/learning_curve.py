@@ -39,7 +39,7 @@ from backend.retrieval.dense import Dense, dense_indexes
 from backend.retrieval.question_vectors import question_vectors
 from backend.retrieval.retriever import kind_of_run
 from backend.text.answers import DEFAULT_RULE, match_run
-from backend.training.adapter import TrainingQuestions, learn, padded
+from backend.training.adapter_map import TrainingQuestions, learn, padded
 from backend.training.curve_points import (
     FOLDER,
     LABELS_PER_POINT,
