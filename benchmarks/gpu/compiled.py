@@ -14,8 +14,8 @@ from typing import Any
 
 from backend.retrieval.encoder import Encoder
 from backend.retrieval.passage_encoder import PassageEncoder
-from backend.retrieval.token_batches import batches
 from backend.retrieval.shards import BLOCK
+from backend.retrieval.token_batches import batches
 from benchmarks.gpu.results import Row
 from db.records import Passage
 
