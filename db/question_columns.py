@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +89,7 @@ class ColumnsBuilder:
 
     _relations: dict[str, int] = field(default_factory=dict)
     _sets: dict[str, int] = field(default_factory=dict)
-    _blocks: list[tuple[npt.NDArray[np.int64], ...]] = field(default_factory=list)
+    _blocks: list[tuple[npt.NDArray[Any], ...]] = field(default_factory=list)
 
     def add(
         self,

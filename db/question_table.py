@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from db.records import Question
 if TYPE_CHECKING:
     from db.questions import Questions
 
+Key, Value = TypeVar("Key"), TypeVar("Value")
 Rows = npt.NDArray[np.int64]
 BLOCK = 20_000  # positions that one statement reads
 FEW = 500  # values in one IN (...)
@@ -104,7 +105,7 @@ class QuestionTable(Sequence[Question]):
 
     def rows_of(self, ids: Sequence[str]) -> Rows:
         """Return the row of each of these questions, (m,) int64; -1 for one that is not in the table."""
-        found = self.store.positions(ids)
+        found = self._held.positions(ids)
         return self.rows_at(np.array([found.get(id, -1) for id in ids], dtype=np.int64))
 
     def rows_at(self, positions: Rows) -> Rows:
@@ -159,11 +160,12 @@ class QuestionTable(Sequence[Question]):
 
 
 class _HeldRecords:
-    """The last records of labels.db that were asked for, by position."""
+    """The last records of labels.db that were asked for, by position, and the last positions, by id."""
 
     def __init__(self, store: Questions):
         self._store, self._lock = store, threading.Lock()
         self._records: dict[int, Question] = {}
+        self._positions: dict[str, int] = {}
 
     def get(self, position: int, neighbours: Rows) -> Question:
         """Return the record at a position; read its neighbours with it, because they are likely to be next."""
@@ -172,14 +174,31 @@ class _HeldRecords:
             return found
         read = self._store.at_positions(neighbours)
         with self._lock:
-            self._records.update(read)
-            while len(self._records) > RECORDS_HELD:
-                self._records.pop(next(iter(self._records)))
+            _hold(self._records, read)
+            _hold(self._positions, {question.id: at for at, question in read.items()})
         return read[position]
+
+    def positions(self, ids: Sequence[str]) -> dict[str, int]:
+        """Return the position of each of the ids that name a question."""
+        found = {id: position for id in ids if (position := self._positions.get(id)) is not None}
+        absent = [id for id in ids if id not in found]
+        if absent:
+            read = self._store.positions(absent)
+            found |= read
+            with self._lock:
+                _hold(self._positions, read)
+        return found
+
+
+def _hold(held: dict[Key, Value], read: Mapping[Key, Value]) -> None:
+    """Add what was read, and drop the oldest beyond the limit."""
+    held.update(read)
+    while len(held) > RECORDS_HELD:
+        held.pop(next(iter(held)))
 
 
 class _RowsById(Mapping[str, int]):
-    """The rows of a table by question id. Each look-up asks labels.db."""
+    """The rows of a table by question id. A look-up asks labels.db, unless the question was asked for just now."""
 
     def __init__(self, table: QuestionTable):
         self._table = table
@@ -219,8 +238,11 @@ def rows_of(questions: Sequence[Question], ids: Sequence[str]) -> Rows:
 
 def rows_among(questions: Sequence[Question], others: Sequence[Question]) -> Rows:
     """Return the row among `others` of each question, (q,) int64; -1 for one that is not among them."""
-    tables = isinstance(questions, QuestionTable) and isinstance(others, QuestionTable)
-    if tables and questions.store.path == others.store.path:
+    if (
+        isinstance(questions, QuestionTable)
+        and isinstance(others, QuestionTable)
+        and questions.store.path == others.store.path
+    ):
         return others.rows_at(questions.positions)
     return rows_of(others, ids_of(questions))
 

@@ -120,7 +120,7 @@ class Questions(PerThread):
             Missing: There is no question at a position.
         """
         wanted = positions.tolist()
-        records = {}
+        records: dict[int, Question] = {}
         for start in range(0, len(wanted), _BLOCK):
             block = wanted[start : start + _BLOCK]
             sql = f"SELECT position, {', '.join(_COLUMNS)} FROM question WHERE position IN ({', '.join('?' * len(block))})"
