@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from backend.retrieval import bm25, lucene_search
+from backend.retrieval import bm25, lucene_search, postings
 from backend.retrieval.bm25 import BM25
+from backend.retrieval.lucene import java_class, on_jvm
 from db.errors import Missing, Refused
 from db.records import Passage
 from tests.studies import make_study, people
@@ -61,7 +62,24 @@ def assert_same_hits(pyserini, study, texts, k):
         assert {i for i, score in zip(ids, scores, strict=True) if score > scores[-1]} <= {i for i, _ in expected}
 
 
-def test_equals_pyserini(indexed_study, pyserini):
+@pytest.fixture(params=["Lucene", "postings"])
+def way(request, monkeypatch):
+    """Search in Lucene, as for few questions, or in the postings, as for many."""
+    monkeypatch.setattr(bm25, "WORTH_POSTINGS", 0 if request.param == "postings" else 1e99)
+    return request.param
+
+
+def in_lucene_and_in_postings(study, texts, k, monkeypatch, **settings):
+    """The hits of both ways; the second is known not to be the first."""
+    monkeypatch.setattr(bm25, "WORTH_POSTINGS", 1e99)
+    lucene = BM25(study, **settings).search(texts, k)
+    monkeypatch.setattr(bm25, "WORTH_POSTINGS", 0)
+    retriever = BM25(study, **settings)
+    monkeypatch.setattr(retriever, "_fetch", None)  # Lucene's search would fail
+    return lucene, retriever.search(texts, k)
+
+
+def test_equals_pyserini(indexed_study, pyserini, way):
     texts = [question.text for question in indexed_study.questions.all()[:10]] + [
         "a town with a harbour",
         "the of",
@@ -70,7 +88,54 @@ def test_equals_pyserini(indexed_study, pyserini):
     assert_same_hits(pyserini, indexed_study, texts, 10)
 
 
-def test_a_question_of_stop_words_finds_nothing(indexed_study):
+ODD = [
+    "",
+    "the of",
+    "harbour harbour town",
+    "Käse 😀 𝒜 東京",
+    "U.S.A. O'Neil's\r\nharbour\u2028town",
+    "zzz",
+    "Oslo " * 90,
+]
+
+
+@pytest.mark.parametrize("settings", [{}, {"k1": 1.6, "b": 0.75}, {"k1": 0.0, "b": 0.0}, {"k1": 900.0, "b": 1.0}])
+def test_the_postings_give_lucenes_hits(indexed_study, monkeypatch, settings):
+    texts = [question.text for question in indexed_study.questions.all()] + ODD
+    for k in (1, 7, 1000):
+        lucene, found = in_lucene_and_in_postings(indexed_study, texts, k, monkeypatch, **settings)
+        assert (found.scores == lucene.scores).all() and (found.ordinals == lucene.ordinals).all()
+
+
+def test_the_postings_equal_lucene_where_many_passages_compete(tmp_path, monkeypatch):
+    """More passages than a window holds, more hits than the selection holds at a time, and ties."""
+    draw = np.random.default_rng(0)
+    words = np.array([f"word{i}" for i in range(60)])
+    texts = [" ".join(words[np.minimum(draw.zipf(1.2, size), 60) - 1]) for size in draw.integers(3, 80, 9000)]
+    study = make_study(tmp_path / "s", [Passage(f"id{i}", "Town", text) for i, text in enumerate(texts)])
+    bm25.build_index(study, threads=2)
+    reverse_rows(study)
+    questions = [" ".join(draw.choice(words, 4)) for _ in range(20)]
+    for k in (3, 500):
+        lucene, found = in_lucene_and_in_postings(study, questions, k, monkeypatch)
+        assert (found.scores == lucene.scores).all() and (found.ordinals == lucene.ordinals).all()
+
+
+def test_lucene_searches_where_there_are_no_postings(tmp_path, monkeypatch):
+    """In an index of the version before, and for a collection that the postings' format cannot hold."""
+    monkeypatch.setattr(bm25, "WORTH_POSTINGS", 0)
+    monkeypatch.setattr(postings, "MOST_PAIRS", 0)
+    study = make_study(tmp_path / "s", people(5))
+    assert bm25.build_index(study, threads=1)["postings"] is False
+    assert not list((study.folder / "indexes" / "bm25").glob("postings*"))
+    manifest = study.folder / "indexes" / "bm25" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    del content["postings"]
+    manifest.write_text(json.dumps(content))
+    assert (BM25(study).search(["harbour"], 3).ordinals >= 0).any()
+
+
+def test_a_question_of_stop_words_finds_nothing(indexed_study, way):
     hits = BM25(indexed_study).search(["the of and"], 5)
     assert (hits.ordinals == -1).all() and np.isneginf(hits.scores).all()
 
@@ -87,7 +152,7 @@ def reverse_rows(study):
     np.save(path, np.load(path)[::-1].copy())
 
 
-def test_the_first_ordinals_win_a_tie_of_any_length(tmp_path):
+def test_the_first_ordinals_win_a_tie_of_any_length(tmp_path, way):
     study = make_study(tmp_path / "s", [Passage(f"id{i}", "Town", "A quiet harbour town.") for i in range(700)])
     bm25.build_index(study, threads=1)
     reverse_rows(study)
@@ -118,7 +183,7 @@ def test_ends_between_two_blocks(indexed_study, monkeypatch):
     assert seen == [1] and (retriever.search(["harbour"], 3).ordinals >= 0).all()
 
 
-def test_more_hits_than_passages_and_no_questions(indexed_study):
+def test_more_hits_than_passages_and_no_questions(indexed_study, way):
     hits = BM25(indexed_study).search(["harbour"], 1000)
     found = hits.ordinals[0] >= 0
     assert hits.k == 1000 and 0 < found.sum() <= len(indexed_study.corpus)
@@ -151,10 +216,28 @@ def test_odd_ids_and_texts_survive(tmp_path):
     passages = [
         Passage("wiki:1/é#?", 'Ünïcode "quoted"', "Ein Käse\nmit Löchern und \\ Strichen"),
         Passage("0", "zero", "plain"),
+        Passage("𝚺 東\n\u0001", "\u2028", "harbour\u0007"),
     ]
     study = make_study(tmp_path / "s", passages)
     bm25.build_index(study, threads=1)
-    assert BM25(study).search(["Käse"], 2).ordinals[0].tolist() == [0, -1]
+    assert BM25(study).search(["Käse", "harbour"], 2).ordinals.tolist() == [[0, -1], [2, -1]]
+
+
+def test_the_ids_are_those_of_a_call_for_each_document(tmp_path, monkeypatch):
+    monkeypatch.setattr(bm25, "PASSAGES_PER_FILE", 7)  # several files, and several blocks of ids
+    study = make_study(tmp_path / "s", people(60))
+    bm25.build_index(study, threads=2)
+
+    def one_by_one():
+        reader = lucene_search.open_reader(study.folder / "indexes" / "bm25")
+        values = java_class("org.apache.lucene.index.MultiDocValues").getBinaryValues(reader, "id")
+        ids = [values.binaryValue().utf8ToString() for row in range(reader.maxDoc()) if values.advanceExact(row)]
+        reader.close()
+        return ids
+
+    rows = np.load(study.folder / "indexes" / "bm25" / "ordinals.npy")
+    assert [passage.id for passage in study.corpus.passages(rows)] == on_jvm(one_by_one)
+    assert sorted(rows.tolist()) == list(range(len(study.corpus)))
 
 
 def test_without_an_index_and_with_anothers(tmp_path, indexed_study):
@@ -179,7 +262,7 @@ def test_an_interrupted_build_leaves_nothing(tmp_path):
     assert list((study.folder / "indexes").iterdir()) == []
 
 
-def test_real_passages_equal_pyserini(tmp_path, real_data, pyserini):
+def test_real_passages_equal_pyserini(tmp_path, real_data, pyserini, monkeypatch):
     """2,000 Wikipedia passages, 60 EntityQuestions questions, k=100."""
     from backend.core.study import Study
     from backend.data.importing.importer import import_passages
@@ -188,9 +271,12 @@ def test_real_passages_equal_pyserini(tmp_path, real_data, pyserini):
     study = Study.create(tmp_path / "s")
     import_passages(study, first_passages(real_data, 2000, tmp_path))
     bm25.build_index(study)
-    assert_same_hits(pyserini, study, [question["question"] for question in questions(real_data, "dev")[:60]], 100)
+    texts = [question["question"] for question in questions(real_data, "dev")[:60]]
+    for worth in (0, 1e99):
+        monkeypatch.setattr(bm25, "WORTH_POSTINGS", worth)
+        assert_same_hits(pyserini, study, texts, 100)
 
 
-def test_a_question_of_thousands_of_words(indexed_study):
+def test_a_question_of_thousands_of_words(indexed_study, way):
     text = " ".join(f"word{i}" for i in range(3000)) + " harbour"
     assert (BM25(indexed_study).search([text], 3).ordinals >= 0).all()

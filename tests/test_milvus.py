@@ -2,13 +2,10 @@
 down.
 """
 
-import shutil
-
 import numpy as np
 import pytest
 
 from backend.core.manifest import read_json, read_manifest, write_manifest
-from backend.core.study import Study
 from backend.retrieval import live, milvus
 from backend.retrieval.dense import Dense
 from backend.retrieval.milvus import Milvus
@@ -22,9 +19,8 @@ QUESTIONS = ["Where was Arve Aurset0 born?", "a weaver from Oslo", "who was rais
 
 
 @pytest.fixture
-def study(tmp_path, indexed_study):
-    shutil.copytree(indexed_study.folder, tmp_path / "s")
-    return Study.open(tmp_path / "s")
+def study(own_indexed_study):
+    return own_indexed_study
 
 
 @pytest.fixture

@@ -30,9 +30,8 @@ QUESTIONS = ["Where was Arve Aurset0 born?", "a weaver from Oslo", "who was rais
 
 
 @pytest.fixture
-def study(tmp_path, indexed_study):
-    shutil.copytree(indexed_study.folder, tmp_path / "s")
-    return Study.open(tmp_path / "s")
+def study(own_indexed_study):
+    return own_indexed_study
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Prompts and cut vectors: equal to the library's own, recorded with the index, refused when they change."""
 
-import shutil
-
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -9,7 +7,6 @@ from typer.testing import CliRunner
 from app.commands import indexes
 from app.commands.indexes import encoder_app
 from backend.core.settings import EncoderSettings, add_encoder
-from backend.core.study import Study
 from backend.retrieval import dense, live
 from backend.retrieval.dense import Dense
 from backend.retrieval.encoder import load_encoder
@@ -38,9 +35,8 @@ def models(tmp_path_factory):
 
 
 @pytest.fixture
-def study(tmp_path, indexed_study):
-    shutil.copytree(indexed_study.folder, tmp_path / "s")
-    return Study.open(tmp_path / "s")
+def study(own_indexed_study):
+    return own_indexed_study
 
 
 def test_vectors_are_the_librarys_own(models, indexed_study):

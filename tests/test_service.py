@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import threading
 import time
 
@@ -276,13 +277,8 @@ def test_too_many_at_once_get_429_and_too_slow_ones_504(indexed_study, monkeypat
         assert {answer.headers.get("Retry-After") for answer in answers if answer.status_code == 429} == {"1"}
 
 
-def test_an_index_made_again_is_opened_again(tmp_path, indexed_study):
-    import shutil
-
-    from backend.core.study import Study
-
-    shutil.copytree(indexed_study.folder, tmp_path / "s")
-    study = Study.open(tmp_path / "s")
+def test_an_index_made_again_is_opened_again(own_indexed_study):
+    study = own_indexed_study
     service = Service(study, "cpu")
     before = service.ask("hybrid:tiny", QUESTIONS, 5).result(60)
     folder = study.folder / "indexes" / "tiny"

@@ -2,87 +2,70 @@
 
 from __future__ import annotations
 
-import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from backend.core.declared import Field, settings_class
 from backend.core.jobs import job, request
-from backend.core.manifest import read_manifest, write_manifest
 from backend.core.summary import Step
 from backend.progress import Progress
-from backend.retrieval.dense import EncoderKind, EncoderOptions, encoder_settings
-from backend.retrieval.encoded_blocks import Arrays, encode_blocks, read_blocks
+from backend.retrieval.dense import EncoderOptions, encoder_settings
+from backend.retrieval.encoded_blocks import Arrays
+from backend.retrieval.encoded_index import Blocks, EncodedIndex, EncodedIndexKind
 from backend.retrieval.explanation import TokenMatches
-from backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
 from backend.retrieval.multi_vector_encoder import MultiVectorModel, load_multi_vector_encoder
 from backend.retrieval.retriever import RETRIEVERS, top_k
 from backend.retrieval.search import ExactSearch, default_device
 from backend.retrieval.token_vectors import TokenVectors, write_token_vectors
-from db.errors import Missing, Refused
 from db.records import Hits, Passage
 
 if TYPE_CHECKING:
+    from backend.core.settings import EncoderSettings
     from backend.core.study import Study
 
-INDEX = "late-interaction index"
 CANDIDATES = 1000
 QUESTIONS_PER_STEP = 32
-ARRAYS = ("lengths", "tokens")
+
+
+class LateInteractionIndex(EncodedIndex[MultiVectorModel]):
+    """The token vectors of a late-interaction encoder, in 16 bits."""
+
+    encoder_kind = "late-interaction"
+    arrays = ("lengths", "tokens")
+    counted = ("tokens", "tokens_per_passage")
+    files = "the token vectors"
+
+    def load(self, settings: EncoderSettings, device: str | None) -> MultiVectorModel:
+        return load_multi_vector_encoder(settings, device)
+
+    def describe(self, model: MultiVectorModel) -> dict[str, Any]:
+        return {"dtype": "float16", **model.describe()}
+
+    def encode(self, model: MultiVectorModel, passages: Sequence[Passage]) -> Arrays:
+        vectors = model.encode_passages(passages)
+        return {
+            "lengths": np.array([len(each) for each in vectors], np.int64),
+            "tokens": np.concatenate(vectors).astype(np.float16),
+        }
+
+    def join(self, parts: Sequence[Arrays]) -> Arrays:
+        return {name: np.concatenate([part[name] for part in parts]) for name in self.arrays}
+
+    def write(self, folder: Path, blocks: Blocks, model: MultiVectorModel, passages: int) -> dict[str, int]:
+        return write_token_vectors(folder, blocks, model.dimension)
+
+
+INDEX = LateInteractionIndex()
 
 
 @job("index late-interaction")
-def build_index(study: Study, name: str, device: str | None = None, progress: Progress | None = None) -> dict:
-    """Encode all passages with the late-interaction encoder `name`, store their token vectors, and return the manifest.
-
-    Encoding writes blocks. After an interruption it resumes after the last complete block.
-
-    Raises Missing for an unknown encoder, Refused for another kind of model and while another process builds the index.
-    """
-    settings, corpus, folder = encoder_settings(study, name), study.corpus, study.path("indexes", name)
-    started = time.monotonic()
-    with study.building(f"indexes/{name}"):
-        model = load_multi_vector_encoder(settings, device)
-        recipe = {
-            "kind": INDEX,
-            "encoder": name,
-            "passages": len(corpus),
-            "corpus": corpus.digest,
-            "dtype": "float16",
-            **model.describe(),
-        }
-
-        def encode(passages: Sequence[Passage]) -> Arrays:
-            vectors = model.encode_passages(passages)
-            return {
-                "lengths": np.array([len(each) for each in vectors], np.int64),
-                "tokens": np.concatenate(vectors).astype(np.float16),
-            }
-
-        (folder / "manifest.json").unlink(missing_ok=True)
-        paths = encode_blocks(corpus, folder / "blocks", recipe, encode, _join, progress)
-
-        def blocks() -> Iterator[dict[str, np.ndarray]]:
-            return read_blocks(paths, ARRAYS)
-
-        if progress is not None:
-            progress(0, None, "writing the token vectors")
-        size = write_token_vectors(folder, blocks, model.dimension)
-        per_passage = round(size["tokens"] / max(len(corpus), 1), 1)
-        manifest = write_manifest(
-            folder,
-            {**recipe, **size, "tokens_per_passage": per_passage, "seconds": round(time.monotonic() - started, 1)},
-        )
-        shutil.rmtree(folder / "blocks", ignore_errors=True)
-        return manifest
-
-
-def _join(parts: Sequence[Arrays]) -> Arrays:
-    return {name: np.concatenate([part[name] for part in parts]) for name in ARRAYS}
+def build_index(study: Study, name: str, device: str | None = None, progress: Progress | None = None) -> dict[str, Any]:
+    """Store the token vectors of the late-interaction encoder `name` and return the manifest; see `EncodedIndex.build`."""
+    return INDEX.build(study, name, device, progress)
 
 
 class LateInteraction:
@@ -96,19 +79,12 @@ class LateInteraction:
     """
 
     def __init__(self, study: Study, encoder: str, candidates: int = CANDIDATES, device: str | None = None):
-        folder, command = study.path("indexes", encoder), f"blindspot index late-interaction --encoder {encoder}"
-        manifest = read_manifest(folder)
-        if manifest is None or manifest.get("kind") != INDEX:
-            if (kind := encoder_kind(encoder_settings(study, encoder))) != "late-interaction":
-                raise Refused(f"encoder {encoder!r} is {kind}, not late-interaction; {_known(study)}")
-            raise Missing(f"no late-interaction index for encoder {encoder!r}; run '{command}'")
-        if manifest["corpus"] != study.corpus.digest:
-            raise Refused(f"the index {encoder!r} was made over other passages; run '{command}' again")
+        manifest = INDEX.manifest(study, encoder)
         self.name, self.manifest, self.candidates = f"{LateInteractionKind.name}:{encoder}", manifest, candidates
         self.device = device or default_device()
         self._study, self._encoder_settings = study, encoder_settings(study, encoder)
-        self._again = f"run '{command}' again"
-        self._vectors = TokenVectors(folder, self.device, self._again)
+        again = f"run '{INDEX.command(encoder)}' again"
+        self._vectors = TokenVectors(study.path("indexes", encoder), self.device, again)
         described = ("similarity", "passage_template", "max_tokens", "dimension", "model_hash")
         self.settings: dict[str, Any] = {
             "retriever": self.name,
@@ -120,14 +96,7 @@ class LateInteraction:
 
     @cached_property
     def encoder(self) -> MultiVectorModel:
-        model = load_multi_vector_encoder(self._encoder_settings, self.device)
-        for key, value in model.describe().items():
-            if self.manifest[key] != value:
-                raise Refused(
-                    f"encoder {self.manifest['encoder']!r} has changed since its index was made ({key}: {value!r}, in "
-                    f"the index {self.manifest[key]!r}); {self._again}"
-                )
-        return model
+        return INDEX.encoder_of(self.manifest, self._encoder_settings, self.device)
 
     @cached_property
     def _pooled(self) -> ExactSearch:
@@ -182,12 +151,6 @@ class LateInteraction:
         return scores / np.float32(len(question)) if self.manifest["similarity"] == "meanmaxsim" else scores
 
 
-def _known(study: Study) -> str:
-    late = encoders_of_kind(study, "late-interaction")
-    known = f"late-interaction encoders of study.toml: {', '.join(late)}"
-    return f"name one with --encoder ({known if late else 'add one with blindspot encoder add'})"
-
-
 @settings_class
 class LateInteractionOptions(EncoderOptions):
     candidates: int = Field(
@@ -199,15 +162,10 @@ class LateInteractionOptions(EncoderOptions):
     )
 
 
-class LateInteractionKind(EncoderKind):
+class LateInteractionKind(EncodedIndexKind):
     name, title = "late-interaction", "late interaction"
     help = "exact MaxSim over the token vectors of a late-interaction encoder (ColBERT)"
     options = LateInteractionOptions
-    explains = True
-
-    def available(self, study: Study) -> list[str]:
-        made = study.parts("indexes").items()
-        return [f"{self.name}:{name}" for name, manifest in made if manifest.get("kind") == INDEX]
 
     def open(
         self,
@@ -218,15 +176,6 @@ class LateInteractionKind(EncoderKind):
     ) -> LateInteraction:
         return LateInteraction(study, options.encoder, options.candidates, device)
 
-    def label(self, name: str) -> str:
-        return f"late interaction ({self.encoder(name)})"
-
-    def run_name(self, options: LateInteractionOptions) -> str:
-        return options.encoder
-
-    def made(self, manifest: Mapping[str, Any]) -> bool:
-        return manifest.get("kind") == self.name
-
     def describe(self, manifest: Mapping[str, Any]) -> str:
         depth = manifest.get("candidates")
         return f"late interaction, {manifest.get('encoder')}, {f'{depth:,} candidates' if depth else 'all passages'}"
@@ -235,14 +184,13 @@ class LateInteractionKind(EncoderKind):
         return {"encoder": manifest["encoder"], "candidates": manifest["candidates"]}
 
     def steps(self, study: Study) -> list[Step]:
-        missing = [name for name in encoders_of_kind(study, "late-interaction") if name not in study.parts("indexes")]
         return [
             Step(
                 f"Late interaction needs the passages encoded with {name}.",
-                f"blindspot index late-interaction --encoder {name}",
+                INDEX.command(name),
                 request(build_index, name),
             )
-            for name in missing[:1]
+            for name in self.without_index(study)[:1]
         ]
 
 

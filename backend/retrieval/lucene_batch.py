@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from backend.retrieval.lucene import java_class
+from backend.retrieval.method_handles import class_of, field, function, handles, method, static_method
 
 FIELD = "contents"
 
@@ -29,24 +30,22 @@ class BatchSearch:
     """
 
     def __init__(self, searcher: Any, generator: Any, analyzer: Any):
-        self._handles = java_class("java.lang.invoke.MethodHandles")
-        self._lookup = self._handles.publicLookup()
-        self._query = self._query_of_text(generator, analyzer)
-        self._search = self._method(
+        self._query = _query_of_text(generator, analyzer)
+        self._search = method(
             "org.apache.lucene.search.IndexSearcher",
             "search",
             "org.apache.lucene.search.TopDocs",
             "org.apache.lucene.search.Query",
             "int",
         ).bindTo(searcher)
-        hits = _class("[Lorg.apache.lucene.search.ScoreDoc;")
-        self._hits = self._lookup.findGetter(_class("org.apache.lucene.search.TopDocs"), "scoreDocs", hits)
-        self._count = _function("ToIntFunction", self._handles.arrayLength(hits))
-        stream = _type("java.util.stream.Stream", "[Ljava.lang.Object;")
-        self._each = _function("Function", self._lookup.findStatic(_class("java.util.Arrays"), "stream", stream))
-        hit = _class("org.apache.lucene.search.ScoreDoc")
-        self._document = _function("ToIntFunction", self._lookup.findGetter(hit, "doc", _class("int")))
-        self._score = _function("ToDoubleFunction", self._lookup.findGetter(hit, "score", _class("float")))
+        hits = "[Lorg.apache.lucene.search.ScoreDoc;"
+        self._hits = field("org.apache.lucene.search.TopDocs", "scoreDocs", hits)
+        self._count = function("java.util.function.ToIntFunction", handles().arrayLength(class_of(hits)))
+        stream = static_method("java.util.Arrays", "stream", "java.util.stream.Stream", "[Ljava.lang.Object;")
+        self._each = function("java.util.function.Function", stream)
+        hit = "org.apache.lucene.search.ScoreDoc"
+        self._document = function("java.util.function.ToIntFunction", field(hit, "doc", "int"))
+        self._score = function("java.util.function.ToDoubleFunction", field(hit, "score", "float"))
         self._best = cache(self._best_of)
 
     def search(self, questions: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -67,41 +66,19 @@ class BatchSearch:
     def _best_of(self, n: int) -> Any:
         """Return the Java Function from a question's text to its n best hits."""
         number = java_class("java.lang.Integer")(n)  # pyjnius 1.9 crashes if a bare int is passed as a Java Object
-        search = self._handles.insertArguments(self._search, 1, number)
-        join = self._handles.filterReturnValue
-        return _function("Function", join(join(self._query, search), self._hits))
-
-    def _query_of_text(self, generator: Any, analyzer: Any) -> Any:
-        build = self._method(
-            "io.anserini.search.query.QueryGenerator",
-            "buildQuery",
-            "org.apache.lucene.search.Query",
-            "java.lang.String",
-            "org.apache.lucene.analysis.Analyzer",
-            "java.lang.String",
-        ).bindTo(generator)
-        with_field = self._handles.insertArguments(build, 0, FIELD)
-        return self._handles.insertArguments(with_field, 0, analyzer)
-
-    def _method(self, owner: str, name: str, *types: str) -> Any:
-        return self._lookup.findVirtual(_class(owner), name, _type(*types))
+        search = handles().insertArguments(self._search, 1, number)
+        join = handles().filterReturnValue
+        return function("java.util.function.Function", join(join(self._query, search), self._hits))
 
 
-def _class(name: str) -> Any:
-    """Return the java.lang.Class for a class's full name or for `int` or `float`."""
-    boxed = {"int": "java.lang.Integer", "float": "java.lang.Float"}.get(name)
-    return java_class(boxed).TYPE if boxed else java_class("java.lang.Class").forName(name)
-
-
-def _type(result: str, *arguments: str) -> Any:
-    """Return the java.lang.invoke.MethodType of a method."""
-    return java_class("java.lang.invoke.MethodType").methodType(_class(result), *map(_class, arguments))
-
-
-def _function(interface: str, handle: Any) -> Any:
-    """Wrap a method handle as an interface of java.util.function."""
-    import jnius
-
-    name = f"java.util.function.{interface}"
-    proxy = java_class("java.lang.invoke.MethodHandleProxies").asInterfaceInstance(_class(name), handle)
-    return jnius.cast(name, proxy)
+def _query_of_text(generator: Any, analyzer: Any) -> Any:
+    build = method(
+        "io.anserini.search.query.QueryGenerator",
+        "buildQuery",
+        "org.apache.lucene.search.Query",
+        "java.lang.String",
+        "org.apache.lucene.analysis.Analyzer",
+        "java.lang.String",
+    ).bindTo(generator)
+    with_field = handles().insertArguments(build, 0, FIELD)
+    return handles().insertArguments(with_field, 0, analyzer)

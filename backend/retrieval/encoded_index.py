@@ -1,0 +1,167 @@
+"""Indexes that are written from blocks of encoded passages: term weights (sparse) and token vectors (late interaction)."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from backend.core.manifest import read_manifest, write_manifest
+from backend.progress import Progress
+from backend.retrieval.dense import EncoderKind, encoder_settings
+from backend.retrieval.encoded_blocks import Arrays, encode_blocks, read_blocks
+from backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
+from db.errors import Missing, Refused
+from db.records import Passage
+
+if TYPE_CHECKING:
+    from backend.core.settings import EncoderSettings
+    from backend.core.study import Study
+
+Blocks = Callable[[], Iterator[dict[str, np.ndarray]]]
+"""Yields the arrays of following passages; it can be called again."""
+
+
+class DescribedModel(Protocol):
+    """An encoder that names what determines its vectors or weights."""
+
+    def describe(self) -> dict[str, Any]: ...
+
+
+Model = TypeVar("Model", bound=DescribedModel)
+
+
+class EncodedIndex(ABC, Generic[Model]):
+    """One kind of index over the blocks of one kind of encoder.
+
+    Attributes:
+        encoder_kind: as in `model_kinds`; `blindspot index ENCODER_KIND` builds the index.
+        arrays: names of the arrays of a block.
+        counted: what `write` counts, and the manifest's name for its mean per passage.
+        files: what `write` writes, in words.
+    """
+
+    encoder_kind: ClassVar[str]
+    arrays: ClassVar[tuple[str, ...]]
+    counted: ClassVar[tuple[str, str]]
+    files: ClassVar[str]
+
+    @abstractmethod
+    def load(self, settings: EncoderSettings, device: str | None) -> Model:
+        """Load the encoder. Raises Refused for another kind of model."""
+
+    @abstractmethod
+    def encode(self, model: Model, passages: Sequence[Passage]) -> Arrays:
+        """Return the arrays of some passages."""
+
+    @abstractmethod
+    def join(self, parts: Sequence[Arrays]) -> Arrays:
+        """Join the arrays of following passages."""
+
+    @abstractmethod
+    def write(self, folder: Path, blocks: Blocks, model: Model, passages: int) -> dict[str, int]:
+        """Write the index's files and return their sizes for the manifest."""
+
+    def describe(self, model: Model) -> dict[str, Any]:
+        """Return what determines the arrays besides the passages."""
+        return model.describe()
+
+    @property
+    def name(self) -> str:
+        """The `kind` in the manifest."""
+        return f"{self.encoder_kind} index"
+
+    def command(self, encoder: str) -> str:
+        return f"blindspot index {self.encoder_kind} --encoder {encoder}"
+
+    def build(self, study: Study, encoder: str, device: str | None, progress: Progress | None) -> dict[str, Any]:
+        """Encode all passages, write the index, and return its manifest.
+
+        Encoding writes blocks. After an interruption it resumes after the last complete block.
+
+        Raises Missing for an unknown encoder, Refused for another kind of model and while another process builds the
+        index.
+        """
+        settings, corpus, folder = encoder_settings(study, encoder), study.corpus, study.path("indexes", encoder)
+        started = time.monotonic()
+        with study.building(f"indexes/{encoder}"):
+            model = self.load(settings, device)
+            recipe = {
+                "kind": self.name,
+                "encoder": encoder,
+                "passages": len(corpus),
+                "corpus": corpus.digest,
+                **self.describe(model),
+            }
+            (folder / "manifest.json").unlink(missing_ok=True)
+            paths = encode_blocks(
+                corpus, folder / "blocks", recipe, lambda some: self.encode(model, some), self.join, progress
+            )
+            if progress is not None:
+                progress(0, None, f"writing {self.files}")
+            size = self.write(folder, lambda: read_blocks(paths, self.arrays), model, len(corpus))
+            counted, mean = self.counted
+            sizes = {**size, mean: round(size[counted] / max(len(corpus), 1), 1)}
+            manifest = write_manifest(folder, {**recipe, **sizes, "seconds": round(time.monotonic() - started, 1)})
+            shutil.rmtree(folder / "blocks", ignore_errors=True)
+            return manifest
+
+    def manifest(self, study: Study, encoder: str) -> dict[str, Any]:
+        """Return the manifest of a finished index.
+
+        Raises Missing if there is no index, Refused for another kind of encoder, and if the index was made over other
+        passages.
+        """
+        manifest = read_manifest(study.path("indexes", encoder))
+        if manifest is None or manifest.get("kind") != self.name:
+            if (kind := encoder_kind(encoder_settings(study, encoder))) != self.encoder_kind:
+                raise Refused(f"encoder {encoder!r} is {kind}, not {self.encoder_kind}; {self._known(study)}")
+            raise Missing(f"no {self.name} for encoder {encoder!r}; run '{self.command(encoder)}'")
+        if manifest["corpus"] != study.corpus.digest:
+            raise Refused(f"the index {encoder!r} was made over other passages; run '{self.command(encoder)}' again")
+        return manifest
+
+    def encoder_of(self, manifest: Mapping[str, Any], settings: EncoderSettings, device: str | None) -> Model:
+        """Load the encoder of an index. Raises Refused if its weights or settings have changed since."""
+        model = self.load(settings, device)
+        for key, value in model.describe().items():
+            if manifest[key] != value:
+                raise Refused(
+                    f"encoder {manifest['encoder']!r} has changed since its index was made ({key}: {value!r}, in "
+                    f"the index {manifest[key]!r}); run '{self.command(manifest['encoder'])}' again"
+                )
+        return model
+
+    def _known(self, study: Study) -> str:
+        names = encoders_of_kind(study, self.encoder_kind)
+        if not names:
+            return "name one with --encoder (add one with 'blindspot encoder add')"
+        return f"name one with --encoder ({self.encoder_kind} encoders of study.toml: {', '.join(names)})"
+
+
+class EncodedIndexKind(EncoderKind):
+    """Base class of the kinds of retrievers that search such an index. Its name is the encoder's kind."""
+
+    explains = True
+
+    def available(self, study: Study) -> list[str]:
+        made = study.parts("indexes").items()
+        return [f"{self.name}:{name}" for name, manifest in made if manifest.get("kind") == f"{self.name} index"]
+
+    def label(self, name: str) -> str:
+        return f"{self.title} ({self.encoder(name)})"
+
+    def run_name(self, options: Any) -> str:
+        return options.encoder
+
+    def made(self, manifest: Mapping[str, Any]) -> bool:
+        return manifest.get("kind") == self.name
+
+    def without_index(self, study: Study) -> list[str]:
+        """Return the encoders of study.toml that have no index yet."""
+        return [name for name in encoders_of_kind(study, self.name) if name not in study.parts("indexes")]

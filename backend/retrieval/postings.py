@@ -1,0 +1,216 @@
+"""The postings of a BM25 index as arrays, file-mapped, and the search over them.
+
+    postings.documents.npy   (m,) int32       the documents of term t are at offsets[t]:offsets[t + 1], ascending
+    postings.pairs.npy       (m,) uint16      the row in `pairs` of each posting
+    pairs.npy                (p, 2) int32     the different pairs of a frequency and a norm (Lucene's code of a length)
+    terms.offsets.npy        (v + 1,) int64   `offsets` above
+    terms.places.npy         (v + 1,) int64   the text of term t is at places[t]:places[t + 1]
+    terms.texts.npy          (bytes,) uint8   the terms in UTF-8, in the order of their bytes
+    collection.npy           (2,) int64       the number of documents, and of tokens in all of them
+
+The scores equal Lucene's to the last bit: each term's part is computed in float32 as Lucene's BM25Similarity does, and
+the parts are added in float64, where such sums are exact, and rounded once. k1 and b act at search time: a posting
+stores a pair, and the part of each pair is computed once for each term of a question.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from backend.core.arrays import new_array, open_array
+from backend.progress import Progress
+from backend.retrieval.lucene import on_jvm
+from backend.retrieval.lucene_postings import CollectionStatistics, extract, length_table
+from db.records import Hits
+
+FOLDER = "postings"
+POSTINGS_PER_BLOCK = 1 << 22
+MOST_PAIRS = 1 << 16
+MOST_FREQUENCY = 1 << 16  # limits the table of pairs to 64 MiB
+QUESTIONS_PER_CALL = 16
+LEAST_SATURATION = 1e-6
+
+
+def can_search() -> bool:
+    """Return whether the compiler that the search needs (numba) is installed."""
+    return find_spec("numba") is not None
+
+
+def write_postings(index: Path, progress: Progress | None = None) -> bool:
+    """Write the postings of a Lucene index into its folder. Memory is bounded by one block and the different terms.
+
+    Returns False, and writes nothing, for a collection that the format cannot hold: more than 65,536 different pairs of
+    frequency and length, or a term more than 65,535 times in one document. Lucene itself searches such an index.
+    """
+    folder, raw = index / FOLDER, index / "postings.raw"
+    folder.mkdir()
+    raw.mkdir()
+    if progress is not None:
+        progress(0, None, "reading Lucene's postings")
+    collection: CollectionStatistics = on_jvm(extract, index, raw)
+    np.save(folder / "terms.offsets.npy", _ends(_mapped(raw / "counts", np.dtype("<i4"))))
+    np.save(folder / "terms.places.npy", _ends(_mapped(raw / "lengths", np.dtype("<i4"))))
+    np.save(folder / "terms.texts.npy", _mapped(raw / "texts", np.dtype("u1")))
+    pairs = _write_documents_and_pairs(raw, folder)
+    shutil.rmtree(raw)
+    if pairs is None:
+        shutil.rmtree(folder)
+        return False
+    np.save(folder / "pairs.npy", pairs)
+    np.save(folder / "collection.npy", np.array(collection, np.int64))
+    return True
+
+
+def _ends(sizes: np.ndarray) -> np.ndarray:
+    """Return where each of some adjoining pieces begins, and where the last ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+
+def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
+    """Map a file of Lucene's; an empty file cannot be mapped."""
+    return np.memmap(path, dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
+
+
+def _write_documents_and_pairs(raw: Path, folder: Path) -> np.ndarray | None:
+    """Write both arrays of postings, and return the different pairs in the order in which they first occur."""
+    documents, frequencies = (_mapped(raw / name, np.dtype("<i4")) for name in ("documents", "frequencies"))
+    norms = np.fromfile(raw / "norms", np.uint8).astype(np.int64)
+    if frequencies.max(initial=0) >= MOST_FREQUENCY:
+        return None
+    code_of = np.full((int(frequencies.max(initial=0)) + 1) * 256, -1, np.int32)
+    known = np.empty(0, np.int64)
+    written = new_array(folder / "postings.documents.npy", np.int32, (len(documents),))
+    codes = new_array(folder / "postings.pairs.npy", np.uint16, (len(documents),))
+    for start in range(0, len(documents), POSTINGS_PER_BLOCK):
+        block = slice(start, start + POSTINGS_PER_BLOCK)
+        written[block] = documents[block]
+        pairs = frequencies[block].astype(np.int64) * 256 + norms[documents[block]]
+        fresh = np.unique(pairs[code_of[pairs] < 0])
+        code_of[fresh] = np.arange(len(known), len(known) + len(fresh))
+        known = np.concatenate([known, fresh])
+        if len(known) > MOST_PAIRS:
+            return None
+        codes[block] = code_of[pairs]
+    written.flush()
+    codes.flush()
+    return np.stack([known // 256, known % 256], axis=1).astype(np.int32)
+
+
+class Postings:
+    """The postings that `write_postings` wrote.
+
+    Args:
+        index: the folder of the index.
+        rows: (documents,) int32, the passage row of each document.
+    """
+
+    def __init__(self, index: Path, rows: np.ndarray, k1: float, b: float):
+        folder, advice = index / FOLDER, "run 'blindspot index bm25' again"
+
+        def part(name: str) -> np.ndarray:
+            return open_array(folder / f"{name}.npy", advice)
+
+        self._documents, self._pairs = part("postings.documents"), part("postings.pairs")
+        self._offsets, self._places, self._texts = part("terms.offsets"), part("terms.places"), part("terms.texts")
+        self._rows = rows
+        self._collection = CollectionStatistics(*part("collection").tolist())
+        self._saturation = self._saturations(part("pairs"), np.float32(k1), np.float32(b))
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether every posting has a score above 0. Lucene's float32 rounds the score of a word in a passage
+        that is millions of times longer than the average to 0.
+        """
+        return bool(self._saturation.min(initial=1) > LEAST_SATURATION)
+
+    def search(self, questions: Sequence[Sequence[bytes]], k: int) -> Hits:
+        """Return the k best passages of each question, ties by row, padded with -1.
+
+        Args:
+            questions: the terms of each question, in UTF-8, from Lucene's analysis.
+        """
+        ends, terms, weights = self._terms_of(questions)
+        keys = np.zeros((len(questions), k), np.uint64)
+        threads = max(1, min(_processors(), math.ceil(len(questions) / QUESTIONS_PER_CALL)))
+        starts = range(0, len(questions), QUESTIONS_PER_CALL)
+
+        def search_block(start: int) -> None:
+            from backend.retrieval.postings_kernel import search
+
+            block = slice(start, min(start + QUESTIONS_PER_CALL, len(questions)))
+            search(
+                ends[block.start : block.stop + 1],
+                self._offsets[terms],
+                self._offsets[terms + 1],
+                weights,
+                self._saturation,
+                (self._documents, self._pairs, self._rows),
+                keys[block],
+            )
+
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(search_block, starts))
+        keys.sort(axis=1)
+        return _hits(keys[:, ::-1])
+
+    def _terms_of(self, questions: Sequence[Sequence[bytes]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return where each question's terms begin (q + 1,), the terms, and their weights float32."""
+        ends, terms, weights = [0], [], []
+        found: dict[bytes, int] = {}
+        for question in questions:
+            for text, times in Counter(question).items():
+                if text not in found:
+                    found[text] = self._term(text)
+                if found[text] >= 0:
+                    terms.append(found[text])
+                    weights.append(times)
+            ends.append(len(terms))
+        rows = np.array(terms, np.int64)
+        return np.array(ends, np.int64), rows, np.array(weights, np.float32) * self._idf(rows)
+
+    def _term(self, text: bytes) -> int:
+        """Return the row of a term, or -1."""
+        low, high = 0, len(self._places) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._text(middle) < text:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < len(self._places) - 1 and self._text(low) == text else -1
+
+    def _text(self, term: int) -> bytes:
+        return self._texts[self._places[term] : self._places[term + 1]].tobytes()
+
+    def _idf(self, terms: np.ndarray) -> np.ndarray:
+        """Return Lucene's inverse document frequency of terms, float32."""
+        frequency = (self._offsets[terms + 1] - self._offsets[terms]).astype(np.float64)
+        return np.log(1 + (self._collection.documents - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
+
+    def _saturations(self, pairs: np.ndarray, k1: np.float32, b: np.float32) -> np.ndarray:
+        """Return frequency / (k1 * length factor) of each pair, float32, computed in Lucene's order of operations."""
+        one = np.float32(1)
+        average = np.float32(self._collection.tokens / max(1, self._collection.documents))
+        with np.errstate(divide="ignore"):
+            inverse = one / (k1 * ((one - b) + b * on_jvm(length_table) / average))
+        return pairs[:, 0].astype(np.float32) * inverse[pairs[:, 1]]
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _hits(keys: np.ndarray) -> Hits:
+    """Unpack keys (see `postings_kernel.search`), (q, k) uint64, best first; 0 is no hit."""
+    scores = (keys >> np.uint64(32)).astype(np.uint32).view(np.float32)
+    rows = (~keys.astype(np.uint32)).astype(np.int32)
+    return Hits(np.where(keys == 0, -1, rows).astype(np.int32), np.where(keys == 0, -np.inf, scores).astype(np.float32))
