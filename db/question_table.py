@@ -17,7 +17,8 @@ from db.records import Question
 if TYPE_CHECKING:
     from db.questions import Questions
 
-Key, Value = TypeVar("Key"), TypeVar("Value")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 Rows = npt.NDArray[np.int64]
 BLOCK = 20_000  # positions that one statement reads
 FEW = 500  # values in one IN (...)
