@@ -63,8 +63,8 @@ class QuestionTable(Sequence[Question]):
     @classmethod
     def of(cls, store: Questions, ids: Sequence[str]) -> QuestionTable:
         """Read the columns of the questions with these ids, in this order. Raises Missing if one does not exist."""
-        known, positions, columns = _read(store, ids)
-        if list(ids) == known:
+        known, positions, columns = _read(store, list(ids))
+        if known is None:
             return cls(store, positions, columns)
         row_of = {id: row for row, id in enumerate(known)}
         rows = np.fromiter((row_of.get(id, -1) for id in ids), np.int64, len(ids))
@@ -269,19 +269,28 @@ def take(questions: Sequence[Question], rows: Rows) -> Sequence[Question]:
     return [questions[row] for row in rows.tolist()]
 
 
-def _read(store: Questions, ids: Sequence[str]) -> tuple[list[str], Rows, QuestionColumns]:
-    """Return (ids, positions, columns) of at least the existing questions with these ids."""
-    known: list[str] = []
+def _read(store: Questions, ids: list[str]) -> tuple[list[str] | None, Rows, QuestionColumns]:
+    """Return (ids, positions, columns) of at least the existing questions with these ids; None for the ids if they are
+    these very ids, in this order.
+    """
+    known: list[str] | None = None  # None as long as the ids are those of the argument: a million take 70 MB
+    count = 0
     positions: list[Rows] = []
     builder = ColumnsBuilder()
     arrays = ", ".join(f"json_group_array({expression})" for expression in _FACTS)
     for condition, values in _asked(store.last, ids):
         row = store.connection.execute(f"SELECT {arrays} FROM question WHERE {condition}", values).fetchone()
         at, of_block, relations, sets, frequencies, buckets, has = map(json.loads, row)
-        known += of_block
+        if known is None and ids[count : count + len(of_block)] != of_block:
+            known = ids[:count]
+        if known is not None:
+            known += of_block
+        count += len(of_block)
         positions.append(np.array(at, dtype=np.int64))
         flags = np.array(has, dtype=np.int8)
         builder.add(relations, sets, frequencies, buckets, flags & 1, flags & 2)
+    if known is None and count < len(ids):
+        known = ids[:count]
     return known, np.concatenate(positions) if positions else np.zeros(0, np.int64), builder.columns()
 
 
