@@ -281,7 +281,7 @@ def test_few_questions_make_small_batches(bert, tmp_path):
 
 
 def test_an_estimate_comes_from_steps_that_were_tried(bert, tmp_path):
-    from backend.training.dual_encoder import estimate
+    from backend.training.estimate import estimate
     from backend.training.training_settings import DualEncoderSettings
     from tests.training import QUICK
 
