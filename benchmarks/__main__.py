@@ -20,6 +20,7 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
     ("encyclopedia", "generating the encyclopedia, passages per second", ["3000", "100000"]),
     ("importing", "importing passages, compared with csv + sqlite3 and pandas", []),
     ("large", "a study of many passages and questions, scaled to 21 million", []),
+    ("whole", "a small study through the commands", ["--generate", "3000", "--sample", "100", "--no-peer"]),
     ("answers", "answer matching, compared with a plain loop", ["--study", STUDY]),
     ("retrieval", "BM25, compared with Pyserini", ["--study", STUDY]),
     ("encoding", "encoding passages, compared with SentenceTransformer.encode", ["--passages", "256"]),

@@ -212,9 +212,9 @@ def questions_of_titles(study: Path, count: int) -> list[Question]:
 
 def write_texts(study: Path, folder: Path) -> None:
     """Write the passages as Pyserini's indexer reads them: the texts that ours gives to Lucene."""
-    from backend.retrieval.bm25 import _write_json
+    from backend.retrieval.bm25 import write_collection
 
-    _write_json(_opened(study).corpus, folder, None)
+    write_collection(_opened(study).corpus, folder, None)
 
 
 def write_topics(study: Path, path: Path) -> None:
