@@ -26,7 +26,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -348,7 +348,7 @@ def run_peer(module: str, *arguments: str) -> None:
     os._exit(0)  # a process can hang while Python frees Pyserini's hits
 
 
-CHILDREN = {"--write": write_encyclopedia, "--peer": run_peer}
+CHILDREN: dict[str, Callable[..., None]] = {"--write": write_encyclopedia, "--peer": run_peer}
 
 
 if __name__ == "__main__":
