@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from backend.retrieval.exact.gpu import Shards
 from backend.retrieval.search import ExactSearch
 from benchmarks.gpu import float8
-from benchmarks.gpu.float8 import Float8Search, power_of_two, products
+from benchmarks.gpu.float8 import Float8Search, on_one_device, power_of_two, products
 from db.errors import Refused
 
 
@@ -32,7 +33,7 @@ def test_no_product_is_further_from_the_true_one_than_the_bound(kind, scale):
     elif kind == "zeros":
         vectors[:5], questions[:2] = 0, 0
     vectors, questions = (scale * vectors).astype(np.float16), (scale * questions).astype(np.float32)
-    search = Float8Search(vectors, "cpu")
+    search = Float8Search(on_one_device(vectors, "cpu"))
     operand, shift, error = search.rounded(questions)
     found = products(search.rows[:300], operand, fine=True)[:, :20].double().numpy()
     true = vectors.astype(np.float64) @ questions.astype(np.float64).T
@@ -47,7 +48,7 @@ def test_hits_are_those_of_exact_search_whether_settled_or_not(monkeypatch):
     rng, shares = np.random.default_rng(1), []
     isotropic = rng.normal(size=(2011, 64)).astype(np.float16), rng.normal(size=(20, 64)).astype(np.float32)
     for vectors, questions in (topics(2011, 37), topics(2011, 5, scale=50), isotropic):
-        hits, settled = Float8Search(vectors, "cpu").search(questions, 10)
+        hits, settled = Float8Search(on_one_device(vectors, "cpu")).search(questions, 10)
         expected = ExactSearch(vectors, "dot", "cpu").search(questions, 10)
         np.testing.assert_array_equal(hits.ordinals, expected.ordinals)
         np.testing.assert_array_equal(hits.scores, expected.scores)
@@ -59,13 +60,13 @@ def test_equal_rows_and_more_candidates_than_rows():
     vectors = np.repeat(topics(20, 1)[0], 100, axis=0)
     questions = topics(20, 4)[1]
     for rows in (vectors, vectors[:77]):
-        hits, _ = Float8Search(rows, "cpu").search(questions, 30)
+        hits, _ = Float8Search(on_one_device(rows, "cpu")).search(questions, 30)
         np.testing.assert_array_equal(hits.ordinals, ExactSearch(rows, "dot", "cpu").search(questions, 30).ordinals)
 
 
 def test_a_candidate_is_no_worse_than_what_the_bound_lets_outside():
     vectors, questions = topics(3000, 9, seed=5)
-    found = Float8Search(vectors, "cpu").propose(questions, 10)
+    found = Float8Search(on_one_device(vectors, "cpu")).propose(questions, 10)
     true = np.sort(vectors.astype(np.float64) @ questions.astype(np.float64).T, axis=0)
     assert (found.at_most >= true[-float8.CANDIDATES - 1]).all(), "the best row outside is within the bound"
 
@@ -73,7 +74,16 @@ def test_a_candidate_is_no_worse_than_what_the_bound_lets_outside():
 def test_a_chip_whose_sums_are_less_exact_makes_no_candidates(monkeypatch):
     monkeypatch.setattr(float8, "products", lambda rows, operand, fine=False: 0.9 * products(rows, operand, fine))
     with pytest.raises(Refused, match="sums of 8-bit products are wrong by 1.0e-01 on cpu; the bound says"):
-        Float8Search(topics(40, 1)[0], "cpu")
+        Float8Search(on_one_device(topics(40, 1)[0], "cpu"))
+
+
+def test_rows_on_two_devices_are_refused():
+    vectors = topics(40, 1)[0]
+    search = on_one_device(vectors, "cpu")
+    search.proposer = Shards(vectors, "dot", ["cpu", "cpu"])
+    for each in (search, ExactSearch(vectors, "dot", "cpu")):
+        with pytest.raises(Refused, match="all rows on one GPU"):
+            Float8Search(each)
 
 
 def test_powers_of_two_use_the_range_of_e4m3():

@@ -162,7 +162,7 @@ def speed(folder: Path, device: str, small: bool, say: Callable[[str], None]) ->
         result += guarded(f"beside {name}", beside)
         release()
     say("float8 proposals")
-    result += guarded("proposals in float8", lambda: float8.speed(vectors, questions[: batches[-1]], rounds, device))
+    result += guarded("proposals in float8", lambda: float8.speed(search, questions[: batches[-1]], rounds, device))
     return result
 
 
