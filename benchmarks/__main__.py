@@ -21,7 +21,6 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
     ("encyclopedia", "generating the encyclopedia, passages per second", ["3000", "100000"]),
     ("importing", "importing passages, compared with csv + sqlite3 and pandas", ["--rows", "400000"]),
     ("large", "a study of many passages and questions, scaled to 21 million", LARGE),
-    ("whole", "a small study through the commands", ["--generate", "3000", "--sample", "100", "--no-peer"]),
     ("answers", "answer matching, compared with a plain loop", ["--study", STUDY]),
     ("retrieval", "BM25, compared with Pyserini", ["--study", STUDY]),
     ("encoding", "encoding passages, compared with SentenceTransformer.encode", ["--passages", "256"]),
@@ -34,6 +33,7 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
     ("app", "each page, cold and warm, on 22,075 questions", []),
     ("twenty", "20 people using one app at the same time", ["--study", STUDY]),
     ("service", "live questions through the service", ["--study", STUDY]),
+    ("whole", "a small study through the commands", ["--generate", "3000", "--sample", "100", "--no-peer"]),
 )
 """Module, description, arguments."""
 Took = tuple[str, float, float, str]
