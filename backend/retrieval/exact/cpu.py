@@ -174,8 +174,7 @@ class _Product:
         )
         with torch.inference_mode():
             if self._rounded.precision.operands == "float16":
-                torch.mv(rows, self._operand[0], out=scores[0])
-                return scores
+                return torch.mm(self._operand, rows.T, out=scores)
             block = self._wide[:count].copy_(rows)
             if self._narrow is not None:
                 return torch.mm(self._operand, self._narrow[:count].copy_(block).T, out=scores)
