@@ -150,10 +150,11 @@ def test_a_gpu_that_answers_no_more_ends_the_run(tmp_path, monkeypatch, capsys):
     assert "the same command goes on in a new one" in said and "second" not in said
 
 
-def test_a_peer_that_cannot_run_is_a_row():
+def test_what_cannot_be_measured_is_a_row():
     [row] = results.guarded("beside another", lambda: out_of_memory_peer(None, "cpu"))
-    assert (row.what, row.ours) == ("beside another", "not measured")
-    assert row.peer == "OutOfMemoryError: CUDA out of memory"
+    assert (row.what, row.ours) == ("beside another", "failed: OutOfMemoryError: CUDA out of memory")
+    [row] = results.guarded("beside cuVS", lambda: search.cuvs(None, "cpu"))
+    assert (row.what, row.ours) == ("beside cuVS", "not measured") and "No module named" in row.peer
     with pytest.raises(results.OutOfTime):
         results.guarded("late", lambda: (_ for _ in ()).throw(results.OutOfTime("over")))
 
