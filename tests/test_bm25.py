@@ -11,6 +11,7 @@ from backend.retrieval import bm25, lucene_search, postings
 from backend.retrieval.bm25 import BM25
 from db.errors import Missing, Refused
 from db.records import Passage
+from tests.pyserini_oracle import as_anserini_prints
 from tests.studies import make_study, people
 
 
@@ -37,17 +38,6 @@ def pyserini(tmp_path_factory):
     yield search
     process.kill()
     process.communicate()
-
-
-def as_anserini_prints(scores):
-    """Lucene's scores of one question, best first, as Anserini's ScoreTiesAdjusterReranker leaves them: four decimals,
-    ties a millionth apart."""
-    adjusted, tied = [], 0
-    for score in np.floor(scores.astype(np.float64) * 10_000 + 0.5) / 10_000:
-        score = np.float32(score)
-        tied = tied + 1 if adjusted and adjusted[-1] - score <= np.float32(1e-4) else 0
-        adjusted.append(score - np.float32(1e-6) * np.float32(tied))
-    return adjusted
 
 
 def assert_same_hits(pyserini, study, texts, k):

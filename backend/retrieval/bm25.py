@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 NAME = "bm25"
 PASSAGES_PER_FILE = 20_000
-WORTH_POSTINGS = 2e8
+WORTH_POSTINGS = 1e8
 """Questions times (passages + 300 k) from which the search in the postings pays for loading its compiled code. For
 fewer, Lucene searches; the hits are the same."""
 HITS_PER_BLOCK = 1 << 21
