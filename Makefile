@@ -5,6 +5,9 @@ PORT ?= 8501
 ESLINT ?= 10.15.0
 WORKERS ?= 2
 
+# Tests start some hundred Python processes. Where this variable forbids compiled files, each compiles the sources again.
+test soak coverage: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help install demo test quick check check-js soak bench coverage format clean
 
 help:

@@ -50,8 +50,8 @@ ROOM = 1.5
 """The horizon of the stakes, in multiples of the planned draws: a plan that is too long costs less than a short one."""
 FEWEST_PILOT_HITS = 8
 _BISECTIONS = 40
-_DESIGNS = ((1.0, 0.5), (0.75, 0.5), (0.5, 0.5))
-"""Share of uniform drawing, and the power of the chance that the rest is proportional to."""
+UNIFORM = 0.35
+"""Share of uniform drawing; the rest is in proportion to the root of the chance, close to its standard deviation."""
 _HALF_LOG_TAU = 0.9189385332046727
 
 
@@ -253,18 +253,16 @@ def horizon_of(draws: int) -> int:
 
 
 def plan(cells: Cells, target: float, seed: int = 0, level: float = LEVEL, longest: int = LONGEST) -> SamplingPlan:
-    """Choose the weights and the number of draws. A normal approximation chooses; a simulation corrects the number.
+    """Choose the weights and the number of draws. A normal approximation guesses the number; a simulation corrects it.
 
     Args:
         cells: With the chances that are known; see `pilot_chances`.
         target: Share of hits to certify.
     """
     planned, capped = expected(cells, target)
-    designs = (
-        [_weighted(planned, uniform, power) for uniform, power in _DESIGNS] if len(cells.counts) > 1 else [planned]
-    )
-    guesses = [_guess(design, target) for design in designs]
-    design, guess = designs[int(np.argmin(guesses))], min(guesses)
+    risk = np.sqrt(planned.chances)
+    design = replace(planned, weights=UNIFORM + (1 - UNIFORM) * risk / (planned.counts @ risk / planned.size))
+    guess = _guess(design, target)
     longest, times = min(longest, cells.size), np.full(SIMULATED, np.inf)
     draws = longest
     for factor in (0.6, 0.75, 0.9, 1.1, 1.35, 1.7, 2.2, 3.0, 4.0):
@@ -294,11 +292,6 @@ def expected(cells: Cells, target: float) -> tuple[Cells, bool]:
     shape = cells.chances / mean if mean else np.ones(len(cells.counts))
     chances = min(max(mean, lowest), highest) * ((1 - UNEXPLAINED) * shape + UNEXPLAINED)
     return replace(cells, chances=np.clip(chances, 1e-6, 0.95)), mean > highest
-
-
-def _weighted(cells: Cells, uniform: float, power: float) -> Cells:
-    risk = cells.chances**power
-    return replace(cells, weights=uniform + (1 - uniform) * risk / (cells.counts @ risk / cells.size))
 
 
 def _guess(cells: Cells, target: float) -> float:

@@ -10,7 +10,7 @@ from db.errors import Missing
 if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.judges.judge import JudgeCard
-    from backend.judges.llm.judge import LLMPlan
+    from backend.judges.llm.judging import LLMPlan
 
 
 def quality_lines(about: dict[str, Any]) -> list[str]:

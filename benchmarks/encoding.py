@@ -82,9 +82,11 @@ def random_bert(folder: Path) -> str:
 
 
 def measure(
-    encoder: Encoder, passages: list[Passage], rounds: int, precision: str = "auto"
+    encoder: Encoder, passages: list[Passage], rounds: int, precision: str = "auto", openvino: bool = True
 ) -> tuple[dict[str, list[float]], dict[str, np.ndarray]]:
-    """Return the seconds of each round and the vectors, by way of encoding. The first way is the peer."""
+    """Return the seconds of each round and the vectors, by way of encoding. The first way is the peer. openvino: with
+    our encoders in OpenVINO, where it is installed.
+    """
     import torch
 
     texts, device = [encoder.passage_text(passage) for passage in passages], encoder.model.device.type
@@ -108,7 +110,7 @@ def measure(
         )
         return made
 
-    own = [PassageEncoder(encoder, "float32"), ours, *openvino_encoders(encoder, passages)]
+    own = [PassageEncoder(encoder, "float32"), ours, *(openvino_encoders(encoder, passages) if openvino else [])]
     ways = {
         f"SentenceTransformer.encode, float32, batches of {batch}": lambda: encoded(encoder.model, texts, batch),
         f"SentenceTransformer.encode, {ours.precision}, batches of {batch16}": lambda: encoded(halved, texts, batch16),

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from backend.core.study import Study
-from backend.retrieval import approximate
-from backend.retrieval.approximate import POINTS_PER_CENTROID, ROUNDS, FaissOptions
+from backend.retrieval.approximate import POINTS_PER_CENTROID, ROUNDS, FaissOptions, trained_ivfpq
 from backend.retrieval.dense import Dense
 from backend.retrieval.question_vectors import question_vectors
 from benchmarks.machine import machine
@@ -38,7 +37,10 @@ def main() -> None:
     print(f"{machine()}; {len(dense.vectors):,} vectors, {len(queries)} queries")
     seconds = {}
     for rounds, points in ((FAISS_ROUNDS, FAISS_POINTS), (ROUNDS, POINTS_PER_CENTROID)):
-        index, seconds[rounds] = _trained(dense, FaissOptions(code_bytes=given.code_bytes), rounds, points)
+        started = time.monotonic()
+        options = FaissOptions(code_bytes=given.code_bytes)
+        index = trained_ivfpq(dense, options, rounds=rounds, points=points)
+        seconds[rounds] = time.monotonic() - started
         index.add(np.asarray(dense.vectors, np.float32))
         index.nprobe = FaissOptions().probes
         found = index.search(queries, K)[1]
@@ -54,16 +56,6 @@ def _queries(study: Study, dense: Dense) -> np.ndarray:
     if not questions:
         return np.asarray(dense.vectors[:QUESTIONS], np.float32)
     return question_vectors(study, dense, [question.text for question in questions])
-
-
-def _trained(dense: Dense, options: FaissOptions, rounds: int, points: int):
-    index = approximate._empty("ivfpq", options, dense, seed=0)
-    for clustering in (index.cp, index.pq.cp):
-        clustering.niter = rounds
-    index.pq.cp.max_points_per_centroid = points
-    started = time.monotonic()
-    approximate._train(index, dense, 0, None)
-    return index, time.monotonic() - started
 
 
 if __name__ == "__main__":

@@ -269,7 +269,8 @@ def relabel(bench: Bench) -> None:
 
 def adapter(bench: Bench, training_set: str) -> None:
     """Linear and MLP maps over MiniLM's index; settings chosen at the first seed and kept for the others."""
-    from backend.training.adapter import MapLearner, TrainingQuestions, learn, read_questions
+    from backend.training.adapter import read_questions
+    from backend.training.adapter_map import MapLearner, TrainingQuestions, learn
     from backend.training.training_settings import AdapterSettings
     from backend.training_sets.training_set import TrainingSet
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,15 @@ QUICK = {
     "test_question_sets", "test_questions", "test_queue", "test_registry", "test_report", "test_significance",
 }  # fmt: skip
 NOT_QUICK = ("torch", "jnius", "streamlit")
+
+
+def pytest_configure():
+    """Name the fork server of this process; see `tests.forked`."""
+    os.environ["BLINDSPOT_FORK_SERVER"] = f"{os.getpid()} {tempfile.mkdtemp(prefix='blindspot-forks-')}"
+
+
+def pytest_unconfigure():
+    shutil.rmtree(os.environ["BLINDSPOT_FORK_SERVER"].split(" ", 1)[1], ignore_errors=True)
 
 
 def is_quick_run(config) -> bool:
@@ -112,6 +123,15 @@ def blindspot(capsys, monkeypatch):
     return run
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_collections():
+    """Set aside what a test file finds, so that garbage collections visit only what its tests make. A whole collection
+    takes half a second in a process that has imported all test files, and Streamlit collects after every run of a page.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_command_tree():
     """Let Typer build its tree of commands once. It builds the tree for every command line, which takes 0.2 s here."""
@@ -186,6 +206,25 @@ def own_indexed_study(tmp_path, indexed_study):
     return Study.open(shutil.copytree(indexed_study.folder, tmp_path / "s"))
 
 
+@pytest.fixture
+def loads_one_at_a_time(monkeypatch):
+    """Fail the test if this process loads a network outside the lock of `readable_model`."""
+    from transformers import PreTrainedModel
+
+    from backend.core import model_files
+
+    load, outside = PreTrainedModel.from_pretrained.__func__, []
+
+    def checked(cls, name, *arguments, **named):
+        if not model_files._loading._is_owned():
+            outside.append(str(name))
+        return load(cls, name, *arguments, **named)
+
+    monkeypatch.setattr(PreTrainedModel, "from_pretrained", classmethod(checked))
+    yield
+    assert outside == [], "loaded outside readable_model"
+
+
 @pytest.fixture(scope="session")
 def small_demo(tmp_path_factory):
     """The demo with 600 passages and a tiny encoder of random weights. Copy it before writing to it."""
@@ -194,6 +233,7 @@ def small_demo(tmp_path_factory):
     from backend.core import jobs
     from backend.core.settings import add_encoder
     from backend.demo import making
+    from tests.forked import jobs_are_forked
     from tests.studies import tiny_bert
 
     study = making.begin(tmp_path_factory.mktemp("demo") / "demo", 600)
@@ -201,7 +241,8 @@ def small_demo(tmp_path_factory):
     add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "start"), "pooling": "cls", "max_tokens": 64})
     quick = {"steps": 2, "batch": 4, "held_out": 4, "pool": 20, "question_tokens": 24, "passage_tokens": 48}
     size = {"labelled": 20, "encoder": "tiny", "training": quick | {"evaluate_every": 2}}
-    job = jobs.status(study, jobs.submit(making.finish, study, size))
+    with jobs_are_forked():
+        job = jobs.status(study, jobs.submit(making.finish, study, size))
     while job.unfinished:
         time.sleep(0.2)
         job = jobs.status(study, job.id)

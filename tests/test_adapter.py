@@ -10,17 +10,9 @@ from backend.retrieval.dense import Dense
 from backend.retrieval.encoder import load_encoder
 from backend.retrieval.question_vectors import question_vectors
 from backend.retrieval.retrieve import retrieve
-from backend.training.adapter import (
-    AdapterSettings,
-    MapLearner,
-    TrainingQuestions,
-    as_dense_modules,
-    learn,
-    make_map,
-    read_questions,
-    train_adapter,
-)
-from backend.training.adapter import _loss as loss_of
+from backend.training.adapter import AdapterSettings, read_questions, train_adapter
+from backend.training.adapter_map import MapLearner, TrainingQuestions, as_dense_modules, learn, make_map
+from backend.training.adapter_map import _loss as loss_of
 from backend.training_sets.builder import build
 from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput, Missing, Refused

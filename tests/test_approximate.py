@@ -121,8 +121,8 @@ def test_training_reports_while_it_runs(monkeypatch):
     class Known:
         manifest, vectors = {"similarity": "dot"}, rng.normal(size=(12_000, 16)).astype(np.float16)
 
-    index = approximate._empty("ivfpq", approximate.FaissOptions(lists=64, code_bytes=8), Known, seed=0)
-    approximate._train(index, Known, 0, lambda done, total, what: said.append(what))
+    options = approximate.FaissOptions(lists=64, code_bytes=8)
+    index = approximate.trained_ivfpq(Known, options, 0, lambda done, total, what: said.append(what))
     assert index.is_trained and any("on 12,000 vectors" in what and "s so far" in what for what in said)
 
 
@@ -148,9 +148,7 @@ def test_ivfpq_on_real_vectors_in_blocks(tmp_path, real_data, monkeypatch):
 
     Known.vectors = vectors
     options = approximate.FaissOptions(lists=256, code_bytes=48, probes=64)
-    index = approximate._empty("ivfpq", options, Known, seed=3)
-    index.pq.cp.niter = 4  # enough for a test
-    approximate._train(index, Known, 3, None)
+    index = approximate.trained_ivfpq(Known, options, seed=3, rounds=4)  # 4 rounds are enough for a test
     for _, block in approximate._blocks(vectors):
         index.add(block)
     import faiss

@@ -9,6 +9,7 @@ import pytest
 
 from backend.retrieval import bm25, lucene_search, postings
 from backend.retrieval.bm25 import BM25
+from backend.retrieval.lucene import java_class, on_jvm
 from db.errors import Missing, Refused
 from db.records import Passage
 from tests.pyserini_oracle import as_anserini_prints
@@ -205,10 +206,28 @@ def test_odd_ids_and_texts_survive(tmp_path):
     passages = [
         Passage("wiki:1/é#?", 'Ünïcode "quoted"', "Ein Käse\nmit Löchern und \\ Strichen"),
         Passage("0", "zero", "plain"),
+        Passage("𝚺 東\n\u0001", "\u2028", "harbour\u0007"),
     ]
     study = make_study(tmp_path / "s", passages)
     bm25.build_index(study, threads=1)
-    assert BM25(study).search(["Käse"], 2).ordinals[0].tolist() == [0, -1]
+    assert BM25(study).search(["Käse", "harbour"], 2).ordinals.tolist() == [[0, -1], [2, -1]]
+
+
+def test_the_ids_are_those_of_a_call_for_each_document(tmp_path, monkeypatch):
+    monkeypatch.setattr(bm25, "PASSAGES_PER_FILE", 7)  # several files, and several blocks of ids
+    study = make_study(tmp_path / "s", people(60))
+    bm25.build_index(study, threads=2)
+
+    def one_by_one():
+        reader = lucene_search.open_reader(study.folder / "indexes" / "bm25")
+        values = java_class("org.apache.lucene.index.MultiDocValues").getBinaryValues(reader, "id")
+        ids = [values.binaryValue().utf8ToString() for row in range(reader.maxDoc()) if values.advanceExact(row)]
+        reader.close()
+        return ids
+
+    rows = np.load(study.folder / "indexes" / "bm25" / "ordinals.npy")
+    assert [passage.id for passage in study.corpus.passages(rows)] == on_jvm(one_by_one)
+    assert sorted(rows.tolist()) == list(range(len(study.corpus)))
 
 
 def test_without_an_index_and_with_anothers(tmp_path, indexed_study):

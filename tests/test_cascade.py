@@ -10,7 +10,8 @@ from backend.core.copying import copy_study
 from backend.core.study import Study
 from backend.judges.cascade import DecisionStore, _measured, cascade_stages, judge_with_cascade, make_cascade
 from backend.judges.judge import judge_kind_of
-from backend.judges.llm.judge import add_llm_judge, judge_with_llm
+from backend.judges.llm.judge import add_llm_judge
+from backend.judges.llm.judging import judge_with_llm
 from backend.judges.scores import ScoreStore
 from backend.judging.batches import ArmShares, make_batch
 from backend.retrieval import bm25

@@ -185,7 +185,23 @@ def test_the_benchmark_runs_small(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(benchmark, "SETS", (("none", 1, 0.15),))
     monkeypatch.setattr(benchmark, "AUDITS", (15,))
     monkeypatch.setattr(benchmark, "LONGEST", 150)
-    assert benchmark.report_certificates({"none": pairs}, 10) >= 0.7
-    assert benchmark.report_intervals(pairs, 10) >= 0.7
+    assert benchmark.report_certificates([{"none": pairs}] * 2, 10) >= 0.7
+    assert benchmark.report_intervals([{"none": pairs}] * 2, 10) >= 0.7
     printed = capsys.readouterr().out
-    assert "reversed, pilot, answers" in printed and "simple random samples need" in printed and "lambda" in printed
+    assert "reversed, pilot, answers" in printed and "% of no judge" in printed and "lambda" in printed
+
+
+def test_what_the_benchmark_says_any_judge_could_save():
+    """Scores that say nothing leave the whole variance of a simple random sample, and the truth itself leaves none."""
+    from benchmarks.certificates import TruePairs, variance_left
+
+    false = np.arange(2000) % 10 == 0
+    same, nothing = np.full(2000, 0.1), np.zeros(2000)
+
+    def pairs(scores, answers):
+        return TruePairs(false, scores, answers, nothing, nothing, nothing > 0)
+
+    assert variance_left(pairs(same, nothing), False) == pytest.approx(1.0)
+    assert variance_left(pairs(false * 0.3 + 0.1, nothing), False) == pytest.approx(0.0)
+    assert variance_left(pairs(same, false.astype(float)), False) == pytest.approx(1.0)
+    assert variance_left(pairs(same, false.astype(float)), True) == pytest.approx(0.0)

@@ -18,8 +18,9 @@ from analysis.buckets import UNKNOWN
 from analysis.significance import holm, mcnemar, sign_flip
 from backend.core.runs import write_run
 from backend.evaluation import saved_slices
-from backend.evaluation.comparison import Comparison, at, by_group, conclusion, macro_at, measure_all
+from backend.evaluation.comparison import Comparison, at, by_group, macro_at, measure_all
 from backend.evaluation.comparison_report import COLUMNS, compare_runs
+from backend.evaluation.comparison_words import conclusion
 from backend.evaluation.panel import (
     ALL,
     RANDOM,

@@ -96,7 +96,7 @@ def held_out(count):
     return [examples()[number] for number in hold_out(examples(), count)[1]]
 
 
-def test_broken_off_it_ends_with_the_same_bytes(quick, tmp_path):
+def test_broken_off_it_ends_with_the_same_bytes(quick, tmp_path, loads_one_at_a_time):
     def stop(done, total, doing):
         if done == 5:
             raise KeyboardInterrupt

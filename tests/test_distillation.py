@@ -18,7 +18,8 @@ from backend.judges.scores import ScoreStore
 from backend.retrieval import bm25
 from backend.retrieval.retrieve import retrieve
 from backend.training.distillation import CERTAIN, Teacher, log_odds
-from backend.training.dual_encoder import estimate, train, train_dual_encoder
+from backend.training.dual_encoder import train, train_dual_encoder
+from backend.training.estimate import estimate
 from backend.training.examples import (
     BatchSampler,
     Example,

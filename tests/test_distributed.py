@@ -8,7 +8,6 @@ import importlib
 import multiprocessing
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import torch
 from backend.core.settings import EncoderSettings
 from backend.retrieval.encoder import load_encoder
 from backend.training.losses import InBatchLoss
+from tests import forked
 from tests.training import examples, quick, start
 
 QUESTIONS, WIDTH, COLUMNS = 8, 6, 2
@@ -101,13 +101,7 @@ def two(tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.test_distributed", str(folder), str(port)],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    done = forked.python("-m", "tests.test_distributed", str(folder), str(port))
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
 

@@ -1,8 +1,6 @@
 """Training a dual encoder: it learns, keeps the best checkpoint, resumes exactly, and refuses invalid input."""
 
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from backend.training.examples import BatchSampler, Example, hold_out, make_pool
 from backend.training.training_log import read_lines
 from db.errors import BadInput, Missing, Refused
 from db.records import Passage
+from tests import forked
 from tests.training import Stopped, examples, quick, start, stop_at, weights
 
 
@@ -90,12 +89,7 @@ def test_kill_9(bert, tmp_path):
         "def kill(done, total, doing):\n    if done == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
         "quick(EncoderSettings(model=sys.argv[1], pooling='cls', max_tokens=64), Path(sys.argv[2]), progress=kill)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, bert.model, str(tmp_path / "again")],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-    )
+    done = forked.python("-c", code, bert.model, str(tmp_path / "again"))
     assert done.returncode == -signal.SIGKILL, done.stderr
     quick(bert, tmp_path / "again")
     assert weights(tmp_path / "again") == weights(tmp_path / "whole")
@@ -287,7 +281,7 @@ def test_few_questions_make_small_batches(bert, tmp_path):
 
 
 def test_an_estimate_comes_from_steps_that_were_tried(bert, tmp_path):
-    from backend.training.dual_encoder import estimate
+    from backend.training.estimate import estimate
     from backend.training.training_settings import DualEncoderSettings
     from tests.training import QUICK
 

@@ -25,7 +25,8 @@ from backend.judges.feature_judge import judge_run, learn_judge, trainable_quest
 from backend.judges.imported import import_judgements
 from backend.judges.label_judge import learn_label_judge
 from backend.judges.llm.injections import measure_injections
-from backend.judges.llm.judge import add_llm_judge, judge_with_llm
+from backend.judges.llm.judge import add_llm_judge
+from backend.judges.llm.judging import judge_with_llm
 from backend.judging.batches import make_batch
 from backend.maps import make
 from backend.reader.reading import read

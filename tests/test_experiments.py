@@ -33,7 +33,7 @@ from backend.experiments.plan import (
 from backend.experiments.running import results, run_experiment
 from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.experiments.workbench import Workbench
-from backend.training.dual_encoder import TrainingEstimate
+from backend.training.estimate import TrainingEstimate
 from backend.training.training_settings import DualEncoderSettings
 from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput, Missing
@@ -243,7 +243,7 @@ def test_a_trial_takes_a_small_batch_whatever_the_batch_of_the_training(study, m
         tried.append(settings.batch)
         return TrainingEstimate(1, 0.5, 0.5)
 
-    monkeypatch.setattr("backend.training.dual_encoder.estimate", estimate)
+    monkeypatch.setattr("backend.training.estimate.estimate", estimate)
     estimator = _CostEstimator(Workbench(study, "cpu"))
     assert estimator._step(DualEncoderSettings(batch=128), "tiny") == pytest.approx(0.5 * 128 / tried[0])
     assert tried[0] <= 8

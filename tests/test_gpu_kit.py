@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from benchmarks.gpu import experiments, inputs, items, results
+from benchmarks.gpu import experiments, inputs, items, results, running, search
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.results import Result, Results, Row
 from db.errors import BadInput, Missing
@@ -63,9 +66,118 @@ def test_a_line_that_a_killed_process_left_is_skipped(tmp_path):
     with open(kept.file, "a") as file:
         file.write('{"item": "encoding", "rows": [')
     assert set(kept.finished(small=False)) == {"search"} and kept.finished(small=True) == {}
-    text = results.table(items.planned_rows(False), kept.finished(False))
+    kept.add(Result("training", (Row("after the kill"),), 1.0, False, ABOUT))
+    assert set(kept.finished(small=False)) == {"search", "training"}, "the next result is not lost with it"
+    text = results.table(items.planned_rows(False), kept.finished(False), {})
     assert "| `search` | what | 2 ms | 1 ms | torch 3 ms | 3.0 |" in text and "a GPU, torch 3, 2026-11-22" in text
     assert "| `encoding` | MiniLM, 128 tokens | 60,000 passages/s | not measured |" in text
+
+
+def made_up(name, work):
+    return items.Item(
+        name, 1, lambda to: (work(to) or [Row(f"{name} ran")], {}), (Row(f"{name} is planned", target="1 s"),)
+    )
+
+
+def out_of_memory(to):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 32 GiB\nmore | lines")
+
+
+def test_an_item_that_raises_is_in_the_table_and_does_not_stop_the_others(tmp_path, capsys):
+    chosen = [made_up("first", out_of_memory), made_up("second", lambda to: None)]
+    kept, attempts = Results(tmp_path), results.Attempts(tmp_path)
+    plan = running.Plan(tmp_path / "work", "cpu", False, set())
+    assert running.run_items(chosen, plan, kept, attempts) == 1
+    assert set(kept.finished(False)) == {"second"}
+    planned = [(item.name, item.planned) for item in chosen]
+    text = results.table(planned, kept.finished(False), attempts.failures(False))
+    assert (
+        "| `first` | first is planned | 1 s | failed: OutOfMemoryError: CUDA out of memory. Tried to allocate 32 GiB (2"
+        in text
+    )
+    assert "| `second` | second ran |" in text
+
+    capsys.readouterr()
+    third = [chosen[0], made_up("third", lambda to: None)]
+    assert running.run_items(third, plan, kept, attempts) == 1
+    said = capsys.readouterr().out
+    assert said.index("third ...") < said.index("first ..."), "what failed comes last"
+    mended = [made_up("first", lambda to: None)]
+    assert running.run_items(mended, plan, kept, attempts) == 0
+    assert attempts.failures(False) == {} and "first" in kept.finished(False)
+
+
+def test_an_item_that_killed_two_processes_comes_last(tmp_path):
+    chosen = [made_up("deadly", lambda to: None), made_up("other", lambda to: None)]
+    attempts = results.Attempts(tmp_path)
+    for names in (["deadly", "other"], ["other", "deadly"]):
+        attempts.begin("deadly", False)
+        attempts.begin("deadly", False) if names[0] == "other" else None
+        assert [item.name for item in running.in_order(chosen, attempts, False)] == names
+    assert [item.name for item in running.in_order(chosen, attempts, True)] == ["deadly", "other"]
+
+
+def test_time_that_is_over_ends_the_run_and_is_no_failure(tmp_path, capsys):
+    def late(to):
+        to.say("a step")
+
+    kept, attempts = Results(tmp_path), results.Attempts(tmp_path)
+    plan = running.Plan(tmp_path / "work", "cpu", True, set(), deadline=time.monotonic() - 1)
+    assert running.run_items([made_up("late", late), made_up("other", late)], plan, kept, attempts) == 0
+    said = capsys.readouterr().out
+    assert "late: the minutes are over; the same command resumes" in said and "other" not in said
+    assert attempts.failures(True) == {} and attempts.killed(True) == {"late": 0}
+    plan = dataclasses.replace(plan, small=False)
+    running.run_items([made_up("late", late)], plan, kept, attempts)
+    assert "late: needs about 1 minutes, more than are left" in capsys.readouterr().out
+
+
+def test_a_gpu_that_answers_no_more_ends_the_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(running, "is_usable", lambda device: False)
+    plan = running.Plan(tmp_path / "work", "cuda", False, set())
+    both = [made_up("first", out_of_memory), made_up("second", lambda to: None)]
+    assert running.run_items(both, plan, Results(tmp_path), results.Attempts(tmp_path)) == 1
+    said = capsys.readouterr().out
+    assert "the same command goes on in a new one" in said and "second" not in said
+
+
+def test_a_peer_that_cannot_run_is_a_row():
+    [row] = results.guarded("beside another", lambda: out_of_memory_peer(None, "cpu"))
+    assert (row.what, row.ours) == ("beside another", "not measured")
+    assert row.peer == "OutOfMemoryError: CUDA out of memory"
+    with pytest.raises(results.OutOfTime):
+        results.guarded("late", lambda: (_ for _ in ()).throw(results.OutOfTime("over")))
+
+
+def out_of_memory_peer(vectors, device):
+    raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_the_devices_have_numbers_because_a_limit_of_memory_needs_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert search.numbered("cpu") == ["cpu"] and search.numbered("cuda") == ["cuda:0", "cuda:1"]
+    for name in search.numbered("cuda"):
+        assert torch.cuda._utils._get_device_index(name) in (0, 1)  # as set_per_process_memory_fraction asks
+    with pytest.raises(ValueError, match="specified index"):
+        torch.cuda._utils._get_device_index("cuda")
+
+
+def test_the_roofline_is_the_longer_of_reading_and_multiplying():
+    vectors = np.zeros((1000, 64), np.float16)
+    one = search.roofline_row(vectors, 1, [0.128], (1e6, 1e6))  # 0.128 s of reading, 0.128 s of products
+    assert "reading the rows" in one.what and one.ours == "128.0 ms, 100%" and one.target == "8 ms"
+    many = search.roofline_row(vectors, 4096, [1048.576], (1e6, 1e6))
+    assert "the products" in many.what and many.ours == "4 questions/s, 50%"
+
+
+def test_half_an_input_of_a_killed_process_is_copied_again(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "hits.json").write_text("{}")
+    (tmp_path / "work" / "inputs").mkdir(parents=True)
+    (tmp_path / "work" / "inputs" / "hits.json.part").write_text("{")
+    assert inputs.unpack([tmp_path / "in"], tmp_path / "work") == {"hits.json"}
+    assert (tmp_path / "work" / "inputs" / "hits.json").read_text() == "{}"
 
 
 def test_the_table_replaces_the_one_before(tmp_path):
@@ -79,10 +191,12 @@ def test_the_table_replaces_the_one_before(tmp_path):
     assert (ROOT / "benchmarks" / "RESULTS.md").read_text().count(results.BEGIN) == 1
 
 
-def test_the_page_of_results_has_every_item():
+def test_the_page_of_results_has_every_item_and_claims_nothing_that_was_not_measured():
     text = (ROOT / "benchmarks" / "RESULTS.md").read_text().split(results.BEGIN)[1].split(results.END)[0]
-    for name, rows in items.planned_rows(False):
-        assert not rows or f"| `{name}` |" in text, name
+    planned = items.planned_rows(False)
+    assert all(not rows or f"| `{name}` |" in text for name, rows in planned)
+    if "Nothing has been run yet" in text:
+        assert text.strip() == results.table(planned, {}, {})
 
 
 def test_weights_survive_packing_to_sixteen_bits(tmp_path):

@@ -16,8 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backend.core.study import Study
+from backend.data.importing import mentions
 from backend.data.importing.importer import count_frequencies, import_frequencies, import_passages, import_questions
 from backend.data.importing.mentions import count_mentions
+from backend.text.answers import joined, nfd
+from backend.text.token_arrays import token_arrays
 from db.corpus import Corpus
 from db.errors import BadInput, Missing, Refused
 from db.imports import Imports
@@ -266,7 +269,26 @@ def test_frequencies_are_counted_in_the_passages(study, filled, tmp_path):
 
 
 WORDS = st.lists(
-    st.sampled_from(["a", "A", "the", "Über", "U\u0308ber", "b", "c-d", "3", "\u200b", "東京"]), max_size=6
+    st.sampled_from(
+        [
+            "a",
+            "A",
+            "the",
+            "Über",
+            "U\u0308ber",
+            "b",
+            "c-d",
+            "3",
+            "\u200b",
+            "東京",
+            "ΟΔΟΣ'Α",
+            "οδος",
+            "οδοσ",
+            "İ",
+            "i\u0307",
+        ]
+    ),
+    max_size=6,
 ).map(" ".join)
 
 
@@ -286,6 +308,32 @@ def test_counting_is_the_same_as_looking_at_every_place(entities, passages):
     rows = [("id", title, text) for title, text in passages]
     expected = {e: sum(holds(title, e) or holds(text, e) for _, title, text in rows) for e in entities}
     assert count_mentions(entities, [rows[:3], rows[3:]]) == expected
+
+
+@pytest.mark.parametrize("stop", [0x3100, pytest.param(0x110000, marks=pytest.mark.slow)])
+def test_a_token_of_every_character_is_that_of_the_answer_rules(stop):
+    """Alone, after a letter and before a letter: the arrays hold the tokens of `joined(nfd(text))`."""
+    characters = [chr(code) for code in range(1, stop) if not 0xD800 <= code < 0xE000]
+    texts = [
+        " ".join(f"{character} a{character} {character}a" for character in characters[start : start + 5000])
+        for start in range(0, len(characters), 5000)
+    ]
+    found = token_arrays(texts)
+    words = [found.text[start:end] for start, end in zip(found.starts, found.ends, strict=True)]
+    whole = "\0".join(joined(nfd(text)) for text in texts)
+    assert words == whole.replace("\0", " ").split()
+    assert found.numbers.tolist() == [i for i, text in enumerate(whole.split("\0")) for _ in text.split()]
+    same = {}
+    assert all(same.setdefault(word, hash) == hash for word, hash in zip(words, found.hashes.tolist(), strict=True))
+    assert len({*same.values()}) == len(same)
+
+
+def test_long_passages_are_counted_in_portions(monkeypatch):
+    rows = [(str(i), f"Ada {i}", "Ada Lovelace. " * (i % 5) + "É" * (i % 2)) for i in range(40)]
+    whole = count_mentions(["Ada", "Ada Lovelace", "Ada 7"], [rows])
+    monkeypatch.setattr(mentions, "CHARACTERS", 100)
+    assert count_mentions(["Ada", "Ada Lovelace", "Ada 7"], [rows]) == whole
+    assert whole == {"Ada": 40, "Ada Lovelace": 32, "Ada 7": 1}
 
 
 @given(st.integers(0, len(tsv(ROWS))), st.binary(max_size=4), st.booleans(), st.booleans())

@@ -8,12 +8,14 @@ from statsmodels.stats.proportion import proportion_confint
 
 from backend.core.settings import add_encoder
 from backend.evaluation.comparison import Comparison, measure
+from backend.judges.feature_judge import settled_labels
 from backend.judging.batches import batch_of_pairs
 from backend.retrieval import bm25, dense
 from backend.retrieval.retrieve import retrieve
-from backend.training import learning_curve
+from backend.training import curve_bench, learning_curve
+from backend.training.curve_bench import curve_inputs
 from backend.training.curve_points import LABELS_PER_POINT, changed_pairs, curve_points, due
-from backend.training.learning_curve import add_history, add_point, curve_inputs
+from backend.training.learning_curve import add_history, add_point
 from db.errors import Missing
 from db.events import Choice, LabelEvent
 from db.labels import Labels
@@ -117,13 +119,13 @@ def test_a_point_counts_the_labels_that_it_learned_from(told):
 def test_an_adapter_learns_from_enough_questions_only(study, told, monkeypatch):
     _, point = told
     assert point.scopes["judged"].adapter == point.scopes["all"].adapter == point.base_adapter  # 12 and 30 questions
-    bench = learning_curve._Bench(study, curve_inputs(study), 0, None)
-    by_people = learning_curve.settled_labels(bench.consensus(bench.labels.last_event))
+    bench = curve_bench.CurveBench(study, curve_inputs(study), 0, None)
+    by_people = settled_labels(bench.consensus(bench.labels.last_event))
     lists, _, truth, _ = bench.training_lists("all", by_people)
     calls = []
-    original = learning_curve.learn
-    monkeypatch.setattr(learning_curve, "learn", lambda *a: calls.append(a[0]) or original(*a))
-    monkeypatch.setattr(learning_curve, "ADAPTER_QUESTIONS", 30)
+    original = curve_bench.learn
+    monkeypatch.setattr(curve_bench, "learn", lambda *a: calls.append(a[0]) or original(*a))
+    monkeypatch.setattr(curve_bench, "ADAPTER_QUESTIONS", 30)
     found = bench.adapted(lists, truth, by_people)
     assert len(calls[0]) == 30 and found.shape == (40,)
     # A passage that people call positive is one, and gold stays.
@@ -162,18 +164,18 @@ def test_dev_never_trains(own, monkeypatch):
         labels = {p: "positive" for p, _ in listed(study, question, "bm25-dev")}
         say(study, question, labels | dict.fromkeys(study.questions.get(question).gold, "negative"))
     taught = []
-    for name in ("fit_ranker", "learn"):
-        original = getattr(learning_curve, name)
-        monkeypatch.setattr(learning_curve, name, lambda *a, original=original: taught.append(a[0]) or original(*a))
+    for module, name in ((learning_curve, "fit_ranker"), (curve_bench, "learn")):
+        original = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, original=original: taught.append(a[0]) or original(*a))
     lists_seen = []
-    original_lists = learning_curve._Bench.training_lists
+    original_lists = curve_bench.CurveBench.training_lists
 
     def training_lists(self, *a):
         made = original_lists(self, *a)
         lists_seen.extend(question.split for question in made[0].questions)
         return made
 
-    monkeypatch.setattr(learning_curve._Bench, "training_lists", training_lists)
+    monkeypatch.setattr(curve_bench.CurveBench, "training_lists", training_lists)
     after = add_point(study)
     assert taught and set(lists_seen) == {"train"}
     assert after.held_out_labels > 300 and after.labels == before.labels == 2 and after.changed == 0

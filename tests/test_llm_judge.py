@@ -16,7 +16,8 @@ from backend.judges.judge import judge_kind_of, judges_of
 from backend.judges.llm import endpoint as http
 from backend.judges.llm.answers import AnswerStore
 from backend.judges.llm.injections import INJECTIONS, measure_injections, unrelated_pairs
-from backend.judges.llm.judge import LLMJudge, add_llm_judge, judge_with_llm, plan
+from backend.judges.llm.judge import LLMJudge, add_llm_judge
+from backend.judges.llm.judging import judge_with_llm, plan
 from backend.judges.llm.prompts import BUILT_IN, majority, read_prompt
 from backend.judges.scores import ScoreStore
 from backend.retrieval.retrieve import retrieve

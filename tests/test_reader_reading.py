@@ -8,9 +8,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +24,7 @@ from backend.reader.reading import PER_PART, Reading, read, readings_of
 from backend.reader.readings import MeasuredReading, answer_rows, answered, both_answer, macro_exact, tuned_k
 from db.errors import BadInput, Missing, Refused
 from db.records import Hits, Question
+from tests import forked
 from tests.readers import reading_study, tiny_reader
 
 
@@ -132,12 +130,7 @@ def test_killed_it_goes_on_and_ends_the_same(study, reader, tmp_path):
         "def kill(done, total, doing):\n    if done == 40: os.kill(os.getpid(), signal.SIGKILL)\n"
         "read(Study.open(sys.argv[1]), 'many', sys.argv[2], ks=[1, 3], device='cpu', progress=kill)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(study.folder), reader],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-    )
+    done = forked.python("-c", code, str(study.folder), reader)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert list(readings_of(study.run("many"))) == ["whole"]
     asked = []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +26,7 @@ from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.records import Hits
+from tests import forked
 from tests.readers import QUICK, reading_study
 from tests.studies import tiny_bert
 from tests.training import Stopped, stop_at, weights
@@ -98,12 +97,7 @@ def test_kill_9_and_go_on_ends_with_the_same_bytes(study, bert, tmp_path):
         "def kill(done, total, doing):\n    if done == 5: os.kill(os.getpid(), signal.SIGKILL)\n"
         "train_reader(Study.open(sys.argv[1]), 'again', 'train', sys.argv[2], QUICK, 'cpu', progress=kill)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(study.folder), bert],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-    )
+    done = forked.python("-c", code, str(study.folder), bert)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not study.path("models", "again").exists()
     again = quick(study, "again", bert)

@@ -27,7 +27,7 @@ def study(tmp_path_factory):
     return Study.open(made.folder)
 
 
-def test_it_is_made_indexed_and_searched(study):
+def test_it_is_made_indexed_and_searched(study, loads_one_at_a_time):
     made = make_static_encoder(study, "first", "tiny")
     assert made["tokens"] > 50 and made["dimension"] > 0
     opened = Study.open(study.folder)

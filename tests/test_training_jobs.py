@@ -130,7 +130,7 @@ def test_the_log_can_be_read_while_it_trains(study):
     assert train_dual_encoder(study, "watched", "clean", "tiny", QUICK, device="cpu").steps == 4
 
 
-def test_question_encoders_by_relation_over_one_index(study, trained):
+def test_question_encoders_by_relation_over_one_index(study, trained, loads_one_at_a_time):
     if "first" not in study.parts("indexes"):
         dense.build_index(study, "first", device="cpu")
     index = (study.folder / "indexes" / "first" / "embeddings.npy").read_bytes()

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from app.commands.common import StudyOption, group, open_study
+from app.commands.common import Buckets, Relations, StudyOption, TagsOption, group, open_study
 from backend.text.counting import counted, noun
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from backend.core.study import Study
     from backend.judging.batch_builder import Order
     from backend.judging.batches import BatchSummary
     from db.queue import Queue
@@ -33,16 +34,9 @@ def batch_new(
         list[str] | None,
         typer.Option(help="Split of the questions: train, dev, test or unlabelled (repeatable; default: all)."),
     ] = None,
-    relation: Annotated[
-        list[str] | None, typer.Option(help="Use only questions of this relation (repeatable).")
-    ] = None,
-    bucket: Annotated[
-        list[str] | None,
-        typer.Option(help="Use only questions of this bucket, named as in a report: 'bucket 3', '2-3 mentions'."),
-    ] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option(help="Use only questions that people gave this tag (repeatable).")
-    ] = None,
+    relation: Relations = None,
+    bucket: Buckets = None,
+    tag: TagsOption = None,
     people: Annotated[
         int, typer.Option(min=1, help="Number of people who judge each question of the priority and audit arms.")
     ] = 1,
@@ -74,30 +68,11 @@ def batch_new(
     study: StudyOption = None,
 ) -> None:
     """Create a batch: 75% by priority, 10% random audit, 10% second labels, 5% repeats."""
-    from functools import partial
-
     from app.progress import terminal_progress
-    from backend.judging.batches import make_batch, questions_of
-    from backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
 
     opened = open_study(study)
-    chosen = relation or bucket or tag
-    slice = questions_of(opened, relation or (), bucket or (), tag or ()) if chosen else None
-    if training_set is not None and judge is None and order != "gain":
-        raise BadInput(
-            "--training-set says how much each pair matters to training; give --judge or --order gain as well"
-        )
-    if encoder is not None and order != "gain":
-        raise BadInput("--encoder tells which passages are similar; give --order gain as well")
-    make: Callable[..., BatchSummary]
-    if order == "gain":
-        make = partial(make_batch_by_gain, judge=judge, training_set=training_set, pairs=pairs, encoder=encoder)
-    elif judge is not None:
-        make = partial(
-            make_batch_by_judge, judge=judge, training_set=training_set, order=cast("Order", order), pairs=pairs
-        )
-    else:
-        make = partial(make_batch, order=cast("Order", order), pairs=pairs)
+    slice = _chosen(opened, relation, bucket, tag)
+    make = _maker(cast("Order", order), judge, training_set, pairs, encoder)
     with terminal_progress() as watch:
         result = make(
             opened,
@@ -223,32 +198,54 @@ def batch_people(
 def batch_assign(
     name: Name,
     person: Annotated[str | None, typer.Argument(metavar="PERSON", help="Person who gets the questions.")] = None,
-    relation: Annotated[
-        list[str] | None, typer.Option(help="Use only questions of this relation (repeatable).")
-    ] = None,
-    bucket: Annotated[
-        list[str] | None,
-        typer.Option(help="Use only questions of this bucket, named as in a report: 'bucket 3', '2-3 mentions'."),
-    ] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option(help="Use only questions that people gave this tag (repeatable).")
-    ] = None,
+    relation: Relations = None,
+    bucket: Buckets = None,
+    tag: TagsOption = None,
     anybody: Annotated[
         bool, typer.Option("--anybody", help="Remove the assignment, so that anybody gets the questions.")
     ] = False,
     study: StudyOption = None,
 ) -> None:
     """Assign the questions of a batch, or of a slice of it, to one person."""
-    from backend.judging.batches import questions_of
     from db.queue import Queue
 
     if anybody == (person is not None):
         raise typer.BadParameter("give a PERSON, or --anybody")
     opened = open_study(study)
-    chosen = relation or bucket or tag
-    slice = questions_of(opened, relation or (), bucket or (), tag or ()) if chosen else None
+    slice = _chosen(opened, relation, bucket, tag)
     count = Queue(opened.labels_path).assign(name, person, slice)
     print(f"{counted(count, 'question')} of batch {name} {noun(count, 'is')} now assigned to {person or 'anybody'}.")
+
+
+def _chosen(
+    study: Study, relations: list[str] | None, buckets: list[str] | None, tags: list[str] | None
+) -> Iterable[str] | None:
+    """Return the ids of the questions that the options choose; None without any of the options."""
+    from backend.judging.batches import questions_of
+
+    return questions_of(study, relations or (), buckets or (), tags or ()) if relations or buckets or tags else None
+
+
+def _maker(
+    order: Order, judge: str | None, training_set: str | None, pairs: int | None, encoder: str | None
+) -> Callable[..., BatchSummary]:
+    """Return the function that makes a batch in this order. Raises BadInput for options that do not fit together."""
+    from functools import partial
+
+    from backend.judging.batches import make_batch
+    from backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
+
+    if training_set is not None and judge is None and order != "gain":
+        raise BadInput(
+            "--training-set says how much each pair matters to training; give --judge or --order gain as well"
+        )
+    if encoder is not None and order != "gain":
+        raise BadInput("--encoder tells which passages are similar; give --order gain as well")
+    if order == "gain":
+        return partial(make_batch_by_gain, judge=judge, training_set=training_set, pairs=pairs, encoder=encoder)
+    if judge is not None:
+        return partial(make_batch_by_judge, judge=judge, training_set=training_set, order=order, pairs=pairs)
+    return partial(make_batch, order=order, pairs=pairs)
 
 
 def _say(made: BatchSummary) -> None:

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Concatenate, Literal, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
 
 import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from backend.core.study import Study
     from backend.progress import Progress
 
@@ -90,6 +92,28 @@ RelevanceOption = Annotated[
 MEASURE_HELP = "success, mrr, ndcg, map, recall or r-precision (see docs/compare.md)."
 MeasureOption = Annotated[str, typer.Option("--measure", metavar="MEASURE", help=f"Measure to compare: {MEASURE_HELP}")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="CSV.")]
+AsLatex = Annotated[bool, typer.Option("--latex", help="Print LaTeX tables (booktabs).")]
+Relations = Annotated[list[str] | None, typer.Option(help="Use only questions of this relation (repeatable).")]
+Buckets = Annotated[
+    list[str] | None,
+    typer.Option(help="Use only questions of this bucket, named as in a report: 'bucket 3', '2-3 mentions'."),
+]
+TagsOption = Annotated[
+    list[str] | None, typer.Option(help="Use only questions that people gave this tag (repeatable).")
+]
+
+
+class PrintedReport(Protocol):
+    """A report that prints as tables, JSON, CSV or LaTeX."""
+
+    def as_rich(self) -> RenderableType: ...
+
+    def as_json(self) -> str: ...
+
+    def as_csv(self) -> str: ...
+
+    def as_latex(self) -> str: ...
 
 
 def group(about: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
@@ -116,6 +140,27 @@ def do(function: Callable[Concatenate[Study, P], R], study: Study, /, *args: P.a
 
     with progress() as watch:
         return cast("Callable[..., R]", jobs.run)(function, study, *args, **kwargs, progress=watch)
+
+
+def whole_numbers(text: str, option: str, example: str) -> list[int]:
+    """Return the numbers of an option such as --k 5,20. Raises BadParameter that names the option and the example."""
+    numbers = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) < 10 for part in numbers):
+        raise typer.BadParameter(f"{option} needs whole numbers separated by commas, as in {example}")
+    return [int(part) for part in numbers]
+
+
+def print_report(report: PrintedReport, json: bool, csv: bool, latex: bool) -> None:
+    """Print a report as JSON, CSV or LaTeX, or else as tables."""
+    if json or csv or latex:
+        from app.terminal import clean_json
+
+        text = clean_json(report.as_json()) if json else report.as_csv() if csv else report.as_latex()
+        print(text.rstrip("\n"))
+    else:
+        from app.console import Terminal
+
+        Terminal().print(report.as_rich())
 
 
 @contextmanager

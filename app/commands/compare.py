@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from app.commands.common import MeasureOption, RelevanceOption, StudyOption
+from app.commands.common import AsCsv, AsJson, AsLatex, MeasureOption, RelevanceOption, StudyOption, print_report
 
 
 def compare(
@@ -34,9 +34,9 @@ def compare(
     measure: MeasureOption = "success",
     relevance: RelevanceOption = "answers",
     rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX tables (booktabs).")] = False,
+    json: AsJson = False,
+    csv: AsCsv = False,
+    latex: AsLatex = False,
     study: StudyOption = None,
 ) -> None:
     """Compare two runs: the difference with its interval and p value, and the questions that only one of them
@@ -58,15 +58,7 @@ def compare(
             opened, a, b, ComparisonOptions(k, "bucket" if by == "frequency" else by, relevance, rule, slice, measure)
         )
     )
-    if json or csv or latex:
-        from app.terminal import clean_json
-
-        text = clean_json(report.as_json()) if json else report.as_csv() if csv else report.as_latex()
-        print(text.rstrip("\n"))
-    else:
-        from app.console import Terminal
-
-        Terminal().print(report.as_rich())
+    print_report(report, json, csv, latex)
 
 
 def oracle(
@@ -77,7 +69,7 @@ def oracle(
     measure: MeasureOption = "success",
     relevance: RelevanceOption = "answers",
     rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
     """Show what an oracle reaches that chooses the best of several runs for each question, and how often it chooses

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, Device, StudyOption, do, group, open_study
+from app.commands.common import AsJson, Device, StudyOption, do, group, open_study, whole_numbers
 from backend.text.counting import duration
 
 if TYPE_CHECKING:
@@ -211,9 +211,4 @@ def _values(texts: list[str] | None, option: str) -> dict[str, Any] | None:
 
 
 def _numbers(text: str | None, option: str) -> list[int] | None:
-    if text is None:
-        return None
-    numbers = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and 0 < len(part) < 10 for part in numbers):
-        raise typer.BadParameter(f"{option} needs whole numbers separated by commas, as in 5,20,100")
-    return [int(part) for part in numbers]
+    return None if text is None else whole_numbers(text, option, "5,20,100")

@@ -202,7 +202,7 @@ def run_judge(
 def _ask_language_model(
     opened: Study, name: str, run: str | None, depth: int | None, limit: int | None, dry_run: bool, send: bool
 ) -> None:
-    from backend.judges.llm.judge import DEPTH, judge_with_llm, plan
+    from backend.judges.llm.judging import DEPTH, judge_with_llm, plan
 
     if dry_run:
         for line in plan_lines(plan(opened, name, run, depth or DEPTH, limit)):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import RelevanceOption, StudyOption
+from app.commands.common import AsCsv, AsJson, AsLatex, RelevanceOption, StudyOption, print_report
 
 
 def misses(
@@ -19,9 +19,9 @@ def misses(
     ] = "",
     relevance: RelevanceOption = "answers",
     rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX tables (booktabs).")] = False,
+    json: AsJson = False,
+    csv: AsCsv = False,
+    latex: AsLatex = False,
     study: StudyOption = None,
 ) -> None:
     """Count the causes of one run's misses, or of two runs': near-namesakes, other words, rare subjects and others."""
@@ -32,12 +32,4 @@ def misses(
     if json + csv + latex > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex")
     report = count_causes(Study.open(study), a, b, MissOptions(k, relevance, rule, slice))
-    if json or csv or latex:
-        from app.terminal import clean_json
-
-        text = clean_json(report.as_json()) if json else report.as_csv() if csv else report.as_latex()
-        print(text.rstrip("\n"))
-    else:
-        from app.console import Terminal
-
-        Terminal().print(report.as_rich())
+    print_report(report, json, csv, latex)

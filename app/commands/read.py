@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models
+from app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models, whole_numbers
 from app.commands.options import takes_settings
 from app.commands.train import Device, Name, Replace, Restart, _train
 from backend.reader.settings import ReaderSettings
@@ -110,12 +110,11 @@ def read(
     from backend.reader.reading import read as read_run
     from backend.reader.readings import answered, tuned_k
 
-    if k is not None and not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
-        raise typer.BadParameter("--k needs whole numbers separated by commas, as in 1,10,50")
+    ks = None if k is None else whole_numbers(k, "--k", "1,10,50")
     by = "bucket" if by == "frequency" else by
     if by not in (None, "relation", "bucket"):
         raise typer.BadParameter("--by must be relation or frequency")
-    ks, opened = None if k is None else [int(part) for part in k.split(",")], open_study(study)
+    opened = open_study(study)
     if tune_on is not None:
         _check_dev(opened, tune_on)
     if trust:

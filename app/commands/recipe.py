@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, do, open_study
+from app.commands.common import AsJson, StudyOption, do, open_study, whole_numbers
 from app.commands.options import takes_settings
 from backend.recipes.settings import DUAL, RecipeSettings
 from backend.training.training_settings import DualEncoderSettings
@@ -126,8 +126,14 @@ def label_budget(
                 "--strategies trains adapters: leave out --policy, --model, --small, --device and the settings of the "
                 "dual encoder"
             )
-        asked = {"run": run, "encoder": start, "split": split, "k": k, "seeds": _numbers(seeds, "--seeds")}
-        asked |= {"budgets": _numbers(pairs, "--pairs"), "truth": truth, "generalise": not labels_only}
+        asked = {
+            "run": run,
+            "encoder": start,
+            "split": split,
+            "k": k,
+            "seeds": whole_numbers(seeds, "--seeds", "0,50,100"),
+        }
+        asked |= {"budgets": whole_numbers(pairs, "--pairs", "0,50,100"), "truth": truth, "generalise": not labels_only}
         asked |= {"strategies": [each.strip() for each in strategies.split(",")], "answers_known": not hide_answers}
         _compare_strategies(study, name, asked, json)
         return
@@ -142,8 +148,8 @@ def label_budget(
         run=run,
         start=start,
         split=split,
-        shares=_numbers(shares, "--shares"),
-        seeds=_numbers(seeds, "--seeds"),
+        shares=whole_numbers(shares, "--shares", "0,50,100"),
+        seeds=whole_numbers(seeds, "--seeds", "0,50,100"),
         policy=policy,
         model=model,
         k=k,
@@ -168,13 +174,6 @@ def _compare_strategies(study: str | None, name: str, asked: dict[str, Any], as_
         print_json(result)
     else:
         print("\n".join(as_lines(result)))
-
-
-def _numbers(text: str, option: str) -> list[int]:
-    numbers = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and len(part) < 10 for part in numbers):
-        raise typer.BadParameter(f"{option} needs whole numbers separated by commas, as in 0,50,100")
-    return [int(part) for part in numbers]
 
 
 def _lead_or_follow(study: Study, /, **arguments: Any) -> Any:

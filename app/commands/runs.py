@@ -10,6 +10,7 @@ import typer
 
 from app.commands.common import (
     MEASURE_HELP,
+    AsCsv,
     AsJson,
     Device,
     RelevanceOption,
@@ -18,6 +19,8 @@ from app.commands.common import (
     WithoutOwn,
     do,
     open_study,
+    print_report,
+    whole_numbers,
 )
 from app.commands.options import LateCommand, takes_options
 from backend.text.counting import counted
@@ -132,7 +135,7 @@ def report(
     rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
     k: Annotated[str, typer.Option("--k", metavar="K,K,...", help="Cut-offs.")] = "1,5,20,100",
     json: AsJson = False,
-    csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
+    csv: AsCsv = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).")] = False,
     html: Annotated[
         Path | None,
@@ -155,22 +158,12 @@ def report(
         size = write_html_report(open_study(study), html, run or None, relevance, rule, measure or ())
         print(f"Wrote {html}: {size / 1e6:.1f} MB.")
         return
-    if not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
-        raise typer.BadParameter("--k needs whole numbers separated by commas, as in 10,50,1000")
-    cut_offs = [int(part) for part in k.split(",")]
+    cut_offs = whole_numbers(k, "--k", "10,50,1000")
     grouping = "bucket" if by == "frequency" else by
     result = make(open_study(study), run or None, grouping, relevance, rule, cut_offs, measures=measure or ())
-    if json or csv or latex:
-        from app.terminal import clean_json
-
-        text = clean_json(result.as_json()) if json else result.as_csv() if csv else result.as_latex()
-        print(text.rstrip("\n"))
-    else:
-        from app.console import Terminal
-
-        Terminal().print(result.as_rich())
-        if beside:
-            _print_beside(beside, measure or ["ndcg"], cut_offs)
+    print_report(result, json, csv, latex)
+    if beside and not (json or csv or latex):
+        _print_beside(beside, measure or ["ndcg"], cut_offs)
 
 
 def _print_beside(files: list[Path], measures: list[str], cut_offs: list[int]) -> None:

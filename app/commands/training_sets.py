@@ -15,6 +15,8 @@ from backend.training_sets.export_options import ExportOptions
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
+    from backend.core.study import Study
+    from backend.training_sets.certification import CertificatePlan
     from backend.training_sets.training_set import TrainingSet
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the training set.")]
@@ -214,18 +216,10 @@ def certify_set(
     The first call plans, and makes the batch to judge. Later calls state the bounds from the labels so far; they hold
     however often one looks.
     """
-    from app.certificates import plan_lines, state_lines
+    from app.certificates import state_lines
     from app.tables import print_json
     from backend.training_sets.certificates import certify
-    from backend.training_sets.certification import (
-        HIGHEST,
-        draw_more,
-        make_plan,
-        no_plan,
-        queue_plan,
-        read_plan,
-        share_of,
-    )
+    from backend.training_sets.certification import HIGHEST, draw_more, make_plan, no_plan, read_plan, share_of
     from backend.training_sets.training_set import TrainingSet
 
     opened = open_study(study)
@@ -236,11 +230,7 @@ def certify_set(
         if more is not None or target is None:
             raise Missing(no_plan(name))
         planned = make_plan(opened, name, target, level, judge, labels, positives, seed)
-        batch = None if dry_run else queue_plan(opened, name, planned)
-        if json:
-            print_json(planned.as_json())
-        else:
-            print(*plan_lines(name, planned, batch), sep="\n")
+        _queue_certificate(opened, name, planned, dry_run, json)
         return
     if judge not in (None, made.judge):
         raise BadInput(
@@ -256,6 +246,19 @@ def certify_set(
         print_json(found.as_json())
     else:
         print(*state_lines(found), sep="\n")
+
+
+def _queue_certificate(study: Study, name: str, planned: CertificatePlan, dry_run: bool, json: bool) -> None:
+    """Make the batch of a certificate unless this is a dry run, and print the plan."""
+    from app.certificates import plan_lines
+    from app.tables import print_json
+    from backend.training_sets.certification import queue_plan
+
+    batch = None if dry_run else queue_plan(study, name, planned)
+    if json:
+        print_json(planned.as_json())
+    else:
+        print(*plan_lines(name, planned, batch), sep="\n")
 
 
 @training_set_app.command("export")

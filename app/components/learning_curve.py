@@ -18,8 +18,9 @@ from app.markup import Html, div, link, show, span, tag, term
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.text.counting import counted
+from backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
 from backend.training.curve_points import SCOPES, CurveOutcome, CurvePoint, Scope, Share, changed_pairs, curve_points
-from backend.training.learning_curve import ADAPTER_QUESTIONS, add_point, curve_inputs, is_unfinished
+from backend.training.learning_curve import add_point, is_unfinished
 from db.errors import BlindspotError
 
 VIEW = "curve"

@@ -18,7 +18,8 @@ from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
 from backend.evaluation.causes import CAUSES
-from backend.evaluation.comparison import SURE, p_words
+from backend.evaluation.comparison import SURE
+from backend.evaluation.comparison_words import p_words
 from backend.evaluation.miss_report import MissReport
 from backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
 from backend.evaluation.report_plots import cause_plot

@@ -17,7 +17,8 @@ from app.components.marks import WILSON, figure, grouping, letter, percent, rela
 from app.markup import Html, div, join, link, span, tag, term
 from app.selection import Selection
 from app.study import Comparison
-from backend.evaluation.comparison import KS, SURE, Measured, PairedFigures, by_group, conclusion, overall, p_words
+from backend.evaluation.comparison import KS, SURE, Measured, PairedFigures, by_group, overall
+from backend.evaluation.comparison_words import conclusion, p_words
 from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from backend.text.counting import counted

@@ -25,8 +25,8 @@ from app.runs import convention, cost_label, left_out, missing_runs, offered_run
 from app.selection import Selection, offered_measures
 from app.study import Comparison
 from backend.core.study import Study
-from backend.evaluation.comparison import method, reservation
 from backend.evaluation.comparison_report import ComparisonOptions, ComparisonReport, compare_with
+from backend.evaluation.comparison_words import method, reservation
 from backend.evaluation.measures import MEASURES, SUCCESS
 from backend.evaluation.relevance import Kind
 from backend.evaluation.slice_finder import joined, written

@@ -25,7 +25,7 @@ from app.runs import convention, missing_runs, offered_runs, pair_of_address
 from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation import saved_slices
-from backend.evaluation.comparison import reservation
+from backend.evaluation.comparison_words import reservation
 from backend.evaluation.measures import MEASURES
 from backend.evaluation.relevance import Kind
 from backend.evaluation.slice_finder import Correction, find_slices, joined

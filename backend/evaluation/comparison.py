@@ -20,12 +20,12 @@ from analysis.buckets import bucket_group, bucket_order
 from analysis.flips import FlipTable
 from analysis.overlap import rank_biased_overlap
 from analysis.relations import relation_order
-from analysis.significance import RESAMPLES, Difference, adjusted_together, compare, family
+from analysis.significance import Difference, adjusted_together, compare, family
 from backend.evaluation.held import ResultCache
 from backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
 from backend.evaluation.question_facts import QuestionFacts
 from backend.evaluation.relevance import Kind, Relevance, relevant
-from backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
+from backend.text.answers import DEFAULT_RULE
 from db.errors import BadInput
 from db.records import Question
 
@@ -431,68 +431,6 @@ def _mark(rows: np.ndarray | None) -> bytes:
     if rows is None:
         return b""
     return blake2b(np.ascontiguousarray(rows).data, key=rows.dtype.str.encode(), digest_size=16).digest()
-
-
-def p_words(p: float) -> str:
-    """Format a p value: "p = 0.031", "p < 0.001"."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-def conclusion(found: PairedFigures, a: str, b: str, tests: int = 1) -> str:
-    """Return one sentence that concludes what the figures show about these two runs on this collection.
-
-    Args:
-        tests: the number of tests that the p value of `found` is adjusted for.
-    """
-    estimate, k, p = found.difference.estimate, found.k, found.difference.p_shown
-    if estimate.value is None:
-        return "No questions, so no conclusion."
-    questions = f"{found.n:,} question" + ("s" if found.n != 1 else "")
-    words = p_words(p) if found.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
-    _, low, high = estimate.percent
-    if p > SURE:
-        where = f"at {k}" if found.measure is SUCCESS else f"in {found.title}"
-        none = f"Inconclusive over these {questions}: no significant difference between {a} and {b} {where} ({words}); "
-        if low <= 0 <= high:
-            return none + f"the 95% interval is {low:+z.1f} to {high:+z.1f} points."
-        return none + (
-            f"the 95% interval of this figure alone, {low:+z.1f} to {high:+z.1f} points, excludes 0, but it is not "
-            f"adjusted for the {tests} tests of the table."
-        )
-    ahead, behind = (a, b) if estimate.value > 0 else (b, a)
-    low, high = (low, high) if estimate.value > 0 else (-high, -low)
-    better = f"finds a relevant passage in the top {k} more often than {behind}"
-    if found.measure is not SUCCESS:
-        better = f"has a higher {found.title} than {behind}"
-    return (
-        f"Over these {questions} {ahead} {better}, by {100 * abs(estimate.value):.1f} points (95% interval {low:.1f} "
-        f"to {high:.1f}, {words}). On this collection the difference is significant."
-    )
-
-
-def reservation(kind: str, rule: str) -> str:
-    """Return one sentence on the limits of a comparison's conclusion."""
-    if kind in ("gold", "labels"):
-        known = "gold passages" if kind == "gold" else "gold passages and passages that people labelled positive"
-        how = f"and only {known} count: a correct passage that nobody labelled counts as a miss"
-    else:
-        where = "title or text" if rule in SEARCHES_TITLE else "text"
-        how = (
-            f"and a passage counts if its {where} contains an answer's words, which nobody judged: chance matches "
-            "count, other wordings do not"
-        )
-    return f"This says nothing about other collections or other questions, {how}."
-
-
-def method(seed: int = SEED, measure: RankingMeasure = SUCCESS) -> str:
-    """Return the note on tests and intervals that is shown with the figures."""
-    return (
-        f"Difference: {measure.at('k')} of A - B over the same questions, with a paired bootstrap interval (95%, 2,000 "
-        "resamples, within each relation for the macro average; intervals are not adjusted). p: paired sign-flip "
-        f"test, {RESAMPLES:,} resamples, two-sided. p (Holm): adjusted by Holm's method for all rows of the same "
-        "table, so that the probability of any false finding in a table is at most 5%. The unadjusted p is at least "
-        f"{1 / (RESAMPLES + 1):.4f}. Seed {seed}. Oracle: the better of both lists for each question."
-    )
 
 
 def check_k(k: int, comparison: Comparison) -> int:

@@ -23,12 +23,10 @@ from backend.evaluation.comparison import (
     PairedFigures,
     by_group,
     check_k,
-    conclusion,
     measure_all,
-    method,
     overall,
-    reservation,
 )
+from backend.evaluation.comparison_words import conclusion, method, reservation
 from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from backend.evaluation.relevance import Kind

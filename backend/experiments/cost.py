@@ -169,7 +169,7 @@ class _CostEstimator:
         return sum(self._steps(part.settings, count) for count in counts.values() if count >= part.least)
 
     def _step(self, settings: DualEncoderSettings, origin: str) -> float:
-        from backend.training.dual_encoder import estimate
+        from backend.training.estimate import estimate
 
         key = (origin, replace(settings, seed=0, epochs=1, steps=1))
         if key not in self._trials:

@@ -5,8 +5,7 @@ Labels count in the order in which people gave them. A budget holds the labels u
 changed later has the value of that event. Each budget has one training set, and each seed one retriever trained on it, all from the same start. The present
 labels of held-out questions, which no training sees, measure the retrievers.
 
-`experiments/<name>/` appears complete at the end: manifest.json, result.json, and each retriever's run. Until then all
-files are in `experiments/.<name>~working`, where a killed experiment resumes.
+The results hold manifest.json, result.json, and each retriever's run.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from backend.core.declared import build
 from backend.core.jobs import job
-from backend.core.manifest import read_manifest, read_object, whole_folder, write_json, write_manifest
+from backend.core.manifest import read_manifest, read_object, whole_folder, write_manifest
 from backend.core.model_files import locate
-from backend.core.settings import check_name
 from backend.experiments.budget_results import measured
 from backend.experiments.finding import find
+from backend.experiments.label_experiment import TRAINS, LabelExperiment
 from backend.experiments.plan import FORMER_WORDS
 from backend.judges.label_judge import label_judge_thresholds
 from backend.progress import Progress
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 SHARES = (0, 25, 50, 100)
 SEEDS = (0, 1, 2)
 DEPTH = 100
-TRAINS = ("train", "unlabelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +58,9 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class LabelBudgetSpec:
+class LabelBudgetSpec(LabelExperiment):
     """The arguments of `label_budget`."""
 
-    study: Study
-    name: str
-    run: str
     start: str
     split: str
     shares: tuple[int, ...]
@@ -78,22 +73,12 @@ class LabelBudgetSpec:
     settings: dict[str, Any]
     device: str | None
 
-    @property
-    def working(self) -> Path:
-        return self.study.folder / "experiments" / f".{self.name}~working"
-
-    @property
-    def folder(self) -> Path:
-        return self.study.path("experiments", self.name)
-
     def training(self, seed: int) -> DualEncoderSettings:
         return build(DualEncoderSettings, {**(SMALL_DUAL if self.small else {}), **self.settings, "seed": seed})
 
     def check(self) -> list[Question]:
         """Check the arguments and return the questions to measure on. Raises BadInput, Refused or Missing."""
-        from backend.core.splits import questions_in_split
-
-        check_name(self.name, "experiment")
+        self.check_name()
         if len(self.name) > 48:
             raise BadInput(
                 f"the experiment's name has {len(self.name)} characters; use at most 48, because the names of its "
@@ -115,10 +100,7 @@ class LabelBudgetSpec:
         if not 1 <= self.k <= len(self.study.corpus):
             raise BadInput(f"k must be from 1 to {len(self.study.corpus):,}, the number of passages, not {self.k}")
         check(self.training(0))
-        questions = questions_in_split(self.study, self.split)
-        if any(question.split in TRAINS for question in questions):
-            raise Refused(f"{self.split!r} contains training questions; measure on dev or test")
-        return questions
+        return self.held_out([self.split])
 
 
 @job("experiment label-budget")
@@ -176,26 +158,10 @@ def label_budget(
     )
     questions = asked.check()
     request = _request(asked)
-    if (result := _finished(asked, request)) is not None:
-        return result
+    if (result := asked.finished(request)) is not None:
+        return result | {"verdict": FORMER_WORDS.get(result["verdict"], result["verdict"])}
     with study.building(f"experiments/{name}"):
         return _run(asked, request, questions, progress)
-
-
-def _finished(asked: LabelBudgetSpec, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the result of an experiment that is complete; None if there is none of this name.
-
-    Raises Refused if it was made with other settings.
-    """
-    if (held := read_manifest(asked.folder)) is None:
-        return None
-    if held["request"] != request:
-        raise Refused(
-            f"an experiment {asked.name!r} with other settings already exists; results never change, so choose "
-            "another name"
-        )
-    result = read_object(asked.folder / "result.json")
-    return result | {"verdict": FORMER_WORDS.get(result["verdict"], result["verdict"])}
 
 
 def _run(
@@ -230,14 +196,9 @@ def _request(asked: LabelBudgetSpec) -> dict[str, Any]:
         "small": asked.small,
         "settings": asked.settings,
         "corpus": asked.study.corpus.digest,
-        "run_sha256": _run_hash(asked),
+        "run_sha256": asked.run_hash,
         "start_sha256": weights_of(Path(locate(model_of(asked.study, asked.start)))),
     }
-
-
-def _run_hash(asked: LabelBudgetSpec) -> str | None:
-    asked.study.run(asked.run)
-    return hash_of(asked.study, "run", asked.run)
 
 
 def _pinned(asked: LabelBudgetSpec) -> dict[str, Any]:
@@ -382,24 +343,15 @@ def _write_results(
     """Measure all runs, and write the folder of results."""
     held = state.read()
     result = measured(asked, budgets, lambda budget, seed: asked.working / _cell(budget, seed))
-    with whole_folder(asked.folder) as building:
-        for seed in asked.seeds:
-            for budget in budgets:
-                shutil.copytree(asked.working / _cell(budget, seed), building / _cell(budget, seed))
-        write_json(building / "result.json", result)
-        write_manifest(
-            building,
-            {
-                "kind": "experiment",
-                "what": "label budget",
-                "name": asked.name,
-                "request": held["request"],
-                "pinned": held["pinned"],
-                "sets": held["stages"],
-                "questions": len(questions),
-            },
-        )
-    shutil.rmtree(asked.working)
+    runs = [asked.working / _cell(budget, seed) for seed in asked.seeds for budget in budgets]
+    about = {
+        "what": "label budget",
+        "request": held["request"],
+        "pinned": held["pinned"],
+        "sets": held["stages"],
+        "questions": len(questions),
+    }
+    asked.write(result, runs, about)
     return result
 
 

@@ -4,14 +4,10 @@ random, by today's priority, or by what training would gain.
 Each strategy labels the same pairs with the same annotator. Each budget and seed trains one adapter over a dense index,
 which takes seconds, and Success@k of held-out questions measures it. Two trainings bound the gain: without labels, and
 with all pairs judged.
-
-`experiments/<name>/` appears complete at the end. Until then the finished trainings are in
-`experiments/.<name>~working`, where a killed experiment resumes.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,8 +18,8 @@ import numpy as np
 
 from backend.core.declared import build
 from backend.core.jobs import job
-from backend.core.manifest import file_sha256, read_manifest, read_object, whole_folder, write_json, write_manifest
-from backend.core.settings import check_name
+from backend.core.manifest import file_sha256
+from backend.experiments.label_experiment import LabelExperiment
 from backend.experiments.label_simulation import (
     STRATEGIES,
     SimulatedAnnotator,
@@ -36,13 +32,13 @@ from backend.experiments.strategy_results import summary
 from backend.judges.feature_model import POSITIVE
 from backend.judges.label_judge import THRESHOLD, fitted
 from backend.judging.gain import DrawingRules
-from backend.recipes.state import State, hash_of
+from backend.recipes.state import State
 from backend.retrieval.dense import Dense
 from backend.retrieval.question_vectors import question_vectors
 from backend.text.answers import DEFAULT_RULE, match_run
-from backend.training.adapter import MapLearner, TrainingQuestions, learn, padded
+from backend.training.adapter_map import MapLearner, TrainingQuestions, learn, padded
 from backend.training.training_settings import AdapterSettings
-from db.errors import BadInput, Missing, Refused
+from db.errors import BadInput, Missing
 from db.records import Question
 
 if TYPE_CHECKING:
@@ -58,12 +54,9 @@ NONE, PRIOR, ANSWERS, ALL = "none", "prior", "answers", "all"
 
 
 @dataclass(frozen=True)
-class StrategiesSpec:
+class StrategiesSpec(LabelExperiment):
     """The arguments of `label_strategies`, and what follows from them."""
 
-    study: Study
-    name: str
-    run: str
     encoder: str
     split: str
     strategies: tuple[Strategy, ...]
@@ -77,14 +70,6 @@ class StrategiesSpec:
     generalise: bool
     answers_known: bool
     settings: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def working(self) -> Path:
-        return self.study.folder / "experiments" / f".{self.name}~working"
-
-    @property
-    def folder(self) -> Path:
-        return self.study.path("experiments", self.name)
 
     def adapter(self, seed: int) -> AdapterSettings:
         """The adapter's settings. None is chosen on held-out questions, so every training does the same."""
@@ -106,9 +91,7 @@ class StrategiesSpec:
 
     def check(self) -> list[Question]:
         """Check the arguments and return the questions to measure on. Raises BadInput, Refused or Missing."""
-        from backend.core.splits import questions_in_split
-
-        check_name(self.name, "experiment")
+        self.check_name()
         if unknown := [name for name in self.strategies if name not in STRATEGIES] or not self.strategies:
             raise BadInput(f"strategies are one or more of {', '.join(STRATEGIES)}, not {unknown or 'none'}")
         if not self.budgets or self.budgets[0] < 1:
@@ -120,21 +103,15 @@ class StrategiesSpec:
         if self.truth is not None and not Path(self.truth).is_file():
             raise Missing(f"there is no file {self.truth}")
         self.adapter(0)
-        questions = [
-            question for split in self.split.split(",") for question in questions_in_split(self.study, split.strip())
-        ]
-        if any(question.split in ("train", "unlabelled") for question in questions):
-            raise Refused(f"{self.split!r} contains training questions; measure on dev or test")
-        return questions
+        return self.held_out([split.strip() for split in self.split.split(",")])
 
     def request(self) -> dict[str, Any]:
         left_out = ("study", "name", "truth")
         about = {key: getattr(self, key) for key in self.__dataclass_fields__ if key not in left_out}
-        self.study.run(self.run)
         return {
             **{key: list(value) if isinstance(value, tuple) else value for key, value in about.items()},
             "corpus": self.study.corpus.digest,
-            "run_sha256": hash_of(self.study, "run", self.run),
+            "run_sha256": self.run_hash,
             "truth_sha256": None if self.truth is None else file_sha256(Path(self.truth)),
         }
 
@@ -200,10 +177,8 @@ def label_strategies(
         dict(settings or {}),
     )
     questions, request = asked.check(), asked.request()
-    if (held := read_manifest(asked.folder)) is not None:
-        if held["request"] != request:
-            raise Refused(f"an experiment {name!r} with other settings already exists; choose another name")
-        return read_object(asked.folder / "result.json")
+    if (result := asked.finished(request)) is not None:
+        return result
     with study.building(f"experiments/{name}"):
         State(asked.working).open(request, {})
         bench = _Bench(asked, questions, progress)
@@ -211,12 +186,7 @@ def label_strategies(
         for number, cell in enumerate(cells, 1):
             bench.run_cell(cell, f"{number} of {len(cells)}")
         result = summary(asked, bench.about(), {cell: bench.outcome(cell) for cell in cells})
-        with whole_folder(asked.folder) as building:
-            for cell in cells:
-                shutil.copy(bench.path(cell), building / bench.path(cell).name)
-            write_json(building / "result.json", result)
-            write_manifest(building, {"kind": "experiment", "what": WHAT, "name": name, "request": request})
-        shutil.rmtree(asked.working)
+        asked.write(result, [bench.path(cell) for cell in cells], {"what": WHAT, "request": request})
     return result
 
 

@@ -21,9 +21,11 @@ from analysis.judge_quality import FEW_QUESTIONS, MISSED_POSITIVES, RIGHT_POSITI
 from backend.core.jobs import job
 from backend.core.manifest import read_manifest, whole_folder, write_manifest
 from backend.core.settings import check_name
-from backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_taken
+from backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
 from backend.judges.llm.answers import AnswerStore, pair_hash
-from backend.judges.llm.judge import DEPTH, LLMJudge, ask, llm_judges, pairs_to_judge, read_pairs, require_sending
+from backend.judges.llm.asking import ask
+from backend.judges.llm.judge import LLMJudge, llm_judges, require_sending
+from backend.judges.llm.judging import DEPTH, pairs_to_judge, read_pairs
 from backend.judges.measuring import drawn_sample, measurable_judges, stored_scores
 from backend.judges.scores import ScoreStore
 from backend.text.answers import DEFAULT_RULE, match_run
@@ -31,6 +33,7 @@ from db.connection import PerThread, writing
 from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
+    from backend.core.manifest import Manifest
     from backend.core.study import Study
     from backend.judges.feature_judge import Lists
     from backend.progress import Progress
@@ -365,19 +368,13 @@ class CascadeJudge:
         return found
 
 
-class CascadeKind(JudgeKind):
+class CascadeKind(StoredJudgeKind):
     name, title = KIND, "cascade"
     help = "several judges, each deciding where it is sure"
     run_job = staticmethod(judge_with_cascade)
-    scores_any_pair = False
 
-    def cards(self, study: Study) -> list[JudgeCard]:
-        scored = study.parts("scores")
-        return [
-            JudgeCard(name, KIND, " → ".join(stage["judge"] for stage in about["stages"]), False, None, name in scored)
-            for name, about in study.parts("judges").items()
-            if about.get("kind") == KIND
-        ]
+    def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
+        return JudgeCard(name, KIND, " → ".join(stage["judge"] for stage in about["stages"]), False, None, scored)
 
     def open(self, study: Study, name: str, device: str | None = None) -> CascadeJudge:
         return CascadeJudge(study, name)

@@ -20,11 +20,12 @@ from backend.data.formats.streams import ByteSource, file_sha256, head, not_utf8
 from backend.data.formats.trec import read_qrels
 from backend.data.importing.rejected_rows import RejectedRows
 from backend.data.importing.tools import writable
-from backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_taken
+from backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
 from backend.judges.scores import ScoreStore, stored_probabilities
 from db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
+    from backend.core.manifest import Manifest
     from backend.core.study import Study
     from backend.judges.feature_judge import Lists
     from backend.progress import Progress
@@ -283,19 +284,13 @@ class ImportedJudge:
         return stored_probabilities(self.study, self.name, lists)
 
 
-class ImportedKind(JudgeKind):
+class ImportedKind(StoredJudgeKind):
     name, title = KIND, "imported"
     help = "judgements of another tool, from a file"
     run_job = None
-    scores_any_pair = False
 
-    def cards(self, study: Study) -> list[JudgeCard]:
-        scored = study.parts("scores")
-        return [
-            JudgeCard(name, KIND, str(about.get("file", "")), False, None, name in scored)
-            for name, about in study.parts("judges").items()
-            if about.get("kind") == KIND
-        ]
+    def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
+        return JudgeCard(name, KIND, str(about.get("file", "")), False, None, scored)
 
     def open(self, study: Study, name: str, device: str | None = None) -> ImportedJudge:
         return ImportedJudge(study, name)

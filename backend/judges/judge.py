@@ -17,6 +17,7 @@ from backend.core.registry import Registry, must_be
 from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
+    from backend.core.manifest import Manifest
     from backend.core.study import Study
     from backend.judges.feature_judge import Lists
     from backend.progress import Progress
@@ -79,12 +80,26 @@ class JudgeKind(ABC):
         """Open a judge. Raises Missing if there is none of that name, Refused if it does not fit the study."""
 
 
+class StoredJudgeKind(JudgeKind):
+    """A kind whose judges have a folder in judges/ with a manifest, and score only what they have judged."""
+
+    scores_any_pair = False
+
+    def cards(self, study: Study) -> list[JudgeCard]:
+        scored = study.parts("scores")
+        return [self.card(name, about, name in scored) for name, about in stored_judges(study, self.name).items()]
+
+    @abstractmethod
+    def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
+        """Return the card of a judge. about: its manifest. scored: whether the study has its scores."""
+
+
 JUDGES: Registry[JudgeKind] = Registry(
     "kind of judge",
     modules=(
         "backend.judges.feature_judge",
         "backend.training.cross_encoder_judge",
-        "backend.judges.llm.judge",
+        "backend.judges.llm.judging",
         "backend.judges.imported",
         "backend.judges.label_judge",
         "backend.judges.cascade",
@@ -92,6 +107,11 @@ JUDGES: Registry[JudgeKind] = Registry(
     group="blindspot.judges",
     check=must_be(JudgeKind),
 )
+
+
+def stored_judges(study: Study, kind: str) -> dict[str, Manifest]:
+    """Return the manifests of the judges of a kind in judges/, by name, oldest first."""
+    return {name: about for name, about in study.parts("judges").items() if about.get("kind") == kind}
 
 
 def judges_of(study: Study) -> list[JudgeCard]:

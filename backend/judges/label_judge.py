@@ -21,7 +21,7 @@ from backend.core.settings import check_name
 from backend.judges.feature_cache import kept_features
 from backend.judges.feature_judge import Lists, scored_rows, settled_labels, trainable_questions, truth_of
 from backend.judges.feature_model import NEGATIVE, POSITIVE
-from backend.judges.judge import JUDGES, Judge, JudgeCard, JudgeKind, refuse_taken
+from backend.judges.judge import JUDGES, Judge, JudgeCard, StoredJudgeKind, refuse_taken
 from backend.judges.scores import ScoreStore, stored_probabilities
 from backend.judging.priority import Calibration, Evidence
 from backend.text.answers import mentions_subject
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
+    from backend.core.manifest import Manifest
     from backend.core.study import Study
     from backend.progress import Progress
 
@@ -309,21 +310,15 @@ def label_judge_thresholds(study: Study, name: str) -> tuple[float, float] | Non
     return float(about["keep_below"]), float(about["propose_above"])
 
 
-class LabelJudgeKind(JudgeKind):
+class LabelJudgeKind(StoredJudgeKind):
     """Judges learned from people's labels. Their probabilities are in the store of scores from the start."""
 
     name, title = KIND, "labels generalised"
     help = "what people's labels of some pairs say about the other pairs, with answer match and subject"
     run_job = None
-    scores_any_pair = False
 
-    def cards(self, study: Study) -> list[JudgeCard]:
-        scored = study.parts("scores")
-        return [
-            JudgeCard(name, KIND, about["run"], True, about["base_rate"], name in scored)
-            for name, about in study.parts("judges").items()
-            if about.get("kind") == KIND
-        ]
+    def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
+        return JudgeCard(name, KIND, about["run"], True, about["base_rate"], scored)
 
     def open(self, study: Study, name: str, device: str | None = None) -> Judge:
         if label_judge_thresholds(study, name) is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +13,6 @@ from backend.maps.edits import Clusters
 from backend.maps.stored import Map
 from db.labels import Labels
 from db.records import Question
-
-if TYPE_CHECKING:
-    pass
 
 UNLABELLED = "unlabelled"
 _STRONGEST = ("positive", "gold", "open", "related", "negative", UNLABELLED)

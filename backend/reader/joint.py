@@ -30,7 +30,7 @@ from backend.progress import Progress
 from backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from backend.reader.settings import JointSettings
-from backend.reader.training import TrainedReader, batch_sampler
+from backend.reader.training import TrainedReader
 from backend.retrieval.dense import Dense, encoder_settings
 from backend.text.answers import match_run, rule_for
 from backend.training.checkpoints import (
@@ -45,7 +45,7 @@ from backend.training.checkpoints import (
     training_device,
     write_training_json,
 )
-from backend.training.examples import hold_out
+from backend.training.examples import batch_sampler, hold_out
 from backend.training.scoring import weights_hash
 from backend.training.training_log import LOG, working_folder
 from backend.training.training_settings import UNIT_SCALE
@@ -150,11 +150,9 @@ def _run_trainer(
     checkpoint: Path | None,
     progress: Progress | None,
 ) -> None:
-    from transformers import PrinterCallback
-
     from backend.reader.joint_trainer import JointTrainer, Keys, keys_of
     from backend.reader.trainer import FIGURE, SECOND
-    from backend.training.trainer import CheckpointCallback, is_finished
+    from backend.training.trainer import CheckpointCallback, is_finished, run
 
     settings = found.settings
     sampler = batch_sampler(len(training), settings)
@@ -179,8 +177,7 @@ def _run_trainer(
             )
         ],
     )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    run(trainer, checkpoint)
 
 
 @dataclass(frozen=True)
@@ -245,10 +242,7 @@ def _save_best(working: Path, target: Path, model: Any, reader: ReaderModel, abo
             building,
             about
             | {
-                "last_step": checkpoint.last_step,
-                "best_step": checkpoint.step,
-                FIGURE: checkpoint.value,
-                "curve": checkpoint.curve,
+                **checkpoint.facts(FIGURE),
                 "model_hash": weights_hash(building),
             },
         )

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from backend.reader.settings import ReaderSettings
 from backend.training.checkpoints import (
     best_checkpoint,
+    building_model,
     check_packages,
     copy_model,
     load_checkpoint,
@@ -31,13 +31,14 @@ from backend.training.checkpoints import (
     set_schedule,
     training_arguments,
     training_device,
+    training_facts,
+    training_request,
     write_training_json,
 )
-from backend.training.distributed import is_main_process, wait_for_all, world_size
-from backend.training.examples import BatchSampler, NegativeSampler, Subset, hold_out
+from backend.training.distributed import is_main_process, wait_for_all
+from backend.training.examples import BatchSampler, NegativeSampler, Subset, batch_sampler, hold_out
 from backend.training.scoring import weights_hash
 from backend.training.training_log import working_folder, write_line
-from db.errors import Refused
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -84,11 +85,7 @@ def train_reader(
     """
     target, chosen, opened = new_model_folder(study, name, replace), ReaderSettings(**(settings or {})), study.run(run)
     examples = RunExamples(study, opened, chosen.depth)
-    with (
-        study.building(f"models/{name}", lambda: new_model_folder(study, name, replace))
-        if is_main_process()
-        else nullcontext()
-    ):
+    with building_model(study, name, replace):
         return train(
             start_folder(study, start),
             examples,
@@ -144,65 +141,20 @@ def train(
     with readable_training_errors(settings.batch):
         model = start_reader(start, settings.layers, settings.tokens, settings.seed)
         sampler = batch_sampler(len(training), settings)
-        request = {
-            "start": start,
-            "settings": asdict(settings),
-            "examples": examples.digest,
-            "processes": world_size(),
-            **(about or {}),
-        }
+        request = training_request(start, settings, examples.digest, about)
         checkpoint = load_checkpoint(working, request, restart)
-        _run_trainer(
-            model,
-            arguments,
-            settings,
-            NegativeSampler(training, settings.passages_on(on) - 1, settings.seed),
-            sampler,
-            held_out,
-            checkpoint,
-            progress if is_main_process() else None,
-        )
+        dataset = NegativeSampler(training, settings.passages_on(on) - 1, settings.seed)
+        shown = progress if is_main_process() else None
+        _run_trainer(model, arguments, settings, dataset, sampler, held_out, checkpoint, shown)
+        facts = training_facts(KIND, target.name, sampler, on, began)
+        sizes: dict[str, Any] = {"held_out": len(held_out), "questions": len(training), "left_out": left_out or {}}
         result = TrainedReader(
-            target.name,
-            str(target),
-            sampler.steps,
-            sampler.steps,
-            None,
-            len(held_out),
-            len(training),
-            left_out or {},
-            round(time.monotonic() - began, 1),
+            target.name, str(target), sampler.steps, sampler.steps, None, **sizes, seconds=facts["seconds"]
         )
         if is_main_process():
-            result = _save_best(
-                working,
-                target,
-                result,
-                request
-                | {
-                    "kind": KIND,
-                    "name": target.name,
-                    "questions": len(training),
-                    "held_out": len(held_out),
-                    "left_out": left_out or {},
-                    "steps": sampler.steps,
-                    "batch": sampler.batch * sampler.processes,
-                    "device": on,
-                    "seconds": result.seconds,
-                },
-            )
+            result = _save_best(working, target, result, {**request, **facts, **sizes})
         wait_for_all()
     return result
-
-
-def batch_sampler(questions: int, settings: ReaderSettings) -> BatchSampler:
-    """Return the sampler of batches. Raises Refused if a process would have no question."""
-    processes = world_size()
-    if questions < processes:
-        raise Refused(f"{questions} questions are too few to train with {processes} processes; add questions")
-    batch = min(settings.batch, questions // processes)
-    steps = settings.steps or max(1, round(settings.epochs * (questions // (batch * processes))))
-    return BatchSampler(questions, batch, steps, processes, settings.seed)
 
 
 def _run_trainer(
@@ -215,10 +167,8 @@ def _run_trainer(
     checkpoint: Path | None,
     progress: Progress | None,
 ) -> None:
-    from transformers import PrinterCallback
-
     from backend.reader.trainer import FIGURE, SECOND, ReaderCollator, ReaderTrainer, measure, reader_of
-    from backend.training.trainer import CheckpointCallback, is_finished
+    from backend.training.trainer import CheckpointCallback, is_finished, run
 
     working, sizes = Path(arguments.output_dir), {"questions": len(held_out), "passages": settings.read}
     texts = sampler.batch * settings.passages_on(arguments.device.type), len(held_out) * settings.read
@@ -240,8 +190,7 @@ def _run_trainer(
         inputs=model.inputs,
         callbacks=[CheckpointCallback(working, sampler, (FIGURE, SECOND), settings.patience, sizes, progress)],
     )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    run(trainer, checkpoint)
 
 
 def _save_best(working: Path, target: Path, made: TrainedReader, about: dict) -> TrainedReader:
@@ -255,10 +204,7 @@ def _save_best(working: Path, target: Path, made: TrainedReader, about: dict) ->
             building,
             about
             | {
-                "last_step": checkpoint.last_step,
-                "best_step": checkpoint.step,
-                FIGURE: checkpoint.value,
-                "curve": checkpoint.curve,
+                **checkpoint.facts(FIGURE),
                 "model_hash": weights_hash(building),
             },
         )

@@ -72,10 +72,10 @@ def build(
     chosen, started = build_options(FaissOptions, options or {}), time.monotonic()
     dense, folder = Dense(study, name, device), study.path("indexes", name)
     with study.building(f"indexes/{name}-{kind}"):
-        index = _empty(kind, chosen, dense, study.settings.seed)
         if kind == "ivfpq":
-            _train(index, dense, study.settings.seed, progress)
+            index = trained_ivfpq(dense, chosen, study.settings.seed, progress)
         else:
+            index = _empty_flat(dense) if kind == "flat" else _empty_hnsw(dense, chosen)
             _reserve(index, len(dense.vectors))
         index = _to_gpu(index, device)
         for start, block in _blocks(dense.vectors):
@@ -103,18 +103,46 @@ def build(
         return manifest
 
 
-def _empty(kind: str, options: FaissOptions, dense: Dense, seed: int) -> Any:
+def _metric(dense: Dense) -> Any:
     import faiss
 
-    width = dense.vectors.shape[1]
-    metric = faiss.METRIC_L2 if dense.manifest["similarity"] == "l2" else faiss.METRIC_INNER_PRODUCT
-    if kind == "flat":
-        return faiss.IndexFlat(width, metric)
-    if kind == "hnsw":
-        precision: Any = faiss.ScalarQuantizer.QT_fp16  # an integer; FAISS's stubs lack the type
-        hnsw: Any = faiss.IndexHNSWSQ(width, precision, options.links, metric)
-        hnsw.hnsw.efConstruction = options.build_effort
-        return hnsw
+    return faiss.METRIC_L2 if dense.manifest["similarity"] == "l2" else faiss.METRIC_INNER_PRODUCT
+
+
+def _empty_flat(dense: Dense) -> Any:
+    import faiss
+
+    return faiss.IndexFlat(dense.vectors.shape[1], _metric(dense))
+
+
+def _empty_hnsw(dense: Dense, options: FaissOptions) -> Any:
+    import faiss
+
+    precision: Any = faiss.ScalarQuantizer.QT_fp16  # an integer; FAISS's stubs lack the type
+    hnsw: Any = faiss.IndexHNSWSQ(dense.vectors.shape[1], precision, options.links, _metric(dense))
+    hnsw.hnsw.efConstruction = options.build_effort
+    return hnsw
+
+
+def trained_ivfpq(
+    dense: Dense,
+    options: FaissOptions,
+    seed: int = 0,
+    progress: Progress | None = None,
+    rounds: int = ROUNDS,
+    points: int = POINTS_PER_CENTROID,
+) -> Any:
+    """Return an IVF-PQ index that is trained on a sample of the vectors, and empty.
+
+    Args:
+        rounds: of k-means.
+        points: training vectors per code word.
+
+    Raises Refused for options that do not fit the vectors.
+    """
+    import faiss
+
+    width, metric = dense.vectors.shape[1], _metric(dense)
     if width % options.code_bytes:
         raise Refused(f"code_bytes must divide the {width} dimensions of the vectors, not be {options.code_bytes}")
     lists = options.lists or max(1, round(4 * len(dense.vectors) ** 0.5))
@@ -126,8 +154,9 @@ def _empty(kind: str, options: FaissOptions, dense: Dense, seed: int) -> Any:
     index: Any = faiss.IndexIVFPQ(quantizer, width, lists, options.code_bytes, 8, metric)
     index.quantizer = quantizer
     for clustering in (index.cp, index.pq.cp):
-        clustering.seed, clustering.niter = seed + 1, ROUNDS
-    index.pq.cp.max_points_per_centroid = POINTS_PER_CENTROID
+        clustering.seed, clustering.niter = seed + 1, rounds
+    index.pq.cp.max_points_per_centroid = points
+    _train(index, dense, seed, progress)
     return index
 
 

@@ -13,7 +13,6 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,8 @@ from backend.core.jobs import job, request
 from backend.core.manifest import read_manifest, whole_folder, write_manifest
 from backend.core.summary import Step
 from backend.progress import Progress
-from backend.retrieval.lucene import java_class, java_command, on_jvm
+from backend.retrieval.lucene import java_command, on_jvm
+from backend.retrieval.lucene_ids import DocumentIds
 from backend.retrieval.lucene_postings import QuestionTerms
 from backend.retrieval.lucene_search import LuceneSearch, open_reader
 from backend.retrieval.postings import Postings, can_search, write_postings
@@ -81,13 +81,15 @@ def build_index(study: Study, threads: int | None = None, progress: Progress | N
 def _write_json(corpus: Corpus, folder: Path, progress: Progress | None) -> None:
     """Write Anserini's JSON collection in files so small that every indexing thread gets some."""
     folder.mkdir()
-    passages = iter(corpus.scan())
+    quoted = json.encoder.encode_basestring_ascii  # json.dumps of a dict takes twice as long
     for start in range(0, len(corpus), PASSAGES_PER_FILE):
         if progress is not None:
             progress(start, len(corpus), "writing passages for Lucene")
-        with open(folder / f"{start:09d}.jsonl", "w", encoding="utf-8") as file:
-            for passage in islice(passages, PASSAGES_PER_FILE):
-                file.write(json.dumps({"id": passage.id, "contents": f"{passage.title} {passage.text}"}) + "\n")
+        with open(folder / f"{start:09d}.jsonl", "w", encoding="ascii") as file:
+            for rows in corpus.blocks(start, start + PASSAGES_PER_FILE):
+                file.writelines(
+                    f'{{"id": {quoted(id)}, "contents": {quoted(f"{title} {text}")}}}\n' for id, title, text in rows
+                )
 
 
 def _run_java(texts: Path, index: Path, threads: int, passages: int, progress: Progress | None) -> None:
@@ -126,11 +128,10 @@ def _read_ordinals(index: Path, corpus: Corpus, progress: Progress | None) -> np
     from fetching ids.
     """
     reader = open_reader(index)
-    values = java_class("org.apache.lucene.index.MultiDocValues").getBinaryValues(reader, "id")
-    ordinals = np.empty(reader.maxDoc(), np.int32)
+    ids_of, ordinals = DocumentIds(reader), np.empty(reader.maxDoc(), np.int32)
     for start in range(0, len(ordinals), PASSAGES_PER_FILE):
         block = range(start, min(start + PASSAGES_PER_FILE, len(ordinals)))
-        ids = [values.binaryValue().utf8ToString() for document in block if values.advanceExact(document)]
+        ids = ids_of.read(block.start, block.stop)
         known = corpus.ordinals(ids)
         ordinals[block.start : block.stop] = [known[passage_id] for passage_id in ids]
         if progress is not None:

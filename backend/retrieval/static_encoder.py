@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend.core.jobs import job
 from backend.core.manifest import whole_folder
-from backend.core.model_files import open_model
+from backend.core.model_files import open_model, readable_model
 from backend.core.settings import add_encoder, check_name
 from backend.progress import Progress
 from backend.retrieval.dense import encoder_settings
@@ -70,12 +70,13 @@ def _distil(model: str, folder: str) -> tuple[int, int]:
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
     options: dict[str, Any] = {"device": "cpu", "pca_dims": DIMENSIONS}
-    try:
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # its progress bars
-            embedding = StaticEmbedding.from_distillation(model, **options)
-    except (ValueError, OSError, KeyError) as error:
-        first = str(error).strip().splitlines()[0][:160]
-        raise Refused(f"{model} cannot be made into a static encoder ({first})") from error
+    with readable_model(model):
+        try:
+            with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # its progress bars
+                embedding = StaticEmbedding.from_distillation(model, **options)
+        except (ValueError, OSError, KeyError) as error:
+            first = str(error).strip().splitlines()[0][:160]
+            raise Refused(f"{model} cannot be made into a static encoder ({first})") from error
     SentenceTransformer(modules=[embedding, Normalize()], device="cpu").save(folder)
     tokens, dimension = embedding.embedding.weight.shape
     return tokens, dimension

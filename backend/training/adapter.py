@@ -8,13 +8,10 @@ whose question side ends in the map.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from backend.core.declared import build
 from backend.core.jobs import job
@@ -22,7 +19,7 @@ from backend.core.manifest import whole_folder
 from backend.core.settings import add_encoder, check_name
 from backend.retrieval.dense import Dense
 from backend.retrieval.question_vectors import question_vectors
-from backend.retrieval.search import ExactSearch
+from backend.training.adapter_map import TrainingQuestions, as_dense_modules, learn, padded
 from backend.training.checkpoints import write_training_json
 from backend.training.share_index import share_index
 from backend.training.training_settings import AdapterPositives, AdapterSettings
@@ -30,22 +27,13 @@ from backend.training_sets.training_set import TrainingSet
 from db.errors import Refused
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from torch.nn import Module
 
     from backend.core.study import Study
     from backend.progress import Progress
-    from db.records import Hits
 
-SCALES = (20.0, 10.0, 40.0)  # with too few held-out questions the first value of each is used
-WEIGHT_DECAYS = (0.0, 3.0)
-STEP_FACTORS = (1, 2)
-HELD_OUT_ENOUGH = 30
-CUTOFFS = (1, 5, 20)
-PADDED = -1
+
 QUESTIONS_PER_BLOCK = 500
-REFRESHED_DEPTH = 50  # hits of the first map that are looked at for hard negatives
-REFRESHED_SHARE = 0.95  # of the best positive's similarity; a hit above it may answer
 
 
 @dataclass(frozen=True)
@@ -64,24 +52,6 @@ class TrainedAdapter:
     before: float | None
     after: float | None
     seconds: float
-
-
-@dataclass(frozen=True)
-class TrainingQuestions:
-    """Training questions as arrays.
-
-    vectors: (q, d) float32. positives, negatives: (q, p) and (q, h) int64 passage rows, PADDED at the end.
-    """
-
-    vectors: np.ndarray
-    positives: np.ndarray
-    negatives: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.vectors)
-
-    def __getitem__(self, rows: np.ndarray) -> TrainingQuestions:
-        return TrainingQuestions(self.vectors[rows], self.positives[rows], self.negatives[rows])
 
 
 @job("train adapter")
@@ -200,258 +170,6 @@ def _with_answer_and_subject(study: Study, opened: TrainingSet) -> dict[str, set
     return by_question
 
 
-def padded(lists: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return lists of rows as (q, m) int64, with PADDED at the end."""
-    array = np.full((len(lists), max(map(len, lists), default=0)), PADDED, np.int64)
-    for i, list_ in enumerate(lists):
-        array[i, : len(list_)] = list_
-    return array
-
-
-@dataclass(frozen=True)
-class LearnedMap:
-    """A learned map and how it was chosen: `scale`, `weight_decay`, `steps`, `held_out`, `before`, `after`."""
-
-    map: Module
-    about: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class MapLearner:
-    """What every fit of a map shares.
-
-    vectors: (n, d) float16, the passages; may be a memory map. unit_length: whether vectors have length 1, so that
-    mapped questions are normalised.
-    """
-
-    vectors: np.ndarray
-    unit_length: bool
-    settings: AdapterSettings
-    progress: Progress | None = None
-
-    def fit(self, questions: TrainingQuestions, scale: float, weight_decay: float, steps: int, doing: str) -> Module:
-        """Learn a map from all of these questions. The learning rate falls linearly to 0."""
-        import torch
-
-        settings = self.settings
-        generator = np.random.default_rng(settings.seed)
-        order = np.empty(0, np.int64)
-        with torch.random.fork_rng():
-            torch.manual_seed(settings.seed)
-            mapped = make_map(self.vectors.shape[1], settings)
-            optimizer = torch.optim.AdamW(mapped.parameters(), settings.learning_rate, weight_decay=weight_decay)
-            for step in range(steps):
-                if self.progress is not None and step % 10 == 0:
-                    self.progress(step, steps, doing)
-                for group in optimizer.param_groups:
-                    group["lr"] = settings.learning_rate * (1 - step / steps)
-                if len(order) < min(settings.batch, len(questions)):
-                    order = np.concatenate([order, generator.permutation(len(questions))])
-                rows, order = order[: settings.batch], order[settings.batch :]
-                loss = _loss(mapped, questions[rows], self.vectors, self.unit_length, settings, scale, generator)
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                optimizer.step()
-        return mapped.eval()
-
-    def choose(self, training: TrainingQuestions, held_out: TrainingQuestions) -> tuple[MapSettings, float, float]:
-        """Choose scale, then weight decay, then steps, each by Success on held-out questions, the others as they are.
-
-        The measure is the mean of Success@1, 5 and 20. Also returns Success@20 before and after.
-        """
-        settings, best = self.settings, self.default
-        scales = SCALES if settings.scale is None else (settings.scale,)
-        decays = WEIGHT_DECAYS if settings.weight_decay is None else (settings.weight_decay,)
-        factors = STEP_FACTORS if settings.steps is None else (1,)
-        options: tuple[Callable[[MapSettings], list[MapSettings]], ...] = (
-            lambda choice: [choice._replace(scale=scale) for scale in scales],
-            lambda choice: [choice._replace(weight_decay=decay) for decay in decays],
-            lambda choice: [choice._replace(steps=choice.steps * factor) for factor in factors],
-        )
-        measured: dict[MapSettings, np.ndarray] = {}
-
-        def success(choice: MapSettings) -> np.ndarray:
-            if choice not in measured:
-                mapped = self.fit(training, *choice, f"choosing settings on held-out questions ({len(measured) + 1})")
-                measured[choice] = self.success(mapped, held_out)
-            return measured[choice]
-
-        for others in options:
-            best = max(others(best), key=lambda choice: success(choice).mean())
-        before = self.success(None, held_out)
-        return best, float(before[-1]), float(success(best)[-1])
-
-    @property
-    def default(self) -> MapSettings:
-        settings = self.settings
-        return MapSettings(
-            SCALES[0] if settings.scale is None else settings.scale,
-            WEIGHT_DECAYS[0] if settings.weight_decay is None else settings.weight_decay,
-            settings.number_of_steps,
-        )
-
-    def search(self, mapped: Module | None, questions: TrainingQuestions, k: int) -> Hits:
-        """The nearest passages of mapped questions."""
-        import torch
-
-        vectors = questions.vectors
-        if mapped is not None:
-            with torch.no_grad():
-                mapped_vectors = mapped(torch.from_numpy(vectors))
-                vectors = (
-                    torch.nn.functional.normalize(mapped_vectors, dim=1) if self.unit_length else mapped_vectors
-                ).numpy()
-        return ExactSearch(self.vectors, "dot", None).search(vectors, min(k, len(self.vectors)), self.progress)
-
-    def success(self, mapped: Module | None, questions: TrainingQuestions) -> np.ndarray:
-        """(3,) Success@1, 5 and 20 over all passages, by the known positives."""
-        hits = self.search(mapped, questions, max(CUTOFFS)).ordinals
-        known = np.where(questions.positives == PADDED, PADDED - 1, questions.positives)
-        right = (hits[:, :, None] == known[:, None, :]).any(axis=2)
-        return np.array([right[:, :k].any(axis=1).mean() for k in CUTOFFS])
-
-    def refreshed(self, mapped: Module, questions: TrainingQuestions) -> TrainingQuestions:
-        """Add the top-ranked passages that are not known positives to the hard negatives.
-
-        A hit above REFRESHED_SHARE of the best positive's similarity may answer, and is left out (NV-Retriever).
-        """
-        hits = self.search(mapped, questions, REFRESHED_DEPTH)
-        scores = hits.scores.astype(np.float64)
-        rows = np.arange(len(questions))[:, None]
-        known = np.where(questions.positives == PADDED, PADDED - 1, questions.positives)
-        best = self._best_similarity(mapped, questions)
-        limit = best - (1 - REFRESHED_SHARE) * np.abs(best)
-        usable = ~(hits.ordinals[:, :, None] == known[:, None, :]).any(axis=2) & (scores < limit[:, None])
-        # Hard negatives are packed to the left, as `_loss` draws from the first of them.
-        negatives = np.where(usable, hits.ordinals, PADDED).astype(np.int64)
-        both = np.concatenate([questions.negatives, negatives], axis=1)
-        packed = both[rows, np.argsort(both == PADDED, axis=1, kind="stable")]
-        return replace(questions, negatives=packed)
-
-    def _best_similarity(self, mapped: Module, questions: TrainingQuestions) -> np.ndarray:
-        """(q,) the similarity of each mapped question and its best known positive."""
-        import torch
-
-        with torch.no_grad():
-            vectors = mapped(torch.from_numpy(questions.vectors))
-            vectors = (torch.nn.functional.normalize(vectors, dim=1) if self.unit_length else vectors).numpy()
-        best = np.full(len(questions), -np.inf)
-        for column in questions.positives.T:
-            present = np.flatnonzero(column != PADDED)
-            similarity = (vectors[present] * np.asarray(self.vectors[column[present]], np.float32)).sum(axis=1)
-            best[present] = np.maximum(best[present], similarity)
-        return best
-
-
-class MapSettings(NamedTuple):
-    """The settings chosen on held-out questions."""
-
-    scale: float
-    weight_decay: float
-    steps: int
-
-
-def learn(
-    questions: TrainingQuestions,
-    vectors: np.ndarray,
-    unit_length: bool,
-    settings: AdapterSettings,
-    progress: Progress | None = None,
-) -> LearnedMap:
-    """Choose scale, weight decay and steps on held-out questions, then learn from all of them.
-
-    With `settings.refresh` a first map finds hard negatives for the second, which is returned.
-
-    Args:
-        vectors: (n, d) float16, the passages; may be a memory map.
-        unit_length: whether vectors have length 1, so that mapped questions are normalised.
-    """
-    learner = MapLearner(vectors, unit_length, settings, progress)
-    order = np.random.default_rng(settings.seed).permutation(len(questions))
-    aside = min(settings.held_out, len(order) // 5)
-    held_out, rest = questions[order[:aside]], questions[order[aside:]]
-    enough = aside >= HELD_OUT_ENOUGH
-    choice, before, after = learner.choose(rest, held_out) if enough else (learner.default, None, None)
-    mapped = learner.fit(questions, *choice, "learning")
-    if settings.refresh:
-        if enough:  # the measured map was refreshed in the same way as the final one
-            first = learner.fit(rest, *choice, "measuring the second round")
-            second = learner.fit(learner.refreshed(first, rest), *choice, "measuring the second round")
-            after = float(learner.success(second, held_out)[-1])
-        mapped = learner.fit(learner.refreshed(mapped, questions), *choice, "learning from new hard negatives")
-    return LearnedMap(
-        mapped, {**choice._asdict(), "held_out": aside if enough else 0, "before": before, "after": after}
-    )
-
-
-def make_map(dimension: int, settings: AdapterSettings) -> Module:
-    """Return the map as a torch module from (q, d) to (q, d), which begins as the identity."""
-    import torch
-
-    class Residual(torch.nn.Module):
-        """q + V gelu(U q + u) with V = 0 at first; or, linear, q + W q with W = 0 at first."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            linear = settings.kind == "linear"
-            self.inner = None if linear else torch.nn.Linear(dimension, settings.hidden)
-            self.outer = torch.nn.Linear(dimension if linear else settings.hidden, dimension, bias=False)
-            torch.nn.init.zeros_(self.outer.weight)
-
-        def forward(self, questions: Tensor) -> Tensor:
-            if self.inner is None:
-                return questions + self.outer(questions)
-            hidden = torch.nn.functional.gelu(self.inner(questions))
-            return questions + self.outer(torch.nn.functional.dropout(hidden, settings.dropout, self.training))
-
-    return Residual()
-
-
-def _loss(
-    mapped: Module,
-    batch: TrainingQuestions,
-    vectors: np.ndarray,
-    unit_length: bool,
-    settings: AdapterSettings,
-    scale: float,
-    generator: np.random.Generator,
-) -> Tensor:
-    """Cross-entropy of one positive a question against the positives, hard negatives and random passages of the whole
-    batch.
-
-    A passage that is known to answer another question of the batch is masked for that question (DPR's negatives,
-    without the known false ones).
-    """
-    import torch
-
-    number = (batch.positives != PADDED).sum(axis=1)
-    positive = batch.positives[np.arange(len(batch)), generator.integers(number)]
-    n_negatives = (batch.negatives != PADDED).sum(axis=1)
-    places = generator.random((len(batch), settings.hard_negatives)) * n_negatives[:, None]
-    hard = (
-        np.take_along_axis(batch.negatives, places.astype(np.int64), axis=1)[n_negatives > 0].ravel()
-        if batch.negatives.shape[1] and settings.hard_negatives
-        else np.empty(0, np.int64)
-    )
-    random = generator.integers(len(vectors), size=min(settings.random_passages, len(vectors)))
-    columns, target = np.unique(np.concatenate([positive, hard, random]), return_inverse=True)
-    passages = torch.from_numpy(np.asarray(vectors[columns], np.float32))
-    questions = mapped(torch.from_numpy(batch.vectors))
-    if unit_length:
-        questions = torch.nn.functional.normalize(questions, dim=1)
-    scores = scale * questions @ passages.T
-    places = np.searchsorted(columns, batch.positives).clip(max=len(columns) - 1)
-    known = columns[places] == batch.positives
-    rows, known_places = np.nonzero(known)
-    masked = np.zeros(scores.shape, bool)
-    masked[rows, places[rows, known_places]] = True
-    labels = target[: len(batch)]
-    masked[np.arange(len(batch)), labels] = False
-    return torch.nn.functional.cross_entropy(
-        scores.masked_fill(torch.from_numpy(masked), -torch.inf), torch.from_numpy(labels.astype(np.int64))
-    )
-
-
 def _save(dense: Dense, mapped: Module, folder: Path) -> None:
     """Save base model and map as one sentence-transformers folder, in modules of the library alone."""
     from sentence_transformers import SentenceTransformer
@@ -474,28 +192,3 @@ def _save(dense: Dense, mapped: Module, folder: Path) -> None:
         similarity_fn_name="cosine" if dense.unit_length else "dot",
     )
     model.save(str(folder))
-
-
-def as_dense_modules(mapped: Any) -> list[Any]:
-    """Return the map as Dense modules of the library, so that it loads wherever sentence-transformers does.
-
-    A Dense module has a residual connection of its own, but not around two layers. Since gelu(x) - gelu(-x) = x, the
-    hidden layer [U; I; -I] of the MLP carries q past the non-linearity.
-    """
-    import torch
-    from sentence_transformers.sentence_transformer.modules import Dense as DenseModule
-
-    outer = mapped.outer.weight.detach()
-    d = outer.shape[0]
-    if mapped.inner is None:
-        return [DenseModule(d, d, bias=False, activation_function=None, init_weight=outer, use_residual=True)]
-    identity = torch.eye(d)
-    inner = mapped.inner
-    width = inner.out_features + 2 * d
-    into = torch.cat([inner.weight.detach(), identity, -identity])
-    bias = torch.cat([inner.bias.detach(), torch.zeros(2 * d)])
-    out = torch.cat([outer, identity, -identity], dim=1)
-    return [
-        DenseModule(d, width, activation_function=torch.nn.GELU(), init_weight=into, init_bias=bias),
-        DenseModule(width, d, bias=False, activation_function=None, init_weight=out),
-    ]

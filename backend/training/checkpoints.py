@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from backend.core.manifest import read_object, versions, write_json
 from backend.core.processor import cpu_multiplies_bfloat16
 from backend.core.settings import check_name
 from backend.judges.judge import refuse_judge
-from backend.training.distributed import is_distributed, is_main_process, wait_for_all
+from backend.training.distributed import is_distributed, is_main_process, wait_for_all, world_size
 from backend.training.lora import UPDATES
 from backend.training.tracking import tracking_arguments
 from backend.training.training_log import LOG, cut_log, read_lines
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from transformers.trainer_callback import TrainerState
 
     from backend.core.study import Study
+    from backend.training.examples import BatchSampler
 
 TRAINING = "training.json"
 REQUEST = "request.json"
@@ -47,6 +48,19 @@ def new_model_folder(study: Study, name: str, replace: bool) -> Path:
     return target
 
 
+@contextmanager
+def building_model(study: Study, name: str, replace: bool) -> Iterator[None]:
+    """Let one training at a time build the model `name`. In several processes the main process claims the name.
+
+    Raises Refused if a model of this name exists and `replace` is false, or while another process builds it.
+    """
+    if not is_main_process():
+        yield
+        return
+    with study.building(f"models/{name}", lambda: new_model_folder(study, name, replace)):
+        yield
+
+
 def models_of(study: Study) -> dict[str, dict]:
     """The models trained in this study, oldest first: name to training.json. Models of unknown age come first."""
     found = {path.parent.name: read_object(path) for path in study.folder.glob(f"models/*/{TRAINING}")}
@@ -56,6 +70,34 @@ def models_of(study: Study) -> dict[str, dict]:
             key=lambda item: item[1].get("made", ""),
         )
     )
+
+
+def training_request(start: Any, settings: Any, examples: str, about: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what determines a training; a training with another request is another training.
+
+    Args:
+        start: the initial model. settings: a settings record. examples: the digest of the examples.
+        about: further facts.
+    """
+    return {
+        "start": start,
+        "settings": asdict(settings),
+        "examples": examples,
+        "processes": world_size(),
+        **(about or {}),
+    }
+
+
+def training_facts(kind: str, name: str, sampler: BatchSampler, device: str, began: float) -> dict[str, Any]:
+    """Return what training.json says of every finished training. began: `time.monotonic()` at the start."""
+    return {
+        "kind": kind,
+        "name": name,
+        "batch": sampler.batch * sampler.processes,
+        "steps": sampler.steps,
+        "device": device,
+        "seconds": round(time.monotonic() - began, 1),
+    }
 
 
 def load_checkpoint(working: Path, request: dict, restart: bool) -> Path | None:
@@ -100,6 +142,10 @@ class BestCheckpoint:
     last_step: int
     value: float | None
     curve: list[dict]
+
+    def facts(self, figure: str) -> dict[str, Any]:
+        """Return what training.json says of the checkpoint."""
+        return {"last_step": self.last_step, "best_step": self.step, figure: self.value, "curve": self.curve}
 
 
 def best_checkpoint(working: Path, figure: str) -> BestCheckpoint:

@@ -12,8 +12,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from backend.core.model_files import ModelFolder, open_model, readable_model
 from backend.progress import Progress
 from backend.training.checkpoints import (
     best_checkpoint,
+    building_model,
     check_packages,
     copy_model,
     load_checkpoint,
@@ -33,6 +33,8 @@ from backend.training.checkpoints import (
     set_schedule,
     training_arguments,
     training_device,
+    training_facts,
+    training_request,
     write_training_json,
 )
 from backend.training.distributed import is_main_process, wait_for_all, world_size
@@ -42,6 +44,7 @@ from backend.training.examples import (
     NegativeSampler,
     Subset,
     TrainingExamples,
+    batch_sampler,
     examples_digest,
     hold_out,
     with_positives,
@@ -122,11 +125,7 @@ def train_cross_encoder(
             for example, passage in (passages[pair.question, pair.passage],)
         ]
 
-    with (
-        study.building(f"models/{name}", lambda: new_model_folder(study, name, replace))
-        if is_main_process()
-        else nullcontext()
-    ):
+    with building_model(study, name, replace):
         return train(
             start,
             TrainingSetExamples(study, opened, hard=False),
@@ -181,52 +180,20 @@ def train(
     pairs = held_out_pairs(aside, settings.pairs, settings.seed)
     began = time.monotonic()
     with readable_training_errors(settings.batch):
-        model = _initial_model(start, settings, on)
-        batch = min(settings.batch, len(training) // world_size())
-        steps = settings.steps or max(1, round(settings.epochs * (len(training) // (batch * world_size()))))
-        sampler = BatchSampler(len(training), batch, steps, world_size(), settings.seed)
-        request = {
-            "start": start,
-            "settings": asdict(settings),
-            "examples": examples_digest(every),
-            "processes": world_size(),
-            **(about or {}),
-        }
+        model, sampler = _initial_model(start, settings, on), batch_sampler(len(training), settings)
+        request = training_request(start, settings, examples_digest(every), about)
         checkpoint = load_checkpoint(working, request, restart)
-        _run_trainer(
-            model,
-            arguments,
-            settings,
-            NegativeSampler(training, settings.negatives, settings.seed),
-            sampler,
-            pairs,
-            checkpoint,
-            progress if is_main_process() else None,
-        )
-        result = TrainedCrossEncoder(
-            target.name, str(target), steps, steps, None, None, round(time.monotonic() - began, 1)
-        )
+        dataset = NegativeSampler(training, settings.negatives, settings.seed)
+        shown = progress if is_main_process() else None
+        _run_trainer(model, arguments, settings, dataset, sampler, pairs, checkpoint, shown)
+        facts = training_facts("cross-encoder", target.name, sampler, on, began)
+        steps = sampler.steps
+        result = TrainedCrossEncoder(target.name, str(target), steps, steps, None, None, facts["seconds"])
         if is_main_process():
+            lists = whole_lists(aside, settings.calibration_pairs, settings.seed)
+            sizes = {"questions": len(training), "held_out": len(aside)}
             judged = labels(aside) if labels else []
-            result = _save_best(
-                working,
-                target,
-                settings,
-                whole_lists(aside, settings.calibration_pairs, settings.seed),
-                judged,
-                on,
-                request
-                | {
-                    "kind": "cross-encoder",
-                    "name": target.name,
-                    "questions": len(training),
-                    "held_out": len(aside),
-                    "steps": steps,
-                    "batch": batch * world_size(),
-                    "device": on,
-                    "seconds": result.seconds,
-                },
-            )
+            result = _save_best(working, target, settings, lists, judged, on, {**request, **facts, **sizes})
         wait_for_all()
     return result
 
@@ -347,10 +314,9 @@ def _run_trainer(
     progress: Progress | None,
 ) -> None:
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
-    from transformers import PrinterCallback
 
     from backend.training.evaluators import PairEvaluator, comparable_questions
-    from backend.training.trainer import CheckpointCallback, PairCollator, PairTrainer, is_finished
+    from backend.training.trainer import CheckpointCallback, PairCollator, PairTrainer, is_finished, run
 
     both = bool(comparable_questions(pairs))
     set_schedule(
@@ -377,8 +343,7 @@ def _run_trainer(
             CheckpointCallback(Path(arguments.output_dir), sampler, FIGURES, settings.patience, sizes, progress)
         ],
     )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    run(trainer, checkpoint)
 
 
 def _save_best(
@@ -400,7 +365,8 @@ def _save_best(
     checkpoint, method = best_checkpoint(working, FIGURE), None
     with whole_folder(target) as building:
         copy_model(checkpoint.folder, building)
-        model = CrossEncoder(str(building), device=device)
+        with readable_model(building):
+            model = CrossEncoder(str(building), device=device)
         by_people = min(sum(p.positive for p in judged), sum(not p.positive for p in judged)) >= LABELS_ENOUGH
         if len({pair.positive for pair in lists}) == 2:
             base_rate = float(np.mean([pair.positive for pair in lists]))
@@ -414,13 +380,10 @@ def _save_best(
             building,
             about
             | {
-                "last_step": checkpoint.last_step,
-                "best_step": checkpoint.step,
-                FIGURE: checkpoint.value,
+                **checkpoint.facts(FIGURE),
                 "held_out_loss": next(
                     (line["held_out_loss"] for line in checkpoint.curve if line["step"] == checkpoint.step), None
                 ),
-                "curve": checkpoint.curve,
                 "calibration": method,
                 "model_hash": weights_hash(building),
             },

@@ -11,7 +11,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from backend.retrieval.encoder import load_encoder
 from backend.training.checkpoints import (
     TRAINING,
     best_checkpoint,
+    building_model,
     check_packages,
     copy_model,
     load_checkpoint,
@@ -32,26 +32,32 @@ from backend.training.checkpoints import (
     set_schedule,
     training_arguments,
     training_device,
+    training_facts,
+    training_request,
     write_training_json,
 )
-from backend.training.distillation import ScoringCost, Teacher
-from backend.training.distributed import is_main_process, wait_for_all, world_size
+from backend.training.distillation import Teacher
+from backend.training.distributed import is_main_process, wait_for_all
+from backend.training.dual_parts import (
+    dual_encoder_collator,
+    dual_encoder_loss,
+    dual_encoder_sampler,
+    initial_dual_encoder,
+    split_examples,
+    texts_encoded,
+)
 from backend.training.examples import (
     BatchSampler,
     Example,
     NegativeSampler,
     Pool,
-    Subset,
     TrainingExamples,
     examples_digest,
-    hold_out,
-    make_pool,
     with_positives,
 )
 from backend.training.guide import Guide
-from backend.training.initial_model import has_two_towers, normalises, start_model, tower
-from backend.training.lora import add_updates
-from backend.training.refresh import Dropped, FirstRound
+from backend.training.initial_model import normalises, tower
+from backend.training.refresh import Dropped, FirstRound, RefreshedExamples
 from backend.training.share_index import share_index
 from backend.training.stored_vectors import StoredVectors
 from backend.training.training_log import working_folder, write_line
@@ -60,7 +66,6 @@ from db.errors import Refused
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-    from torch.nn import Module
 
     from backend.core.study import Study
     from backend.training.trainer import Collator
@@ -113,11 +118,7 @@ def train_dual_encoder(
     target = new_model_folder(study, name, replace or made is not None)
     opened, begin = TrainingSet.open(study, training_set), start_encoder(study, start)
     if made is None:
-        with (
-            study.building(f"models/{name}", lambda: new_model_folder(study, name, replace))
-            if is_main_process()
-            else nullcontext()
-        ):
+        with building_model(study, name, replace):
             made = train(
                 begin,
                 TrainingSetExamples(study, opened),
@@ -209,119 +210,126 @@ def train(
         Refused: settings that cannot learn, no positives, another unfinished training in `working`, a full disk.
         Missing: the start model cannot be loaded, or a package for training is missing.
     """
-    from sentence_transformers import SentenceTransformerTrainingArguments
-
-    check_packages()
     settings = settings or DualEncoderSettings()
+    check_packages()
     check(settings)
-    _check_helpers(settings, teacher, guide)
-    on, shown = training_device(device), progress if is_main_process() else None
-    arguments = training_arguments(SentenceTransformerTrainingArguments, working, settings, on, FIGURE)
-    every = with_positives(examples)
-    chosen, pool = _split(every, settings, dev)
-    began = time.monotonic()
+    helpers = Helpers(teacher, stored, guide, dropped)
+    helpers.check(settings)
+    shown, on = progress if is_main_process() else None, training_device(device)
+    training = _Training(start, examples, target, working, settings, on, helpers, shown, dev)
     with readable_training_errors(settings.batch, caches=True):
-        model = _start(start, settings, on)
-        scale, sampler = scale_of(settings, normalises(model)), _sampler(len(chosen), settings)
-        request = {
-            "start": asdict(start),
-            "settings": asdict(settings),
-            "examples": examples_digest(every),
-            "pool": pool.digest if pool else None,
-            "processes": world_size(),
-            **({"teacher_hash": teacher.model_hash} if teacher else {}),
-            **({"guide_digest": guide.digest} if guide else {}),
-            **(about or {}),
-        }
-        checkpoint, rounds = load_checkpoint(working, request, restart), {}
-        if settings.refresh:
-            del model  # frees its memory for the first round
-            first = FirstRound(working, start, settings.passage_tokens)
-            if not first.folder.is_dir():
-                once = replace(settings, refresh=False)
-                same: dict[str, Any] = {
-                    "dev": dev,
-                    "device": device,
-                    "teacher": teacher,
-                    "stored": stored,
-                    "guide": guide,
-                }
-                train(start, examples, first.folder, first.checkpoints, once, progress=progress, **same)
-            chosen = first.refreshed(chosen, dropped, on, shown)
-            model, rounds = _start(first.encoder, settings, on), {"first_round": first.about()}
-        dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
-        if teacher is not None:
-            teacher.prepare(dataset, sampler, shown)
-        if stored is not None and not (settings.only == "question" and stored.agree(model, start.passage_template)):
-            stored = None
-        collator = replace(_collator(model, settings, start.passage_template, teacher), stored=stored, guide=guide)
-        _run_trainer(model, arguments, settings, scale, collator, dataset, sampler, pool, checkpoint, shown)
-        made = TrainedDualEncoder(
-            target.name, str(target), sampler.steps, sampler.steps, None, round(time.monotonic() - began, 1)
-        )
-        if is_main_process():
-            made = _save_best(
-                working,
-                target,
-                start.passage_template,
-                settings.passage_tokens,
-                request
-                | {
-                    "kind": "dual encoder",
-                    "name": target.name,
-                    "scale": scale,
-                    "questions": len(chosen),
-                    "held_out": len(pool.questions) if pool else 0,
-                    "without_positives": len(examples) - len(every),
-                    "batch": sampler.batch * sampler.processes,
-                    "steps": sampler.steps,
-                    "device": on,
-                    "seconds": made.seconds,
-                    "passages_from_index": stored is not None,
-                    **rounds,
-                },
-            )
+        made = training.run(restart, about or {})
         wait_for_all()
     return made
 
 
-def _check_helpers(settings: DualEncoderSettings, teacher: Teacher | None, guide: Guide | None) -> None:
-    """Raises Refused if the settings name a cross-encoder or a judge that was not passed."""
-    if settings.distil is not None and teacher is None:
-        raise Refused(f"this training has no cross-encoder to learn from; leave out distil {settings.distil!r}")
-    if settings.guide is not None and guide is None:
-        raise Refused(f"this training has no scores of {settings.guide!r} to be guided by; leave out the guide")
+@dataclass(frozen=True)
+class Helpers:
+    """What a training may use besides its examples; see `train`."""
+
+    teacher: Teacher | None = None
+    stored: StoredVectors | None = None
+    guide: Guide | None = None
+    dropped: Dropped | None = None
+
+    def check(self, settings: DualEncoderSettings) -> None:
+        """Raises Refused if the settings name a cross-encoder or a judge that was not passed."""
+        if settings.distil is not None and self.teacher is None:
+            raise Refused(f"this training has no cross-encoder to learn from; leave out distil {settings.distil!r}")
+        if settings.guide is not None and self.guide is None:
+            raise Refused(f"this training has no scores of {settings.guide!r} to be guided by; leave out the guide")
+
+    def hashes(self) -> dict[str, Any]:
+        """Return what the helpers add to the request of a training."""
+        return {
+            **({"teacher_hash": self.teacher.model_hash} if self.teacher else {}),
+            **({"guide_digest": self.guide.digest} if self.guide else {}),
+        }
 
 
-def _start(start: EncoderSettings, settings: DualEncoderSettings, device: str) -> SentenceTransformer:
-    """The model to train; with LoRA, with updates of rank `settings.lora` in the towers that train."""
-    model = start_model(start, settings.shape, device)
-    if settings.lora:
-        add_updates(model, tower(model, settings.only) if settings.only else model, settings.lora, settings.seed)
-    return model
+@dataclass(frozen=True)
+class _Training:
+    """One call of `train`, with the device and the progress of this process."""
 
+    start: EncoderSettings
+    examples: TrainingExamples
+    target: Path
+    working: Path
+    settings: DualEncoderSettings
+    device: str
+    helpers: Helpers
+    progress: Progress | None
+    dev: Sequence[Example] | None
 
-def _split(
-    examples: Subset, settings: DualEncoderSettings, dev: Sequence[Example] | None
-) -> tuple[TrainingExamples, Pool | None]:
-    """The training examples, and the pool; None if nothing is held out."""
-    if dev is not None:
-        return examples, make_pool([one for one in dev if one.positives], settings.pool, examples, settings.seed)
-    training, held_out = hold_out(examples, settings.held_out, settings.seed)
-    if not held_out:
-        return examples, None
-    chosen = Subset(examples, training)
-    return chosen, make_pool([examples[number] for number in held_out], settings.pool, chosen, settings.seed)
+    def run(self, restart: bool, about: dict[str, Any]) -> TrainedDualEncoder:
+        from sentence_transformers import SentenceTransformerTrainingArguments
 
+        settings, began = self.settings, time.monotonic()
+        arguments = training_arguments(
+            SentenceTransformerTrainingArguments, self.working, settings, self.device, FIGURE
+        )
+        every = with_positives(self.examples)
+        chosen, pool = split_examples(every, settings, self.dev)
+        model = initial_dual_encoder(self.start, settings, self.device)
+        scale, sampler = scale_of(settings, normalises(model)), dual_encoder_sampler(len(chosen), settings)
+        also = {"pool": pool.digest if pool else None, **self.helpers.hashes(), **about}
+        request = training_request(asdict(self.start), settings, examples_digest(every), also)
+        checkpoint, rounds = load_checkpoint(self.working, request, restart), {}
+        if settings.refresh:
+            del model  # frees its memory for the first round
+            chosen, model, rounds = self._second_round(chosen)
+        dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
+        if self.helpers.teacher is not None:
+            self.helpers.teacher.prepare(dataset, sampler, self.progress)
+        collator = self._collator(model)
+        _run_trainer(model, arguments, settings, scale, collator, dataset, sampler, pool, checkpoint, self.progress)
+        facts = training_facts("dual encoder", self.target.name, sampler, self.device, began) | {
+            "scale": scale,
+            "questions": len(chosen),
+            "held_out": len(pool.questions) if pool else 0,
+            "without_positives": len(self.examples) - len(every),
+            "passages_from_index": collator.stored is not None,
+            **rounds,
+        }
+        if is_main_process():
+            tokens = settings.passage_tokens
+            return _save_best(self.working, self.target, self.start.passage_template, tokens, {**request, **facts})
+        steps = sampler.steps
+        return TrainedDualEncoder(self.target.name, str(self.target), steps, steps, None, facts["seconds"])
 
-def _sampler(examples: int, settings: DualEncoderSettings) -> BatchSampler:
-    """The sampler of batches. Raises Refused if there are too few questions for a batch."""
-    processes = world_size()
-    if examples < max(processes, 1 if settings.hard_negatives else 2):
-        raise Refused(f"{examples} questions are too few to train on with {processes} processes; add some")
-    batch = min(settings.batch, examples // processes)
-    steps = settings.steps or max(1, round(settings.epochs * (examples // (batch * processes))))
-    return BatchSampler(examples, batch, steps, processes, settings.seed)
+    def _second_round(self, chosen: TrainingExamples) -> tuple[RefreshedExamples, SentenceTransformer, dict[str, Any]]:
+        """Train the first round unless it is done. Return the examples with the negatives that its model mines, the
+        model to train further, and a record of the first round.
+        """
+        helpers, settings = self.helpers, self.settings
+        first = FirstRound(self.working, self.start, settings.passage_tokens)
+        if not first.folder.is_dir():
+            train(
+                self.start,
+                self.examples,
+                first.folder,
+                first.checkpoints,
+                replace(settings, refresh=False),
+                dev=self.dev,
+                device=self.device,
+                teacher=helpers.teacher,
+                stored=helpers.stored,
+                guide=helpers.guide,
+                progress=self.progress,
+            )
+        refreshed = first.refreshed(chosen, helpers.dropped, self.device, self.progress)
+        model = initial_dual_encoder(first.encoder, settings, self.device)
+        return refreshed, model, {"first_round": first.about()}
+
+    def _collator(self, model: SentenceTransformer) -> Collator:
+        """The collator with the stored vectors of passages, if only questions are trained and the model still gives
+        these vectors.
+        """
+        settings, stored, template = self.settings, self.helpers.stored, self.start.passage_template
+        if stored is not None and not (settings.only == "question" and stored.agree(model, template)):
+            stored = None
+        collator = dual_encoder_collator(model, settings, template, self.helpers.teacher)
+        return replace(collator, stored=stored, guide=self.helpers.guide)
 
 
 def _run_trainer(
@@ -336,13 +344,11 @@ def _run_trainer(
     checkpoint: Path | None,
     progress: Progress | None,
 ) -> None:
-    from transformers import PrinterCallback
-
     from backend.training.evaluators import RankEvaluator
-    from backend.training.trainer import CheckpointCallback, DualEncoderTrainer, is_finished
+    from backend.training.trainer import CheckpointCallback, DualEncoderTrainer, is_finished, run
 
     set_schedule(
-        arguments, settings, sampler.steps, sampler.batch, 10 if pool else 0, *_texts_encoded(sampler, settings, pool)
+        arguments, settings, sampler.steps, sampler.batch, 10 if pool else 0, *texts_encoded(sampler, settings, pool)
     )
     if checkpoint is not None and is_finished(checkpoint, arguments, settings.patience):
         return
@@ -364,61 +370,11 @@ def _run_trainer(
         sampler=sampler,
         dataset=dataset,
         frozen=frozen,
-        loss=_loss(model, settings, scale),
+        loss=dual_encoder_loss(model, settings, scale),
         data_collator=collator,
         callbacks=[CheckpointCallback(working, sampler, (FIGURE, "first"), settings.patience, sizes, progress)],
     )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-
-
-def _loss(model: SentenceTransformer, settings: DualEncoderSettings, scale: float) -> Module:
-    from backend.training.losses import InBatchLoss
-
-    return InBatchLoss(
-        model,
-        settings.loss,
-        settings.similarity,
-        scale,
-        settings.margin,
-        settings.mini_batch,
-        settings.masked,
-        settings.distil_weight,
-        settings.in_batch,
-        settings.distil_loss,
-        _smaller_dimensions(model, settings),
-        normalises(model),
-    )
-
-
-def _smaller_dimensions(model: SentenceTransformer, settings: DualEncoderSettings) -> tuple[int, ...]:
-    """Raises Refused for a dimension that is not smaller than the model's."""
-    dimensions, whole = settings.smaller_dimensions, model.get_embedding_dimension()
-    assert whole is not None, "a model with pooling has a dimension"
-    if dimensions and dimensions[-1] >= whole:
-        raise Refused(
-            f"this encoder has {whole} dimensions; Matryoshka dimensions must be smaller, not {dimensions[-1]}"
-        )
-    return dimensions
-
-
-def _collator(
-    model: SentenceTransformer,
-    settings: DualEncoderSettings,
-    template: str,
-    teacher: Teacher | None,
-) -> Collator:
-    from backend.training.trainer import Collator
-
-    return Collator(
-        model,
-        template,
-        settings.hard_negatives,
-        settings.question_tokens,
-        settings.passage_tokens,
-        has_two_towers(model),
-        teacher,
-    )
+    run(trainer, checkpoint)
 
 
 def _save_best(working: Path, target: Path, template: str, tokens: int, about: dict) -> TrainedDualEncoder:
@@ -433,10 +389,7 @@ def _save_best(working: Path, target: Path, template: str, tokens: int, about: d
             building,
             about
             | {
-                "last_step": kept.last_step,
-                "best_step": kept.step,
-                FIGURE: kept.value,
-                "curve": kept.curve,
+                **kept.facts(FIGURE),
                 "model_hash": encoder.model_hash,
             },
         )
@@ -450,62 +403,6 @@ def _save_best(working: Path, target: Path, template: str, tokens: int, about: d
         about["seconds"],
         about["passages_from_index"],
     )
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingEstimate:
-    """Estimated duration of a training: its steps, seconds for one step, and seconds for all steps with evaluation.
-
-    scoring: the teacher's scoring before the first step; not part of `seconds`.
-    """
-
-    steps: int
-    seconds_per_step: float
-    seconds: float
-    scoring: ScoringCost | None = None
-
-
-def estimate(
-    start: EncoderSettings,
-    examples: TrainingExamples,
-    settings: DualEncoderSettings,
-    device: str | None = None,
-    tries: int = 2,
-    teacher: Teacher | None = None,
-) -> TrainingEstimate:
-    """Time `tries` steps on a temporary model and extrapolate from the last. Only some scores of a teacher are stored.
-
-    Raises what `train` raises for settings that cannot learn.
-    """
-    from backend.training.checkpoints import every_steps
-    from backend.training.trainer import features_of
-
-    check(settings)
-    on = training_device(device)
-    chosen, pool = _split(with_positives(examples), settings, None)
-    model = _start(start, settings, on).train()
-    sampler = _sampler(len(chosen), settings)
-    loss, collator = (
-        _loss(model, settings, scale_of(settings, normalises(model))),
-        _collator(model, settings, start.passage_template, None),
-    )
-    dataset, took = NegativeSampler(chosen, settings.hard_negatives, settings.seed), 0.0
-    for _, keys in zip(range(tries), sampler, strict=False):
-        began = time.monotonic()
-        columns, labels = features_of(collator([dataset[key] for key in keys]), model.device)
-        loss(columns, labels).backward()
-        took = time.monotonic() - began
-    trained, compared = _texts_encoded(sampler, settings, pool)
-    every = every_steps(settings, sampler.steps, 10 if pool else 0, trained, compared)
-    comparisons = 1 + -(-sampler.steps // every) if pool else 0
-    rounds = 2 if settings.refresh else 1
-    seconds = rounds * took * (sampler.steps + comparisons * compared / (3 * trained))
-    return TrainingEstimate(sampler.steps, took, seconds, teacher.cost(dataset, sampler) if teacher else None)
-
-
-def _texts_encoded(sampler: BatchSampler, settings: DualEncoderSettings, pool: Pool | None) -> tuple[int, int]:
-    """Texts encoded in a step, and in an evaluation."""
-    return sampler.batch * (2 + settings.hard_negatives), len(pool.questions) + len(pool.passages) if pool else 0
 
 
 def _check_trial(study: Study, name: str, split: str = "dev", **_: object) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from backend.training.distributed import world_size
 from backend.training_sets.training_set import TrainingSet
 from db.errors import Refused
 from db.records import Passage
@@ -99,6 +100,22 @@ def _in_turn(passages: Sequence[Passage], count: int, epoch: int, seed: str) -> 
     return tuple(shuffled[(epoch * count + i) % len(passages)] for i in range(count))
 
 
+class SampledSettings(Protocol):
+    """The settings that say how many batches of which size a training takes."""
+
+    @property
+    def batch(self) -> int: ...
+
+    @property
+    def steps(self) -> int | None: ...
+
+    @property
+    def epochs(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class BatchSampler:
     """The batches of a training: for each step, each process's batch as pairs (epoch, example number).
@@ -128,6 +145,22 @@ class BatchSampler:
                 order = list(range(self.examples))
                 random.Random(f"{self.seed} epoch {epoch}").shuffle(order)
             yield [(epoch, index) for index in order[place * self.batch : (place + 1) * self.batch]]
+
+
+def batch_sampler(examples: int, settings: SampledSettings, least: int = 1) -> BatchSampler:
+    """Return the sampler of batches for all processes.
+
+    Args:
+        least: number of examples without which nothing can be learned.
+
+    Raises Refused if there are fewer, or if a process would have none.
+    """
+    processes = world_size()
+    if examples < max(processes, least):
+        raise Refused(f"{examples} questions are too few to train on with {processes} processes; add some")
+    batch = min(settings.batch, examples // processes)
+    steps = settings.steps or max(1, round(settings.epochs * (examples // (batch * processes))))
+    return BatchSampler(examples, batch, steps, processes, settings.seed)
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,8 @@ def train_relations(
                 progress=progress and partial(_report, progress, relation),
             )
             if is_main_process():
-                model = SentenceTransformer(str(whole), device="cpu")
+                with readable_model(whole):
+                    model = SentenceTransformer(str(whole), device="cpu")
                 if not has_two_towers(model):
                     raise Refused(
                         "this encoder has one tower for questions and passages; training it would change the index"

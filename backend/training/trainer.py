@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sentence_transformers import CrossEncoderTrainer, SentenceTransformer, SentenceTransformerTrainer
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback
+from transformers import PrinterCallback, Trainer, TrainerCallback
 from transformers.trainer_callback import TrainerState
 
 from backend.core.manifest import write_json
+from backend.core.model_files import readable_model
 from backend.progress import Progress
 from backend.training.checkpoints import WHOLE, drop_checkpoints, state_of
 from backend.training.distributed import average_gradients, is_main_process, wait_for_all
@@ -158,6 +159,10 @@ class SampledTraining(MixedIn):
             module.eval()
         return super().compute_loss(*arguments, **named)
 
+    def _load_from_checkpoint(self, *arguments: Any, **named: Any) -> None:
+        with readable_model(arguments[0], "the checkpoint"):
+            super()._load_from_checkpoint(*arguments, **named)
+
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Do nothing: a model card would contain training texts and paths. training.json holds the facts."""
 
@@ -282,6 +287,12 @@ class CheckpointCallback(TrainerCallback):
                 self.folder,
                 {"step": state.global_step, "epoch": round(state.global_step / self.steps_per_epoch, 4), **values},
             )
+
+
+def run(trainer: Trainer, checkpoint: Path | None) -> None:
+    """Train from a checkpoint, or from the start without one. Our callback reports, not the library's."""
+    trainer.remove_callback(PrinterCallback)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
 def is_out_of_patience(state: TrainerState, every: float, patience: int) -> bool:

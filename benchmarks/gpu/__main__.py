@@ -7,9 +7,10 @@
     python -m benchmarks.gpu table                              # the table of all results so far
 
 Each result is written as soon as it is there, to results.jsonl in --results. Finished items are skipped, so the same
-command resumes; bring results.jsonl along to another machine. The table goes into benchmarks/RESULTS.md by itself if
-the items ran on a GPU. `--small` goes through every item on a CPU in minutes; it shows that they run, and measures
-nothing.
+command resumes, also after the process was killed; bring the folder of --results along to another machine. An item that
+raises, out of memory or otherwise, is reported in the table, and comes last in the next run. The table goes into
+benchmarks/RESULTS.md by itself if the items ran on a GPU. `--small` goes through every item on a CPU in minutes; it
+shows that they run, and measures nothing.
 
 The machine needs PyTorch, transformers, sentence-transformers, accelerate, scikit-learn, pandas and pyarrow, besides
 the wheels of WHEELS.
@@ -21,7 +22,6 @@ import argparse
 import os
 import sys
 import time
-import traceback
 from pathlib import Path
 
 WHEELS = (
@@ -87,8 +87,9 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     import torch
 
     from benchmarks.gpu import inputs
-    from benchmarks.gpu.items import Context, OutOfTime, items
-    from benchmarks.gpu.results import Result, Results, about
+    from benchmarks.gpu.items import items
+    from benchmarks.gpu.results import Attempts, Results
+    from benchmarks.gpu.running import Plan, run_items
 
     began = time.monotonic()
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -105,33 +106,8 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if "model" in arrived:
         inputs.use_model(options.work)
     deadline = began + 60 * options.minutes if options.minutes else None
-    failed = 0
-    for item in chosen:
-        finished = results.finished(options.small)
-        if item.name in finished and not options.again:
-            continue
-        if lacking := [name for name in item.needs if name not in arrived]:
-            print(f"{item.name}: left out, the inputs lack {', '.join(lacking)}", flush=True)
-            continue
-        if deadline is not None and not options.small and time.monotonic() + 60 * item.minutes > deadline:
-            print(f"{item.name}: needs about {item.minutes:g} minutes, more than are left", flush=True)
-            continue
-        print(f"{item.name} ...", flush=True)
-        started = time.monotonic()
-        try:
-            rows, data = item.run(Context(options.work, device, options.small, finished, deadline))
-            seconds = time.monotonic() - started
-            results.add(Result(item.name, tuple(rows), seconds, options.small, about(device), data))
-        except OutOfTime as error:
-            print(f"{item.name}: {error}", flush=True)
-            break
-        except Exception:  # the other items still run
-            traceback.print_exc()
-            failed += 1
-            continue
-        for row in rows:
-            print("  " + " | ".join(filter(None, (row.what, row.ours, row.peer, row.ratio))), flush=True)
-        print(f"{item.name}: {seconds:,.0f} s", flush=True)
+    plan = Plan(options.work, device, options.small, arrived, deadline, options.again)
+    failed = run_items(chosen, plan, results, Attempts(options.results))
     _table(options)
     return int(failed > 0)
 
@@ -139,10 +115,10 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 def _table(options: argparse.Namespace) -> int:
     """Print the table, and put it into RESULTS.md if it is measured on a GPU."""
     from benchmarks.gpu.items import planned_rows
-    from benchmarks.gpu.results import Results, put_into, table
+    from benchmarks.gpu.results import Attempts, Results, put_into, table
 
     finished = Results(options.results).finished(options.small)
-    text = table(planned_rows(options.small), finished)
+    text = table(planned_rows(options.small), finished, Attempts(options.results).failures(options.small))
     print(text, flush=True)
     if not options.small and any(result.about["device"] != "cpu" for result in finished.values()):
         put_into(RESULTS_MD, text)

@@ -59,6 +59,14 @@ ASKED_FOR: dict[str, dict[str, Any]] = {
     "end-to-end": {**COMMON, "ks": [1, 5], "measured": 1000, "reader": READER},
 }  # fmt: skip
 """By experiment, the fields of `Setting`. Later items reuse the models of earlier ones on the same machine."""
+FEW = {"steps": 3, "evaluate_every": 3, "held_out": 4}
+SMALL: dict[str, Any] = {
+    "small": True,
+    "training": {**FEW, "layers": 1, "passage_tokens": 32, "pool": 20},
+    "cross": {**FEW, "tokens": 64, "batch": 4, "pairs": 8},
+    "reader": {"tokens": 64, "passages": 2, "batch": 2, "steps": 2, "depth": 5, "read": 2, "held_out": 4},
+}
+"""What `--small` gives an experiment, of the words that are in its entry of `ASKED_FOR`."""
 MINUTES = {
     "strategies": 5, "unseen-relations": 2, "finetune": 4, "negatives": 5, "random-negatives": 4, "specialised": 4,
     "denoised-by-rank": 2, "augmentation-size": 4, "end-to-end": 5,

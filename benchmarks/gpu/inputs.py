@@ -197,11 +197,16 @@ def unpack(inputs: Sequence[Path], work: Path) -> set[str]:
     for folder in (found for each in inputs for found in (each, each / "1", each / "2")):
         for name in (*DATA, *MODEL):
             source = folder / name
-            if source.is_file() and not (target / name).exists():
-                shutil.copy(source, target / name)
-            elif (source / "high.bin").is_file() and not (target / name).exists():
-                _unpack_model(source, target / f"{name}.part")
-                (target / f"{name}.part").rename(target / name)
+            if (target / name).exists():
+                continue
+            beside = target / f"{name}.part"  # a killed process leaves this, never half an input
+            if source.is_file():
+                shutil.copy(source, beside)
+            elif (source / "high.bin").is_file():
+                _unpack_model(source, beside)
+            else:
+                continue
+            beside.rename(target / name)
     return {name for name in (*DATA, *MODEL) if (target / name).exists()}
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
+
+import numpy as np
 
 from backend.core.settings import EncoderSettings
 from backend.core.study import Study
 from backend.retrieval.encoder import load_encoder
+from backend.retrieval.passage_encoder import PassageEncoder
+from backend.retrieval.shards import BLOCK
 from benchmarks import encoding, training
-from benchmarks.gpu.results import Row
+from benchmarks.gpu import compiled, float8
+from benchmarks.gpu.results import Row, guarded
 from db.records import Passage
 
 LEAST_COSINE = 0.999  # of a vector in 16 bits with the same vector in float32
@@ -28,8 +34,8 @@ def sixteen_bits(study: Study, device: str, small: bool, say: Callable[[str], No
     passages = passages_of(study, 12 if small else 20_000)
     encoder = load_encoder(EncoderSettings(model="minilm", max_tokens=128), device)
     say("encoding")
-    _, made = encoding.measure(encoder, passages, 1, "bfloat16")
-    least = encoding.least_cosine(made["ours, bfloat16"], made["ours, float32"])
+    _, made = encoding.measure(encoder, passages, 1, "bfloat16", openvino=False)
+    least = encoding.least_cosine(made["ours, bfloat16, torch"], made["ours, float32, torch"])
     batch = 4 if small else 128
     say("training")
     cosine, loss = gradients(batch, 1 if small else 6, device)
@@ -74,13 +80,32 @@ def encoding_speed(study: Study, device: str, small: bool, say: Callable[[str], 
             passages = passages_of(study, 12 if small else count)
             model = "minilm" if name == "MiniLM" else encoding.random_bert(Path(folder))
             settings = EncoderSettings(model=model, pooling="auto" if name == "MiniLM" else "cls", max_tokens=128)
-            seconds, _ = encoding.measure(load_encoder(settings, device), passages, 1 if small else 3, "bfloat16")
+            encoder = load_encoder(settings, device)
+            seconds, _ = encoding.measure(encoder, passages, 1 if small else 3, "bfloat16", openvino=False)
             result += _encoding_rows(name, aim, len(passages), seconds)
+            say(f"{name}, compiled")
+            result += guarded(f"{name}, compiled", partial(compiled.passages, name, encoder, passages, small))
+            say(f"{name}, one question")
+            result += guarded(f"{name}, one question in a CUDA graph", partial(compiled.question, name, encoder, small))
     return result
 
 
+def float8_candidates(study: Study, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
+    """Search MiniLM's vectors of all packed passages, with candidates from 8-bit floats."""
+    encoder = load_encoder(EncoderSettings(model="minilm", max_tokens=128), device)
+    quick = PassageEncoder(encoder, "bfloat16")
+    say("encoding")
+    passages = passages_of(study, 64 if small else len(study.corpus))
+    blocks = [passages[start : start + BLOCK] for start in range(0, len(passages), BLOCK)]
+    vectors = np.concatenate([quick.encode(quick.tokenise(block)).cpu().numpy() for block in blocks])
+    asked = [question.text for question in study.questions.all(split="dev")]
+    questions = encoder.encode_questions(asked[:8] if small else asked)
+    say("searching")
+    return float8.settled(vectors, questions, 10 if small else 100, device)
+
+
 def _encoding_rows(name: str, aim: str, count: int, seconds: dict[str, list[float]]) -> list[Row]:
-    ours, peers = seconds["ours, bfloat16"], [way for way in seconds if not way.startswith("ours")]
+    ours, peers = seconds["ours, bfloat16, torch"], [way for way in seconds if not way.startswith("ours")]
     rows = []
     for peer in peers:
         ratios = sorted(theirs / own for theirs, own in zip(seconds[peer], ours))

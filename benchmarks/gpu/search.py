@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,13 +16,15 @@ import numpy as np
 from backend.retrieval.exact import gpu
 from backend.retrieval.exact.gpu import GPUShard, Shards
 from backend.retrieval.search import ExactSearch
-from benchmarks.gpu.results import NOT_MEASURED, Row
+from benchmarks.gpu import float8
+from benchmarks.gpu.results import Row, guarded, release
 from benchmarks.search import ROWS_PER_BLOCK, generate, load, plain
 
 K = 100
 BATCHES = (1, 32, 1024, 4096)
 AIMS = {1: "8 ms", 4096: "18,000 questions/s"}
 SPARE = 32  # candidates of the reference beyond k, scored again by differences
+ROOM = 512 << 20  # bytes beside the rows, where memory is short: less than one block of scores
 
 
 # Correctness
@@ -31,7 +35,7 @@ def correctness(folder: Path, device: str, small: bool, say: Callable[[str], Non
     on the device, and a device that runs out of memory during a search.
     """
     rows, width, asked = (4000, 64, 50) if small else (1_000_000, 768, 2000)
-    result = []
+    result, devices = [], numbered(device)
     for kind, similarity in (("unit", "dot"), ("dpr", "dot"), ("dpr", "l2")):
         generate(folder, kind, rows, width, asked, device)
         vectors, questions = load(folder)
@@ -42,13 +46,18 @@ def correctness(folder: Path, device: str, small: bool, say: Callable[[str], Non
         ):  # fmt: skip
             say(f"{kind}, {similarity}, {way}")
             search = ExactSearch(vectors, similarity, "cpu")
-            search.proposer = Shards(vectors, similarity, [device] * shards)
-            with prepare(search, device):
+            search.proposer = Shards(vectors, similarity, [own for own, _ in zip(cycle(devices), range(shards))])
+            with prepare(search, devices[0]):
                 same = (search.search(questions, K).ordinals == expected).mean()
             what = f"hits at their rank, {kind} vectors, {similarity}, {way} ({rows:,} x {width}, {asked:,} questions)"
             result.append(Row(what, f"{same:.4%}", "100%", "float64 products of all rows"))
             del search
     return result
+
+
+def numbered(device: str) -> list[str]:
+    """Return the devices by number: torch limits the memory of "cuda:0", not of "cuda"."""
+    return [device] if device == "cpu" else gpu.devices(device)
 
 
 def reference(vectors: np.ndarray, questions: np.ndarray, k: int, similarity: str, device: str) -> np.ndarray:
@@ -98,7 +107,7 @@ def short_memory(search: ExactSearch, device: str) -> Iterator[None]:
         search.search(np.zeros((1, search.vectors.shape[1]), np.float32), 1)  # loads the rows
         torch.cuda.empty_cache()
         total = torch.cuda.get_device_properties(device).total_memory
-        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved(device) + (256 << 20)) / total, device)
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved(device) + ROOM) / total, device)
         try:
             yield
         finally:
@@ -123,8 +132,6 @@ def short_memory(search: ExactSearch, device: str) -> Iterator[None]:
 
 
 def speed(folder: Path, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
-    import torch
-
     rows, width = (20_000, 64) if small else (21_015_324, 768)
     batches = tuple(min(batch, 64) for batch in BATCHES[:3]) if small else BATCHES
     rounds = 3 if small else 5
@@ -132,80 +139,92 @@ def speed(folder: Path, device: str, small: bool, say: Callable[[str], None]) ->
     generate(folder, "unit", rows, width, max(batches), device)
     vectors, questions = load(folder)
     say("ours")
-    loading, ours, kernel = _ours(vectors, questions, batches, rounds, device)
-    limits = chip_limits(device, small)
-    result = [Row(f"loading {vectors.nbytes / 1e9:,.2f} GB, first question included", loading)]
-    for name, make in (
-        ("torch matmul and topk", torch_plain), ("faiss-gpu Flat, float16", faiss_gpu), ("cuVS brute force", cuvs),
-    ):  # fmt: skip
-        say(name)
-        peer = make(vectors, device)
-        if peer is None:
-            result.append(Row(f"beside {name}", NOT_MEASURED, peer="not installed"))
-        else:
-            result += _beside(name, peer, ours, questions, vectors, device, limits)
-        peer = None
-        if device != "cpu":
-            torch.cuda.empty_cache()
-    bandwidth, flops = limits
-    seen = f"copies {bandwidth / 1e12:.2f} TB/s, products {flops / 1e12:,.1f} TFLOP/s"
-    return [*result, Row(f"slowest kernel at {batches[-1]:,} questions", kernel), Row("limits seen on this chip", seen)]
-
-
-def _ours(
-    vectors: np.ndarray, questions: np.ndarray, batches: tuple[int, ...], rounds: int, device: str
-) -> tuple[str, dict[int, list[float]], str]:
-    """Return the speed of loading, the seconds of each round by batch, and the slowest kernel of the largest batch."""
     search = ExactSearch(vectors, "dot", "cpu")
-    search.proposer = Shards(vectors, "dot", [device] if device == "cpu" else gpu.devices(device))
-    began = time.perf_counter()
-    search.search(questions[:1], K)
-    loaded = time.perf_counter() - began
-    taken = {batch: timed(lambda b=batch: search.search(questions[:b], K), rounds, device) for batch in batches}
+    search.proposer = Shards(vectors, "dot", numbered(device))
+    loading = seconds_of(lambda: search.search(questions[:1], K), device)
+    result = [
+        Row(
+            f"loading {vectors.nbytes / 1e9:,.2f} GB, first question included",
+            f"{loading:.1f} s, {vectors.nbytes / 1e9 / loading:.1f} GB/s",
+        )
+    ]
+    limits = chip_limits(device, small)
+    for batch in batches:
+        taken = timed(lambda b=batch: search.search(questions[:b], K), rounds, device)
+        result.append(roofline_row(vectors, batch, taken, limits))
     kernel = profiled(lambda: search.search(questions[: batches[-1]], K), device)
-    return f"{loaded:.1f} s, {vectors.nbytes / 1e9 / loaded:.1f} GB/s", taken, kernel
+    result.append(Row(f"slowest kernel at {batches[-1]:,} questions", kernel))
+    seen = f"copies {limits[0] / 1e12:.2f} TB/s, products {limits[1] / 1e12:,.1f} TFLOP/s"
+    result.append(Row("limits seen on this chip", seen))
+    for name, make in PEERS:
+        say(name)
+        beside = partial(_beside, name, make, search, questions, batches, rounds, device)
+        result += guarded(f"beside {name}", beside)
+        release()
+    say("float8 proposals")
+    result += guarded("proposals in float8", lambda: float8.speed(search, questions[: batches[-1]], rounds, device))
+    return result
+
+
+def roofline_row(vectors: np.ndarray, batch: int, taken: list[float], limits: tuple[float, float]) -> Row:
+    """Compare with the roofline: the time of reading each row once, or of the products alone, whichever is longer."""
+    reading, products = vectors.nbytes / limits[0], 2.0 * vectors.size * batch / limits[1]
+    bound = "reading the rows" if reading >= products else "the products"
+    return Row(
+        f"{len(vectors):,} x {vectors.shape[1]}, k = {K}, {_questions(batch)}: share of the roofline, which is "
+        f"{1000 * max(reading, products):,.2f} ms ({bound})",
+        f"{rate(batch, taken)}, {max(reading, products) / median(taken):.0%}",
+        AIMS.get(batch, ""),
+    )
 
 
 def _beside(
     name: str,
-    peer: Callable[[np.ndarray], object],
-    ours: dict[int, list[float]],
+    make: Callable[[np.ndarray, str], Callable[[np.ndarray], object]],
+    search: ExactSearch,
     questions: np.ndarray,
-    vectors: np.ndarray,
+    batches: Sequence[int],
+    rounds: int,
     device: str,
-    limits: tuple[float, float],
 ) -> list[Row]:
-    result = []
-    for batch, own in ours.items():
-        other = timed(lambda b=batch: peer(questions[:b]), len(own), device)
-        ratios = sorted(theirs / mine for theirs, mine in zip(other, own))
-        bytes_read, operations = vectors.nbytes / median(own), 2.0 * vectors.size * batch / median(own)
-        what = (
-            f"{len(vectors):,} x {vectors.shape[1]}, k = {K}, {batch:,} questions at once: reads at "
-            f"{bytes_read / limits[0]:.0%} of the copying speed, multiplies at {operations / limits[1]:.0%}"
-        )
+    """Measure ours and a peer in turns, both loaded."""
+    result, vectors = [], search.vectors
+    peer = make(vectors, device)
+    for batch in batches:
+        asked, pairs = questions[:batch], []
+        for place in range(rounds + 1):
+            pair = seconds_of(partial(search.search, asked, K), device), seconds_of(partial(peer, asked), device)
+            pairs += [pair] if place else []  # the first round warms up
+        ratios = sorted(theirs / own for own, theirs in pairs)
+        ours, other = zip(*pairs, strict=True)
+        what = f"{len(vectors):,} x {vectors.shape[1]}, k = {K}, {_questions(batch)}, beside {name}"
         ratio = f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-        result.append(Row(what, _rate(batch, own), AIMS.get(batch, ""), f"{name} {_rate(batch, other)}", ratio))
+        result.append(Row(what, rate(batch, ours), "", rate(batch, other), ratio))
     return result
 
 
-def _rate(batch: int, seconds: list[float]) -> str:
+def _questions(batch: int) -> str:
+    return "one question" if batch == 1 else f"{batch:,} questions at once"
+
+
+def rate(batch: int, seconds: Sequence[float]) -> str:
     return f"{1000 * median(seconds):,.1f} ms" if batch == 1 else f"{batch / median(seconds):,.0f} questions/s"
 
 
 def timed(function: Callable[[], object], rounds: int, device: str) -> list[float]:
     """Return the seconds of each round, after one warm-up."""
+    return [seconds_of(function, device) for _ in range(rounds + 1)][1:]
+
+
+def seconds_of(function: Callable[[], object], device: str) -> float:
+    """Return the seconds of a call, until the device has finished."""
     import torch
 
-    taken = []
-    for place in range(rounds + 1):
-        began = time.perf_counter()
-        function()
-        if device != "cpu":
-            torch.cuda.synchronize()
-        if place:
-            taken.append(time.perf_counter() - began)
-    return taken
+    began = time.perf_counter()
+    function()
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
 
 
 def chip_limits(device: str, small: bool) -> tuple[float, float]:
@@ -244,26 +263,28 @@ def torch_plain(vectors: np.ndarray, device: str) -> Callable[[np.ndarray], obje
     return lambda asked: plain(held, asked, K)
 
 
-def faiss_gpu(vectors: np.ndarray, device: str) -> Callable[[np.ndarray], object] | None:
-    try:
-        import faiss
+def faiss_gpu(vectors: np.ndarray, device: str) -> Callable[[np.ndarray], object]:
+    import faiss
 
-        resources = faiss.StandardGpuResources()
-    except (ImportError, AttributeError):
-        return None
+    if not hasattr(faiss, "StandardGpuResources"):
+        raise ImportError("this FAISS has no GPU part")
     settings = faiss.GpuIndexFlatConfig()
     settings.useFloat16 = True
+    resources = faiss.StandardGpuResources()
     index = faiss.GpuIndexFlatIP(resources, vectors.shape[1], settings)
     for start in range(0, len(vectors), ROWS_PER_BLOCK):
         index.add(vectors[start : start + ROWS_PER_BLOCK].astype(np.float32))
-    return lambda asked: index.search(asked, K)
+    return lambda asked: (index.search(asked, K), resources)  # the index lives as long as its resources
 
 
-def cuvs(vectors: np.ndarray, device: str) -> Callable[[np.ndarray], object] | None:
-    try:
-        import cupy
-        from cuvs.neighbors import brute_force
-    except ImportError:
-        return None
+def cuvs(vectors: np.ndarray, device: str) -> Callable[[np.ndarray], object]:
+    import cupy
+    from cuvs.neighbors import brute_force
+
     index = brute_force.build(cupy.asarray(vectors), metric="inner_product")
     return lambda asked: brute_force.search(index, cupy.asarray(asked.astype(np.float16)), K)
+
+
+PEERS = (
+    ("torch matmul and topk", torch_plain), ("faiss-gpu Flat, float16", faiss_gpu), ("cuVS brute force", cuvs),
+)  # fmt: skip

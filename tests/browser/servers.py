@@ -1,7 +1,8 @@
 """Servers of the app for browser tests. Each is a process of its own, forked from one that has imported the app.
 
 A server that starts from nothing takes more than a second of processor time for its imports alone. The fixture `address`
-and the tests of what such a start does run the real command instead.
+and the tests of what such a start does run the real command instead. The jobs that a server starts are forked too, see
+`tests.forked`.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ def serving(study: Study, port: int | None = None, address: str = server.ADDRESS
 
 def _serve(arguments: list[str], environment: Mapping[str, str], folder: str) -> None:
     from app import hosting
+    from backend.core import jobs
+    from tests import forked
 
+    jobs._start_process = forked.start_job
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)

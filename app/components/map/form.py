@@ -16,6 +16,7 @@ from app.url import HOME
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.maps import MapRequest, make
+from backend.retrieval.dense import dense_indexes
 from db.errors import BlindspotError
 
 SOURCES = {
@@ -29,8 +30,7 @@ CLUSTERS = {"kmeans": "k-means: every passage in a cluster", "hdbscan": "HDBSCAN
 
 def form(study: Study, taken: set[str]) -> None:
     """Show the form and the button that starts the job."""
-    indexes = study.parts("indexes")
-    dense = [name for name, manifest in indexes.items() if manifest.get("kind") == "dense index"]
+    dense = dense_indexes(study)
     if not dense:
         show(
             notice(

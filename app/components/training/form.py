@@ -110,7 +110,8 @@ def _estimate(opened: Study, training_set: str, start: str, settings: dict[str, 
     """Return an estimate from two timed steps, some encoded passages and some scored pairs."""
     from backend.retrieval.encoder import load_encoder
     from backend.training.distillation import Teacher
-    from backend.training.dual_encoder import estimate, start_encoder
+    from backend.training.dual_encoder import start_encoder
+    from backend.training.estimate import estimate
     from backend.training.examples import TrainingSetExamples
 
     examples = TrainingSetExamples(opened, TrainingSet.open(opened, training_set))

@@ -14,7 +14,8 @@ from app.components.marks import command, notice
 from app.markup import Html, join, show, tag
 from backend.core.jobs import request
 from backend.core.study import Study
-from backend.judges.llm.judge import DEPTH, LLMPlan, judge_with_llm, llm_judges, plan
+from backend.judges.llm.judge import llm_judges
+from backend.judges.llm.judging import DEPTH, LLMPlan, judge_with_llm, plan
 from backend.text.counting import counted, duration
 from db.errors import BlindspotError
 

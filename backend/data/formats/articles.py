@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch
-from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from db.errors import BadInput, Missing, Refused
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch, Row
+from backend.data.formats.passage_lines import read_passage_lines
+from backend.data.formats.streams import not_utf8
+from db.errors import Missing, Refused
 
 SETTINGS = {"unit": "words", "length": 0, "tokenizer": "minilm"}
 LENGTHS = {"words": 100, "pieces": 288}
-_BATCH = 2048
 Cut = Callable[[str], Iterator[str]]
 
 
@@ -40,34 +40,21 @@ def recognise(head: Head) -> bool:
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
     cut = _cutter({**SETTINGS, **options.settings})
-    source, empty = ByteSource(path), True
-    batch = PassageBatch()
-    for line, text in numbered_lines(source):
-        empty = False
-        try:
-            if not_utf8(text):
-                raise fields.FieldError("this line contains bytes that are not UTF-8")
-            record = fields.parse_object(text)
-            id = fields.identifier(record, "id", "_id", required=False) or str(line)
-            title, body = fields.text(record, "title", ""), fields.required_text(record, "text")
-            if not_utf8(body) or not_utf8(title):
-                raise fields.FieldError("the title or text contains half a surrogate pair")
-        except fields.FieldError as error:
-            batch.problems.append(BadInput(str(error), path, line))
-            continue
+
+    def blocks(line: int, text: str) -> list[Row]:
+        if not_utf8(text):
+            raise fields.FieldError("this line contains bytes that are not UTF-8")
+        record = fields.parse_object(text)
+        id = fields.identifier(record, "id", "_id", required=False) or str(line)
+        title, body = fields.text(record, "title", ""), fields.required_text(record, "text")
+        if not_utf8(body) or not_utf8(title):
+            raise fields.FieldError("the title or text contains half a surrogate pair")
         rows = [(f"{id}-{number}", title, block) for number, block in enumerate(cut(body))]
         if not rows:
-            batch.problems.append(BadInput("the text is empty", path, line))
-        batch.rows += rows
-        batch.lines += [line] * len(rows)
-        if len(batch.rows) >= _BATCH:
-            batch.share = source.read / max(source.size, 1)
-            yield batch
-            batch = PassageBatch()
-    if empty:
-        raise BadInput("the file is empty", path)
-    batch.share, batch.sha256 = 1.0, source.sha256
-    yield batch
+            raise fields.FieldError("the text is empty")
+        return rows
+
+    return read_passage_lines(path, blocks)
 
 
 def _cutter(settings: dict[str, Any]) -> Cut:

@@ -19,6 +19,7 @@ from backend.data.formats.base import (
     ImportedQuestion,
     Options,
     PassageBatch,
+    Row,
     RunEntry,
     WriteResult,
     as_split,
@@ -27,14 +28,15 @@ from backend.data.formats.base import (
 )
 from backend.data.formats.contexts import by_question
 from backend.data.formats.dpr_results import Retrieved
+from backend.data.formats.fields import FieldError
 from backend.data.formats.files import one_line, written_whole
+from backend.data.formats.passage_lines import read_passage_lines
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from backend.text.counting import counted, noun
 from db.errors import BadInput
 from db.records import SPLITS, Passage, Question
 
-_BATCH = 4096
 _SPLITS = {"train": "train", "dev": "dev", "eval": "test", "test": "test"}
 
 
@@ -57,24 +59,14 @@ def _number(text: str) -> bool:
 
 
 def read_collection(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
-    source, empty = ByteSource(path), True
-    batch = PassageBatch()
-    for line, text in numbered_lines(source):
-        empty = False
-        columns = text.split("\t")
-        if len(columns) == 2:
-            batch.rows.append((columns[0], "", columns[1]))
-            batch.lines.append(line)
-        else:
-            batch.problems.append(BadInput(f"{len(columns)} fields; there must be two, id and text", path, line))
-        if len(batch.rows) + len(batch.problems) >= _BATCH:
-            batch.share = source.read / max(source.size, 1)
-            yield batch
-            batch = PassageBatch()
-    if empty:
-        raise BadInput("the file is empty", path)
-    batch.share, batch.sha256 = 1.0, source.sha256
-    yield batch
+    return read_passage_lines(path, _passage)
+
+
+def _passage(line: int, text: str) -> list[Row]:
+    columns = text.split("\t")
+    if len(columns) != 2:
+        raise FieldError(f"{len(columns)} fields; there must be two, id and text")
+    return [(columns[0], "", columns[1])]
 
 
 def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:

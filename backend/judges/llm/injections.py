@@ -11,7 +11,8 @@ import numpy as np
 from analysis.accuracy import wilson
 from backend.core.jobs import job
 from backend.core.manifest import read_object, write_json
-from backend.judges.llm.judge import LLMJudge, PairTexts, ask, require_sending
+from backend.judges.llm.asking import ask
+from backend.judges.llm.judge import LLMJudge, PairTexts, require_sending
 from db.errors import Missing
 from db.records import Passage, Question
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_PAIRS = 1 << 22  # pairs of question and row held for all questions together, beyond k for each question
-PAIRS_PER_BLOCK = 1 << 24  # products compared at once
+PAIRS_PER_BLOCK = 1 << 24  # products compared at once, and numbers of the rows widened for them: 64 MiB each
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def _exact_best(blocks, vectors, questions, rounded, k, least):
 
     held, waiting, floors, wanted = _no_candidates(), [], rounded.least(least), rounded.operand
     for block in blocks:
-        per_piece = max(1, PAIRS_PER_BLOCK // len(questions))
+        per_piece = max(1, PAIRS_PER_BLOCK // max(len(questions), questions.shape[1]))
         for first in range(0, len(block.rows), per_piece):
             rows = block.rows[first : first + per_piece].float()
             wanted = wanted.to(rows.device)

@@ -251,14 +251,7 @@ class GPUShard:
             found, where = best_rows(product, min(count, len(rows)))
             where += first
             del product  # free the product before the next one is allocated
-            if best is None:
-                best = found, where
-                continue
-            scores, ordinals = torch.cat((best[0], found), 1), torch.cat((best[1], where), 1)
-            if scores.shape[1] > count:
-                scores, columns = scores.topk(count, dim=1, sorted=False)
-                ordinals = ordinals.gather(1, columns)
-            best = scores, ordinals
+            best = (found, where) if best is None else best_of_both(best, (found, where), count)
         assert best is not None, "there is at least one block of rows"
         return best
 
@@ -308,6 +301,19 @@ def _product(rows: torch.Tensor, questions: torch.Tensor, scores: torch.dtype) -
     else:
         torch.mm(rows.float(), questions.float().T, out=product[: len(rows)])
     return product
+
+
+def best_of_both(
+    best: tuple[torch.Tensor, torch.Tensor], more: tuple[torch.Tensor, torch.Tensor], count: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the `count` best (or all, if they are fewer) of two sets of scores and rows (q, m), unordered."""
+    import torch
+
+    scores, rows = torch.cat((best[0], more[0]), 1), torch.cat((best[1], more[1]), 1)
+    if scores.shape[1] > count:
+        scores, columns = scores.topk(count, dim=1, sorted=False)
+        rows = rows.gather(1, columns)
+    return scores, rows
 
 
 def best_rows(product: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:

