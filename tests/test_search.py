@@ -8,6 +8,10 @@ import torch
 
 from backend.retrieval.exact import cpu as sieve
 from backend.retrieval.exact import exhaustive, workers
+from backend.retrieval.exact.candidate_table import CandidateTable
+from backend.retrieval.exact.keys import EMPTY, LAST_ROW, keys_of, rows_of, scores_of
+from backend.retrieval.exact.products import Precision, RoundedQueries, extent_of, joined
+from backend.retrieval.exact.scores import exact_best
 from backend.retrieval.retriever import top_k
 from backend.retrieval.search import ExactSearch
 from db.errors import Refused
@@ -27,7 +31,7 @@ def brute_force(vectors, questions, k, similarity="dot"):
 @pytest.mark.parametrize("similarity", ["dot", "l2"])
 @pytest.mark.parametrize("scale", [0.05, 3.0])  # unit-like vectors, and dot products near DPR's 80
 def test_equals_brute_force(similarity, scale, monkeypatch):
-    monkeypatch.setattr(sieve, "FACTORS_PER_BLOCK", 1 << 14)  # several blocks
+    monkeypatch.setattr(sieve, "BYTES_PER_BLOCK", 1 << 17)  # several blocks
     rng = np.random.default_rng(1)
     vectors = rng.normal(scale=scale, size=(5000, 48)).astype(np.float16)
     questions = rng.normal(scale=scale, size=(37, 48)).astype(np.float32)
@@ -63,7 +67,7 @@ def test_real_vectors_in_every_precision(real_data, monkeypatch, sixteen_bits, q
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_any_number_of_threads_finds_the_same(monkeypatch, count):
-    monkeypatch.setattr(sieve, "FACTORS_PER_BLOCK", 1 << 12)
+    monkeypatch.setattr(sieve, "BYTES_PER_BLOCK", 1 << 15)
     monkeypatch.setattr(sieve, "threads", lambda: count)
     rng = np.random.default_rng(4)
     vectors, questions = rng.normal(size=(9000, 32)).astype(np.float16), rng.normal(size=(21, 32)).astype(np.float32)
@@ -212,6 +216,68 @@ def test_bad_vectors_are_refused():
     vectors[4321, 2] = np.nan
     with pytest.raises(Refused, match="row 4321 contains NaN or infinity; rebuild the index"):
         ExactSearch(vectors, "dot", "cpu").search(np.ones((1, 4), np.float32), 3)
+
+
+def test_keys_have_the_order_of_scores_and_rows():
+    rng = np.random.default_rng(10)
+    numbers = [-np.inf, -3e38, -1.5, -1e-40, -0.0, 0.0, 1e-40, 1.5, 3e38, np.inf]
+    scores = np.concatenate([np.repeat(numbers, 3), rng.normal(size=1000)]).astype(np.float32)
+    rows = rng.permutation(len(scores)).astype(np.int32)
+    rows[0], rows[1] = len(scores), np.iinfo(np.int32).max
+    keys = keys_of(scores, rows)
+    np.testing.assert_array_equal(np.argsort(keys), np.lexsort((rows, -scores)))
+    np.testing.assert_array_equal(scores_of(keys), scores)
+    np.testing.assert_array_equal(rows_of(keys), rows)
+    assert (keys <= keys_of(scores, LAST_ROW)).all() and (keys_of(scores, LAST_ROW) < EMPTY).all()
+
+
+def test_best_of_lists_with_padding_and_ties():
+    vectors = np.array([[2], [0], [2], [1]], np.float16)
+    ordinals = np.array([[2, -1, 0, 3], [-1, -1, 1, -1]], np.int32)
+    hits = exact_best(vectors, np.array([[1], [-1]], np.float32), ordinals, "dot", 2)
+    assert hits.ordinals.tolist() == [[0, 2], [1, -1]]
+    assert hits.scores.tolist() == [[2, 2], [0, -np.inf]]
+    assert exact_best(vectors, np.ones((1, 1), np.float32), ordinals[:1, :1], "dot", 3).ordinals.tolist() == [
+        [2, -1, -1]
+    ]
+
+
+@pytest.fixture
+def table_and_products():
+    """A table for 5 questions and k = 3, and products (5, 4000) float32; those of question 4 are all equal."""
+    rng = np.random.default_rng(11)
+    vectors, questions = torch.from_numpy(rng.normal(size=(4000, 8)).astype(np.float16)), rng.normal(size=(5, 8))
+    questions[4] = 0
+    extent = joined([extent_of(vectors)], False, 8)
+    rounded = RoundedQueries(questions.astype(np.float32), "dot", Precision("float32", "float32"), extent)
+    return CandidateTable(rounded, 3, 1000), rounded.operand @ vectors.float().T
+
+
+def test_a_thread_does_not_wait_for_the_table(table_and_products):
+    table, products = table_and_products
+    with table._in_use:
+        adding = threading.Thread(target=table.add, args=(0, products[:, :1000].contiguous()))
+        adding.start()
+        adding.join(60)
+        assert not adding.is_alive()
+    for start in (1000, 2000, 3000):
+        table.add(start, products[:, start : start + 1000].contiguous())
+    candidates, _ = table.result()
+    best = products.argsort(dim=1, descending=True)[:4, :3].numpy()
+    assert all(set(rows) <= set(row) for rows, row in zip(best.tolist(), candidates.tolist()))
+
+
+def test_no_row_outside_the_table_is_above_the_floor(table_and_products):
+    """More equal products than the table keeps, too: their rows stay outside, and the floor says how good they are."""
+    table, products = table_and_products
+    table.begin(products[:, ::40].numpy())
+    for start in range(0, 4000, 500):
+        table.add(start, products[:, start : start + 500].contiguous())
+    candidates, floors = table.result()
+    for row, floor, scores in zip(candidates, floors, products.numpy()):
+        outside = np.delete(scores, row[row >= 0])
+        assert (outside <= floor).all() and len(outside) > 3000
+    assert floors[4] == 0
 
 
 def test_top_k_orders_ties_by_ordinal_and_puts_padding_last():

@@ -124,7 +124,7 @@ def code_in(folder: Path) -> list[str]:
     Raises:
         BadInput: an invalid file: a pipe or device, a configuration that is not a JSON object, truncated weights.
     """
-    files = _files(folder)
+    files = model_files(folder)
     sources: list[str] = []
     for name, path in files.items():
         if path.suffix == ".json" and not _is_vocabulary(path):
@@ -159,7 +159,7 @@ def _one_line(path: str | Path, what: str = "the model") -> Iterator[None]:
         ) from error
 
 
-def _files(folder: Path) -> dict[str, Path]:
+def model_files(folder: Path) -> dict[str, Path]:
     """The files by their path inside the folder. Links of folders are not followed."""
     files: dict[str, Path] = {}
     for place, _, names in os.walk(folder):
@@ -288,7 +288,7 @@ def _fetched(name: str, patterns: tuple[str, ...] = SAFE_PATTERNS) -> Path:
 def _fingerprint(folder: Path) -> str:
     """SHA-256 of everything in the folder that decides what loading it runs."""
     whole = hashlib.sha256()
-    for name, path in _files(folder).items():
+    for name, path in model_files(folder).items():
         if path.suffix in (*CODE_SUFFIXES, ".json"):
             with open(path, "rb") as file:
                 whole.update(f"{name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\0".encode())

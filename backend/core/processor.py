@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # as /proc/cpuinfo names products of bfloat16, on x86 and on ARM
@@ -11,3 +12,10 @@ CPU_INFO = Path("/proc/cpuinfo")
 def cpu_multiplies_bfloat16() -> bool:
     """Whether this processor multiplies bfloat16 itself; False where the system does not say."""
     return CPU_INFO.is_file() and bool(BFLOAT16_FLAGS & set(CPU_INFO.read_text().split()))
+
+
+def processor() -> str:
+    """Return the processor's name and abilities, as the system states them."""
+    stated = CPU_INFO.read_text().splitlines() if CPU_INFO.is_file() else []
+    wanted = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(dict.fromkeys(line for line in stated if line.startswith(wanted))) or platform.platform()

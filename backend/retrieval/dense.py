@@ -23,6 +23,7 @@ from backend.retrieval.int8 import int8_loss
 from backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
 from backend.retrieval.openvino_model import has_openvino
 from backend.retrieval.passage_encoder import Engine, PassageEncoder
+from backend.retrieval.question_encoder import QuestionEncoder
 from backend.retrieval.retriever import RETRIEVERS, RetrieverKind
 from backend.retrieval.search import ExactSearch
 from backend.retrieval.shards import Shard, encode_shard, whole_set
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from backend.core.settings import EncoderSettings, Settings
     from backend.core.study import Study
 
-PER_STEP = 256  # questions encoded between two progress reports
 # sample of passages encoded in 16 and 32 bits to choose the precision; every shard uses the same sample
 PRECISION_SAMPLE = 32
 INT8_SAMPLE = 300  # passages that the integers are calibrated on
@@ -281,17 +281,27 @@ class Dense:
 
     def encode(self, questions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
         """Return the vectors of questions, (q, d) float32."""
-        vectors = []
-        for start in range(0, len(questions), PER_STEP):
+        if not questions:
+            return np.zeros((0, self.manifest["dimension"]), np.float32)
+
+        def tick(done: int) -> None:
             if progress is not None:
-                progress(start, len(questions), "encoding questions")
-            vectors.append(self.encoder.encode_questions(questions[start : start + PER_STEP]))
-        return np.concatenate(vectors) if vectors else np.zeros((0, self.manifest["dimension"]), np.float32)
+                progress(done, len(questions), "encoding questions")
+
+        tick(0)
+        return self._question_encoder.encode(questions, tick)
 
     @cached_property
     def encoder(self) -> Encoder:
         encoder = load_encoder(self._encoder_settings, self.device)
-        described = encoder.describe()
+        self._check(encoder.describe())
+        return encoder
+
+    @cached_property
+    def _question_encoder(self) -> QuestionEncoder:
+        return QuestionEncoder(self._encoder_settings, self.device, lambda: self.encoder, self._check)
+
+    def _check(self, described: Mapping[str, Any]) -> None:
         for key in dict.fromkeys((*described, *VECTOR_SETTINGS)):
             value = described.get(key)
             if (self.manifest.get(key) if key in VECTOR_SETTINGS else self.manifest[key]) != value:
@@ -299,7 +309,6 @@ class Dense:
                     f"encoder {self.name!r} has changed since its index was made ({key}: {value!r}, in the index "
                     f"{self.manifest.get(key)!r}); run 'blindspot index dense --encoder {self.name}' again"
                 )
-        return encoder
 
     @cached_property
     def _search(self) -> ExactSearch:

@@ -11,11 +11,13 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.retrieval.token_batches import Ids, batches, padded
 from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
 NEEDED = 'this needs OpenVINO; install it with: pip install "blindspot[openvino]"'
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "int8": "bf16"}
 """Our names of precisions, and what OpenVINO calculates in where it has no integers."""
-
-Batch = Mapping[str, np.ndarray]
+TOKENS = 2048  # in a batch, including padding
 
 
 def openvino() -> Any:
@@ -53,32 +54,18 @@ class OpenVINOModel:
     """A sentence-transformers model that OpenVINO runs.
 
     Args:
-        model: on the CPU.
-        inputs: an example batch: tensors (n, t) int64 by name, as the model's `forward` takes them.
-        rest: the other entries of a batch, the same for every batch.
+        network: what `converted` or `quantised` returned, or the .xml file in which `save` stored it.
         precision: a key of `PRECISIONS`.
-        calibration: batches of passages; only "int8" reads them.
 
-    Raises:
-        Missing: OpenVINO, or NNCF for "int8", is not installed.
-        Refused: OpenVINO cannot convert this model.
+    Raises Missing if OpenVINO is not installed.
     """
 
-    def __init__(
-        self,
-        model: SentenceTransformer,
-        inputs: Mapping[str, Any],
-        rest: Mapping[str, Any],
-        precision: str,
-        calibration: Sequence[Batch] = (),
-    ):
+    def __init__(self, network: Any, precision: str):
         module = openvino()
-        self.precision, self.version = precision, module.get_version().split("-")[0]
-        converted = _converted(module, model, inputs, rest)
-        if precision == "int8":
-            converted = _quantised(converted, calibration)
-        self._compiled = module.Core().compile_model(
-            converted,
+        self.precision, self.version = precision, version()
+        self._network = module.Core().read_model(network) if isinstance(network, Path) else network
+        compiled = module.Core().compile_model(
+            self._network,
             "CPU",
             {
                 "PERFORMANCE_HINT": "THROUGHPUT",
@@ -86,23 +73,43 @@ class OpenVINOModel:
                 "INFERENCE_NUM_THREADS": threads(),
             },
         )
-        self._queue = module.AsyncInferQueue(self._compiled)
+        self.inputs = tuple(port.get_any_name() for port in compiled.inputs)
+        self._queue = module.AsyncInferQueue(compiled)
 
-    def run(self, batches: Iterable[tuple[np.ndarray, Batch]], vectors: np.ndarray) -> Iterator[int]:
-        """Encode batches, each given with the rows of `vectors` (n, d) that it fills. Yields the number of texts handed
-        over so far; when it ends, every row is filled.
+    def encode(
+        self, ids: Ids, padding: int, dimension: int, tokens: int = TOKENS, tick: Callable[[int], None] | None = None
+    ) -> np.ndarray:
+        """Return the vectors (n, dimension) float32 of tokenised texts.
+
+        Args:
+            padding: the token id of padding.
+            dimension: the model's own vectors are cut to it.
+            tokens: limit of tokens in a batch; at most `TOKENS` are used.
+            tick: gets the number of texts handed over, before each batch.
         """
+        vectors = np.empty((len(ids), dimension), np.float32)
 
         def store(request: Any, rows: np.ndarray) -> None:
-            vectors[rows] = request.get_output_tensor(0).data[:, : vectors.shape[1]]
+            vectors[rows] = request.get_output_tensor(0).data[:, :dimension]
 
         self._queue.set_callback(store)
         done = 0
-        for rows, batch in batches:
-            yield done
-            self._queue.start_async(dict(batch), userdata=rows)
+        for rows in batches(ids, min(tokens, TOKENS)):
+            if tick is not None:
+                tick(done)
+            self._queue.start_async(padded([ids[row] for row in rows], self.inputs, padding), userdata=rows)
             done += len(rows)
         self._queue.wait_all()
+        return vectors
+
+    def save(self, path: Path) -> None:
+        """Write the network to a .xml file, and its weights to a .bin file beside it."""
+        openvino().save_model(self._network, path, compress_to_fp16=False)
+
+
+def version() -> str:
+    """Return the version of OpenVINO."""
+    return str(openvino().get_version()).split("-")[0]
 
 
 def threads() -> int:
@@ -112,10 +119,22 @@ def threads() -> int:
     return int(os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads())
 
 
-def _converted(module: Any, model: SentenceTransformer, inputs: Mapping[str, Any], rest: Mapping[str, Any]) -> Any:
-    import torch
+def converted(model: SentenceTransformer, inputs: Mapping[str, Any], rest: Mapping[str, Any]) -> Any:
+    """Return the model's network for OpenVINO.
 
-    names = sorted(inputs)
+    Args:
+        model: on the CPU.
+        inputs: an example batch: tensors (n, t) int64 by name, as the model's `forward` takes them.
+        rest: the other entries of a batch, the same for every batch.
+
+    Raises:
+        Missing: OpenVINO is not installed.
+        Refused: OpenVINO cannot convert this model.
+    """
+    import torch
+    from transformers.utils import logging
+
+    module, names = openvino(), sorted(inputs)
 
     class Network(torch.nn.Module):
         def __init__(self) -> None:
@@ -125,21 +144,26 @@ def _converted(module: Any, model: SentenceTransformer, inputs: Mapping[str, Any
         def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
             return self.model({**dict(zip(names, tensors, strict=True)), **rest})["sentence_embedding"]
 
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()  # tracing reads every attribute, and transformers warns of one that is not set
     try:
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # tracing warns of every branch on a shape
             example = tuple(inputs[name] for name in names)
-            converted = module.convert_model(Network().eval(), example_input=example)
-        for port, name in zip(converted.inputs, names, strict=True):
+            network = module.convert_model(Network().eval(), example_input=example)
+        for port, name in zip(network.inputs, names, strict=True):
             port.get_tensor().set_names({name})
             port.get_node().set_partial_shape(module.PartialShape([-1, -1]))
-        converted.validate_nodes_and_infer_types()
+        network.validate_nodes_and_infer_types()
     except Exception as error:  # PyTorch's tracing and OpenVINO raise many kinds
         raise Refused(f"OpenVINO cannot convert this model ({str(error).strip().splitlines()[0][:160]})") from error
-    return converted
+    finally:
+        logging.set_verbosity(level)
+    return network
 
 
-def _quantised(converted: Any, calibration: Sequence[Batch]) -> Any:
+def quantised(network: Any, calibration: Sequence[Mapping[str, np.ndarray]]) -> Any:
+    """Return the network in 8-bit integers. Raises Missing without NNCF, Refused without batches to calibrate on."""
     import logging
 
     try:
@@ -152,7 +176,7 @@ def _quantised(converted: Any, calibration: Sequence[Batch]) -> Any:
         raise Refused("int8 needs passages to calibrate on; this study has none")
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # its progress bars
         return nncf.quantize(
-            converted,
+            network,
             nncf.Dataset(batches),
             model_type=nncf.ModelType.TRANSFORMER,
             subset_size=len(batches),

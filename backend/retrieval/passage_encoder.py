@@ -1,11 +1,11 @@
-"""Encode many passages: batches of similar token counts, 16-bit arithmetic where it is exact enough, reading and
-writing in parallel.
+"""Encode many texts: batches of similar token counts, and 16-bit arithmetic where it is exact enough. Passages are read
+and written in parallel.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -15,7 +15,8 @@ import numpy as np
 
 from backend.core.processor import cpu_multiplies_bfloat16
 from backend.retrieval.encoder import Encoder
-from backend.retrieval.openvino_model import OpenVINOModel
+from backend.retrieval.openvino_model import OpenVINOModel, converted, quantised
+from backend.retrieval.token_batches import Ids, batches, padded, unit_vectors
 from db.errors import Missing, Refused
 from db.records import Passage
 
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 Block = TypeVar("Block")
 Texts = list[str]
-Ids = list[list[int]]
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16", "int8")
 Engine = Literal["torch", "openvino"]
+Task = Literal["query", "document"]  # the library's names of the two kinds of text
 TOKENS_CPU, TOKENS_GPU = 4096, 65_536  # tokens in a batch, including padding
-TOKENS_OPENVINO, TOKENS_CALIBRATION = 2048, 1024
+TOKENS_CALIBRATION = 1024
 MIN_COSINE = 0.9999  # minimum cosine of a 16-bit vector with its float32 vector
 OFF = 0.02  # maximum distance of the two vectors, relative to the typical distance of two texts
 PROMPTS = (
@@ -47,8 +48,8 @@ SAMPLE_TEXTS = (
 TENSORS = {"input_ids", "attention_mask", "token_type_ids"}
 
 
-class PassageEncoder:
-    """An encoder for passages by the thousand.
+class BulkEncoder:
+    """An encoder for texts by the thousand.
 
     Texts are sorted by length and batched by their number of tokens. On a CPU, 16 bits mean torch's autocast: matrix
     products in bfloat16, the rest in float32. On a GPU the whole model is in 16 bits.
@@ -58,9 +59,11 @@ class PassageEncoder:
             first in which every vector of `sample` has a cosine of at least 0.9999 with its float32 vector and differs
             from it by at most 2% of the typical distance between two vectors; otherwise it takes float32. "int8" is
             calibrated on `sample`, and always runs in OpenVINO; its loss is the caller's to measure.
+        sample: texts.
         tokens: tokens in a batch (default: by device).
         engine: what runs the network. "auto" precision goes back to torch where OpenVINO cannot run the model, or not
             exactly enough.
+        task: whether the texts are questions or passages: the model's prompts and towers differ.
 
     Raises:
         Refused: an unknown precision, or one that the device does not support.
@@ -71,9 +74,10 @@ class PassageEncoder:
         self,
         encoder: Encoder,
         precision: str = "auto",
-        sample: Sequence[Passage] = (),
+        sample: Sequence[str] = (),
         tokens: int | None = None,
         engine: Engine = "torch",
+        task: Task = "document",
     ):
         if precision not in PRECISIONS:
             raise Refused(f"unknown precision {precision!r}; known: {', '.join(PRECISIONS)}")
@@ -83,8 +87,8 @@ class PassageEncoder:
         if precision == "int8" and self.device.type != "cpu":
             raise Refused("int8 is for CPUs; on a GPU use bfloat16 or float16")
         self.tokens = tokens or (TOKENS_CPU if self.device.type == "cpu" else TOKENS_GPU)
-        self.prompt = _prompt(encoder.model)
-        self.tokenizer, self.told = _tokenizer(encoder.model, self.prompt)
+        self.task, self.prompt = task, _prompt(encoder.model, task)
+        self.tokenizer, self.told = _tokenizer(encoder.model, self.prompt, task)
         self.openvino: OpenVINOModel | None = None
         self._set(precision if precision not in ("auto", "int8") else "float32")
         if precision == "int8" or (engine == "openvino" and precision != "auto"):
@@ -92,19 +96,18 @@ class PassageEncoder:
         elif precision == "auto" and sample:
             self._choose(sample, engine)
 
-    def tokenise(self, passages: Sequence[Passage]) -> Ids | Texts:
+    def tokenise_texts(self, texts: Sequence[str]) -> Ids | Texts:
         """Tokenise the texts, in another thread. Without a fast tokenizer the texts are returned unchanged."""
-        texts = [self.encoder.passage_text(passage) for passage in passages]
         if self.tokenizer is None:
-            return texts
+            return list(texts)
         return [cut.ids for cut in self.tokenizer.encode_batch_fast([self.prompt + text for text in texts])]
 
     @property
     def engine(self) -> Engine:
         return "torch" if self.openvino is None else "openvino"
 
-    def encode(self, tokenised: Ids | Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
-        """Return the vectors (n, d) float16 on the device, which may still be computing. `tick` gets the number of
+    def encode_float32(self, tokenised: Ids | Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
+        """Return the vectors (n, d) float32 on the device, which may still be computing. `tick` gets the number of
         finished texts before each batch.
         """
         import torch
@@ -114,10 +117,10 @@ class PassageEncoder:
                 return self._plainly(cast(Texts, tokenised), tick)
             ids = cast(Ids, tokenised)
             if self.openvino is not None:
-                return self._with_openvino(self.openvino, ids, tick)
+                return torch.from_numpy(self._with_openvino(self.openvino, ids, tick))
             done = 0
-            vectors = torch.empty((len(ids), self.encoder.dimension), dtype=torch.float16, device=self.device)
-            for rows in _batches(ids, self.tokens):
+            vectors = torch.empty((len(ids), self.encoder.dimension), device=self.device)
+            for rows in batches(ids, self.tokens):
                 if tick is not None:
                     tick(done)
                 result = self.model(self._features([ids[row] for row in rows]))["sentence_embedding"][
@@ -125,9 +128,107 @@ class PassageEncoder:
                 ].float()
                 if self.encoder.similarity == "cosine":
                     result = torch.nn.functional.normalize(result, dim=1)
-                vectors[torch.from_numpy(rows).to(self.device)] = result.to(torch.float16)
+                vectors[torch.from_numpy(rows).to(self.device)] = result
                 done += len(rows)
             return vectors
+
+    def _with_openvino(self, model: OpenVINOModel, ids: Ids, tick: Callable[[int], None] | None) -> np.ndarray:
+        vectors = model.encode(ids, self.told["padding"], self.encoder.dimension, self.tokens, tick)
+        return unit_vectors(vectors) if self.encoder.similarity == "cosine" else vectors
+
+    def _features(self, ids: Ids) -> dict[str, Any]:
+        """Return a batch in the model's format."""
+        import torch
+
+        arrays = padded(ids, self.told["tensors"], self.told["padding"])
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        if self.device.type == "cuda":
+            tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
+        return self.told["rest"] | {name: tensor.to(self.device, non_blocking=True) for name, tensor in tensors.items()}
+
+    def _plainly(self, texts: Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
+        if tick is not None:
+            tick(0)
+        encode = self.model.encode_query if self.task == "query" else self.model.encode_document
+        result: torch.Tensor = encode(
+            texts,
+            batch_size=self.encoder.settings.batch_size,
+            show_progress_bar=False,
+            convert_to_tensor=True,
+            normalize_embeddings=self.encoder.similarity == "cosine",
+        )
+        return result.float()
+
+    def _set(self, precision: str, engine: Engine = "torch", sample: Sequence[str] = ()) -> None:
+        import torch
+
+        self.precision, self.openvino = precision, None
+        if engine == "openvino":
+            self.openvino = self._openvino(precision, sample)
+            return
+        whole = precision != "float32" and self.device.type != "cpu"
+        self.model = copy.deepcopy(self.encoder.model).to(getattr(torch, precision)) if whole else self.encoder.model
+
+    def _arithmetic(self) -> AbstractContextManager:
+        import torch
+
+        return (
+            torch.autocast("cpu", torch.bfloat16)
+            if self.device.type == "cpu" and self.precision != "float32"
+            else nullcontext()
+        )
+
+    def _openvino(self, precision: str, sample: Sequence[str]) -> OpenVINOModel:
+        if self.tokenizer is None or self.device.type != "cpu":
+            raise Refused("OpenVINO runs encoders with a fast tokenizer, on a CPU")
+        example = self._features([self.tokenizer.encode(self.prompt + text).ids for text in ("a b c", "a b")])
+        tensors = {name: example[name] for name in self.told["tensors"]}
+        network = converted(self.encoder.model, tensors, self.told["rest"])
+        if precision == "int8":
+            ids = cast(Ids, self.tokenise_texts(sample))
+            network = quantised(
+                network,
+                [
+                    padded([ids[row] for row in rows], self.told["tensors"], self.told["padding"])
+                    for rows in batches(ids, TOKENS_CALIBRATION)
+                ],
+            )
+        return OpenVINOModel(network, precision)
+
+    def _choose(self, sample: Sequence[str], engine: Engine) -> None:
+        exact = self._plainly(list(sample)).cpu().numpy()
+        for precision, by in _candidates(self.device, engine):
+            try:
+                self._set(precision, by)
+            except (Missing, Refused):
+                continue
+            if same_vectors(self.encode_float32(self.tokenise_texts(sample)).cpu().numpy(), exact, OFF):
+                return
+        self._set("float32")
+
+
+class PassageEncoder(BulkEncoder):
+    """A `BulkEncoder` of passages, whose vectors have 16 bits. `sample` are passages."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        precision: str = "auto",
+        sample: Sequence[Passage] = (),
+        tokens: int | None = None,
+        engine: Engine = "torch",
+    ):
+        super().__init__(encoder, precision, [encoder.passage_text(passage) for passage in sample], tokens, engine)
+
+    def tokenise(self, passages: Sequence[Passage]) -> Ids | Texts:
+        """Tokenise passages as `tokenise_texts` does."""
+        return self.tokenise_texts([self.encoder.passage_text(passage) for passage in passages])
+
+    def encode(self, tokenised: Ids | Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
+        """Return `encode_float32` as float16."""
+        import torch
+
+        return self.encode_float32(tokenised, tick).to(torch.float16)
 
     def over(
         self,
@@ -160,114 +261,29 @@ class PassageEncoder:
             if writing:
                 writing.pop().result()
 
-    def _with_openvino(self, model: OpenVINOModel, ids: Ids, tick: Callable[[int], None] | None) -> torch.Tensor:
-        import torch
 
-        vectors = np.empty((len(ids), self.encoder.dimension), np.float32)
-        batches = _batches(ids, min(self.tokens, TOKENS_OPENVINO))
-        for done in model.run(((rows, self._arrays([ids[row] for row in rows])) for rows in batches), vectors):
-            if tick is not None:
-                tick(done)
-        if self.encoder.similarity == "cosine":
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        return torch.from_numpy(vectors.astype(np.float16))
-
-    def _arrays(self, ids: Ids) -> dict[str, np.ndarray]:
-        features = self._features(ids)
-        return {name: features[name].numpy() for name in self.told["tensors"]}
-
-    def _features(self, ids: Ids) -> dict[str, Any]:
-        """Return a batch in the model's format, padded on the right to its longest text."""
-        import torch
-
-        mask = np.arange(len(ids[0])) < np.array([len(row) for row in ids])[:, None]
-        padded = np.full(mask.shape, self.told["padding"], np.int64)
-        padded[mask] = [token for row in ids for token in row]
-        features = {
-            "input_ids": padded,
-            "attention_mask": mask.astype(np.int64),
-            "token_type_ids": np.zeros_like(padded),
-        }
-        tensors = {name: torch.from_numpy(features[name]) for name in self.told["tensors"]}
-        if self.device.type == "cuda":
-            tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
-        return self.told["rest"] | {name: tensor.to(self.device, non_blocking=True) for name, tensor in tensors.items()}
-
-    def _plainly(self, texts: Texts, tick: Callable[[int], None] | None) -> torch.Tensor:
-        import torch
-
-        if tick is not None:
-            tick(0)
-        result = self.model.encode_document(
-            texts,
-            batch_size=self.encoder.settings.batch_size,
-            show_progress_bar=False,
-            convert_to_tensor=True,
-            normalize_embeddings=self.encoder.similarity == "cosine",
-        )
-        return result.to(torch.float16)
-
-    def _set(self, precision: str, engine: Engine = "torch", sample: Sequence[Passage] = ()) -> None:
-        import torch
-
-        self.precision, self.openvino = precision, None
-        if engine == "openvino":
-            self.openvino = self._openvino(precision, sample)
-            return
-        whole = precision != "float32" and self.device.type != "cpu"
-        self.model = copy.deepcopy(self.encoder.model).to(getattr(torch, precision)) if whole else self.encoder.model
-
-    def _arithmetic(self) -> AbstractContextManager:
-        import torch
-
-        return (
-            torch.autocast("cpu", torch.bfloat16)
-            if self.device.type == "cpu" and self.precision != "float32"
-            else nullcontext()
-        )
-
-    def _openvino(self, precision: str, sample: Sequence[Passage]) -> OpenVINOModel:
-        if self.tokenizer is None or self.device.type != "cpu":
-            raise Refused("OpenVINO runs encoders with a fast tokenizer, on a CPU")
-        ids = cast(Ids, self.tokenise(sample)) if precision == "int8" else []
-        calibration = [self._arrays([ids[row] for row in rows]) for rows in _batches(ids, TOKENS_CALIBRATION)]
-        example = self._features([self.tokenizer.encode(self.prompt + text).ids for text in ("a b c", "a b")])
-        tensors = {name: example[name] for name in self.told["tensors"]}
-        return OpenVINOModel(self.encoder.model, tensors, self.told["rest"], precision, calibration)
-
-    def _choose(self, sample: Sequence[Passage], engine: Engine) -> None:
-        exact = self.encoder.encode_passages(sample)
-        for precision, by in _candidates(self.device, engine):
-            try:
-                self._set(precision, by)
-            except (Missing, Refused):
-                continue
-            if _same(self.encode(self.tokenise(sample)).float().cpu().numpy(), exact):
-                return
-        self._set("float32")
-
-
-def _same(ours: np.ndarray, exact: np.ndarray) -> bool:
-    """Return whether two sets of vectors agree: by cosine, and by distance relative to the typical distance of two
-    texts. The cosine alone is not enough: an encoder may place all texts in a narrow cone.
+def same_vectors(ours: np.ndarray, exact: np.ndarray, off: float) -> bool:
+    """Return whether two sets of vectors agree: by cosine, and by distance, which is at most `off` times the typical
+    distance of two texts. The cosine alone is not enough: an encoder may place all texts in a narrow cone.
     """
     ours, exact = ours.astype(np.float64), exact.astype(np.float64)
     cosines = (ours * exact).sum(1) / (np.linalg.norm(ours, axis=1) * np.linalg.norm(exact, axis=1))
     apart = np.linalg.norm(exact[:, None] - exact, axis=2)[np.triu_indices(len(exact), 1)]
-    off = np.linalg.norm(ours - exact, axis=1)
+    distances = np.linalg.norm(ours - exact, axis=1)
     return bool(
         np.nan_to_num(cosines, nan=-1).min() >= MIN_COSINE
-        and off.max() <= OFF * (np.median(apart) if len(apart) else 1)
+        and distances.max() <= off * (np.median(apart) if len(apart) else 1)
     )
 
 
-def _prompt(model: SentenceTransformer) -> str:
-    """Return the prompt that `encode_document` puts before each text."""
-    name = next((name for name in PROMPTS if name in model.prompts), model.default_prompt_name)
+def _prompt(model: SentenceTransformer, task: Task) -> str:
+    """Return the prompt that `encode_query` or `encode_document` puts before each text."""
+    names = ("query",) if task == "query" else PROMPTS
+    name = next((name for name in names if name in model.prompts), model.default_prompt_name)
     return (model.prompts.get(name) if name is not None else None) or ""
 
 
-def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, Any]]:
+def _tokenizer(model: SentenceTransformer, prompt: str, task: Task) -> tuple[Any, dict[str, Any]]:
     """Return the model's Rust tokenizer, for use without its wrapper, and the extra inputs of a batch; (None, {}) for
     another kind of tokenizer.
 
@@ -276,9 +292,9 @@ def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, 
     """
     import torch
 
-    features = model.preprocess(list(SAMPLE_TEXTS), prompt=prompt or None, task="document")
+    features = model.preprocess(list(SAMPLE_TEXTS), prompt=prompt or None, task=task)
     towers = getattr(model[0], "sub_modules", {})
-    wrapper: Any = getattr(towers["document"][0] if "document" in towers else model[0], "tokenizer", None)
+    wrapper: Any = getattr(towers[task][0] if task in towers else model[0], "tokenizer", None)
     if not getattr(wrapper, "is_fast", False):
         return None, {}
     tokenizer = copy.deepcopy(wrapper.backend_tokenizer)  # with the truncation set above
@@ -303,16 +319,6 @@ def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, 
         ):
             return None, {}
     return tokenizer, expected
-
-
-def _batches(ids: Ids, tokens: int) -> Iterator[np.ndarray]:
-    """Yield the rows of each batch: texts of similar length, the longest first, of about `tokens` tokens together."""
-    lengths = np.array([len(row) for row in ids])
-    order, done = np.argsort(-lengths, kind="stable"), 0
-    while done < len(order):
-        rows = order[done : done + max(1, tokens // int(lengths[order[done]]))]
-        yield rows
-        done += len(rows)
 
 
 def _candidates(device: torch.device, engine: Engine) -> list[tuple[str, Engine]]:

@@ -13,8 +13,9 @@ from statistics import median
 from typing import Any
 
 from backend.retrieval.encoder import Encoder
-from backend.retrieval.passage_encoder import PassageEncoder, _batches
+from backend.retrieval.passage_encoder import PassageEncoder
 from backend.retrieval.shards import BLOCK
+from backend.retrieval.token_batches import batches
 from benchmarks.gpu.results import Row
 from db.records import Passage
 
@@ -98,7 +99,7 @@ def padding(encoder: PassageEncoder, given: list[Passage]) -> float:
     read = padded = 0
     for block in _blocks(given):
         lengths = [len(ids) for ids in encoder.tokenise(block)]
-        for rows in _batches([[0] * length for length in lengths], encoder.tokens):
+        for rows in batches([[0] * length for length in lengths], encoder.tokens):
             inside = [lengths[row] for row in rows]
             read, padded = read + sum(inside), padded + max(inside) * len(inside)
     return 1 - read / padded

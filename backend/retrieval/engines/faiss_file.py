@@ -15,7 +15,7 @@ import numpy as np
 
 from backend.core.arrays import open_array
 from backend.progress import Progress
-from backend.retrieval.dense import PER_STEP, check_sample
+from backend.retrieval.dense import check_sample
 from backend.retrieval.engines.engine import (
     ENGINES,
     Engine,
@@ -39,6 +39,7 @@ ROWS = "rows.npy"
 SAMPLED_BYTES, SAMPLES = 1 << 20, 16  # of the fingerprint
 SAMPLE = 8  # vectors that are compared with the encoder's own
 MARGIN = 32  # hits fetched beyond k
+QUESTIONS_PER_STEP = 256  # encoded and searched between two progress reports
 EXACT = ("IndexFlat", "IndexFlatIP", "IndexFlatL2", "IndexHNSWFlat", "IndexIVFFlat")
 
 
@@ -130,7 +131,7 @@ class FaissFile:
         def search_block(block: slice) -> Hits:
             return self.search_vectors(encoder.encode_questions(questions[block]), k)
 
-        return search_in_blocks(questions, k, PER_STEP, search_block, (progress, "searching with FAISS"))
+        return search_in_blocks(questions, k, QUESTIONS_PER_STEP, search_block, (progress, "searching with FAISS"))
 
     def search_vectors(self, vectors: np.ndarray, k: int) -> Hits:
         """Search for question vectors (q, d) float32. Vectors of passages that the study lacks are passed over."""

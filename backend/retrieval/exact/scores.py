@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from backend.retrieval.exact.keys import EMPTY, keys_of, rows_of, scores_of
 from backend.retrieval.exact.workers import share_out, threads
+from backend.retrieval.retriever import pad
+from db.records import Hits
 
 FACTORS_PER_BLOCK = 1 << 17  # float64 factors per thread: 1 MiB, so that they fit the processor's cache
 
@@ -22,20 +25,29 @@ def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarra
     """
     exact = np.empty(ordinals.shape, np.float32)
     per_block = max(1, FACTORS_PER_BLOCK // max(1, ordinals.shape[1] * questions.shape[1]))
-
-    def score(starts) -> None:
-        for start in starts:
-            rows = slice(start, start + per_block)
-            used = int(last[rows].max())
-            exact[rows, :used] = _products(
-                vectors, questions[rows].astype(np.float64), ordinals[rows, :used], similarity
-            )
-
     starts, present = range(0, len(questions), per_block), ordinals >= 0
     last = (ordinals.shape[1] - present[:, ::-1].argmax(1)) * present.any(1)  # start of the padding of each row
+
+    def score(starts) -> None:
+        products = _Products(vectors, similarity)
+        for start in starts:
+            part = slice(start, start + per_block)
+            used = int(last[part].max())
+            exact[part, :used] = products(questions[part], ordinals[part, :used])
+
     share_out(starts, score, min(threads(), len(starts)) or 1)
     exact[~present] = -np.inf
     return exact
+
+
+def exact_best(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarray, similarity: str, k: int) -> Hits:
+    """Return the k best of the rows `ordinals` (q, m) by exact score, ties by row; padded with -1 and -inf."""
+    keys = keys_of(exact_scores(vectors, questions, ordinals, similarity), ordinals)
+    keys[ordinals < 0] = EMPTY
+    keys.sort(axis=1)
+    best = keys[:, :k]
+    hits = Hits(rows_of(best), np.where(best == EMPTY, np.float32(-np.inf), scores_of(best)))
+    return hits if hits.k == k else pad(hits, k)
 
 
 def exact_pairs(
@@ -43,21 +55,40 @@ def exact_pairs(
 ) -> np.ndarray:
     """Return the scores (m,) float32 of the rows `ordinals` (m,) for the questions `which` (m,)."""
     exact, per_block = np.empty(len(which), np.float32), max(1, FACTORS_PER_BLOCK // questions.shape[1])
+    products = _Products(vectors, similarity)
     for start in range(0, len(which), per_block):
         part = slice(start, start + per_block)
-        exact[part] = _products(vectors, questions[which[part]].astype(np.float64), ordinals[part, None], similarity)[
-            :, 0
-        ]
+        exact[part] = products(questions[which[part]], ordinals[part, None])[:, 0]
     return exact
 
 
-def _products(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarray, similarity: str) -> np.ndarray:
-    """Return the products (q, m) float64 of float64 questions (q, d) with the rows (q, m)."""
-    import torch
+class _Products:
+    """Products in float64, in buffers that one thread reuses: new memory for each block would cost as much time as the
+    products.
+    """
 
-    found = np.take(vectors, ordinals, axis=0, mode="clip")
-    found = torch.from_numpy(found).float().double().numpy()
-    if similarity == "dot":
-        return np.einsum("qmd,qd->qm", found, questions)
-    found -= questions[:, None, :]
-    return -np.einsum("qmd,qmd->qm", found, found)
+    def __init__(self, vectors: np.ndarray, similarity: str):
+        self._vectors, self._similarity = vectors, similarity
+        self._stored = np.empty(0, np.float16)
+
+    def __call__(self, questions: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
+        """Return the products (q, m) float64 of questions (q, d) with the rows (q, m)."""
+        shape = (*ordinals.shape, self._vectors.shape[1])
+        rows, asked = self._widened(ordinals.reshape(-1)).reshape(shape), questions.astype(np.float64)
+        if self._similarity == "dot":
+            return np.einsum("qmd,qd->qm", rows, asked)
+        rows -= asked[:, None, :]
+        return -np.einsum("qmd,qmd->qm", rows, rows)
+
+    def _widened(self, ordinals: np.ndarray) -> np.ndarray:
+        """Return the rows (m, d) float64. The next call overwrites them. torch converts float16 to float64 fastest by
+        way of float32.
+        """
+        import torch
+
+        if len(self._stored) < len(ordinals):
+            self._stored = np.empty((len(ordinals), self._vectors.shape[1]), np.float16)
+            self._single, self._double = torch.empty(self._stored.shape), torch.empty(self._stored.shape).double()
+        count = len(ordinals)
+        stored = np.take(self._vectors, ordinals, axis=0, mode="clip", out=self._stored[:count])
+        return self._double[:count].copy_(self._single[:count].copy_(torch.from_numpy(stored))).numpy()

@@ -1,0 +1,144 @@
+"""The best rows of each question so far, in one table that all threads fill."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.retrieval.exact.keys import EMPTY, LAST_ROW, keys_of, rows_of, scores_of
+from backend.retrieval.exact.products import RoundedQueries
+
+if TYPE_CHECKING:
+    import torch
+
+CANDIDATES = 4  # limits of the candidates kept: in units of k, and
+MORE_CANDIDATES = 256
+
+
+class CandidateTable:
+    """Keys of candidate rows. For each question, no row outside the table has a product above the question's floor.
+
+    No thread waits for another. A thread puts its candidates in a queue, and a thread that finds the table free moves
+    the whole queue into the table.
+
+    Args:
+        rounded: the questions.
+        k: hits per question.
+        columns: maximum number of rows in one call of `add`.
+    """
+
+    def __init__(self, rounded: RoundedQueries, k: int, columns: int):
+        import torch
+
+        questions = len(rounded.operand)
+        self._rounded, self._k, self._limit = rounded, k, CANDIDATES * k + MORE_CANDIDATES
+        self._dtype = getattr(torch, rounded.precision.scores)
+        self._queue: deque[tuple[np.ndarray, np.ndarray]] = deque()
+        self._in_use = threading.Lock()  # held by the thread that changes the table
+        self._keys = np.empty((questions, self._limit + columns), np.int64)
+        self._counts = np.zeros(questions, np.int64)  # of keys in each row of the table
+        self._added, self._budget = 0, max(4096, questions * k)  # keys since the last cut, and their limit
+        self._set_floor(np.full(questions, -np.inf, np.float32))
+
+    def begin(self, maxima: np.ndarray) -> None:
+        """Set the first floors from products (q, m) float32 with some rows, or from the maxima of disjoint groups of
+        rows: the k-th largest maximum is at most the k-th largest product.
+        """
+        if maxima.shape[1] >= self._k:
+            self._raise_floor(np.partition(maxima, maxima.shape[1] - self._k, axis=1)[:, -self._k])
+
+    def add(self, start: int, products: torch.Tensor) -> None:
+        """Add the products (q, m) with m rows from row `start` on. Each row may be added once."""
+        import torch
+
+        passing = np.flatnonzero(self._passes(products))
+        if not len(passing):
+            return
+        scores = products.view(-1)[torch.from_numpy(passing)].float().numpy()
+        questions, columns = np.divmod(passing, products.shape[1])
+        self._queue.append((questions, keys_of(scores, columns + start)))
+        if self._in_use.acquire(blocking=False):
+            try:
+                self._move_queue()
+            finally:
+                self._in_use.release()
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the candidates (q, m) int32, padded with -1, and the floors (q,) float32. No thread may still add."""
+        self._move_queue()
+        self._cut()
+        width = self._counts.max(initial=1)
+        present = np.arange(width) < self._counts[:, None]
+        return np.where(present, rows_of(self._keys[:, :width]), np.int32(-1)), self._floor
+
+    def _move_queue(self) -> None:
+        questions, capacity = self._keys.shape
+        while self._queue:
+            which, keys = self._queue.popleft()
+            counts = np.bincount(which, minlength=questions)
+            if (self._counts + counts).max() > capacity:
+                self._cut()
+            # `which` ascends, so the keys of a question lie together; they go behind those in the table.
+            offset = np.arange(questions) * capacity + self._counts - (counts.cumsum() - counts)
+            self._keys.reshape(-1)[np.arange(len(keys)) + offset[which]] = keys
+            self._counts += counts
+            self._added += len(keys)
+            if self._added > self._budget:
+                self._cut()
+
+    def _cut(self) -> None:
+        """Sort the keys of each question, raise the floors, and drop the candidates below them."""
+        width = self._counts.max()
+        keys = self._keys[:, :width]
+        keys[np.arange(width) >= self._counts[:, None]] = EMPTY
+        keys.sort(axis=1)
+        if width >= self._k:
+            kth = scores_of(keys[:, self._k - 1])
+            self._raise_floor(np.where(self._counts >= self._k, kth, np.float32(-np.inf)))
+        self._counts = np.count_nonzero(keys <= keys_of(self._floor, LAST_ROW)[:, None], axis=1)
+        crowded = np.flatnonzero(self._counts > self._limit)
+        if len(crowded):
+            floor = self._floor.copy()
+            floor[crowded] = scores_of(keys[crowded, self._limit])  # the best candidate that is dropped
+            self._set_floor(floor)
+            self._counts[crowded] = self._limit
+        self._added = 0
+
+    def _raise_floor(self, kth: np.ndarray) -> None:
+        """Raise the floors, given the k-th best products so far, `kth` (q,). A row whose score is lower by more than
+        the rounding errors of both rows is dropped.
+        """
+        self._set_floor(np.maximum(self._floor, self._rounded_down(kth - 2 * self._rounded.slack(kth))))
+
+    def _rounded_down(self, floor: np.ndarray) -> np.ndarray:
+        """Round the floors down to representable products, so that a product equal to its floor compares as equal."""
+        import torch
+
+        nearest = torch.from_numpy(floor).to(self._dtype).double().numpy()
+        step = 2.0**-6 * np.abs(np.where(np.isfinite(floor), floor, 0)) + 2.0**-24
+        lower = torch.from_numpy(floor - step).to(self._dtype).double().numpy()
+        return np.where(nearest <= floor, nearest, lower).astype(np.float32)
+
+    def _set_floor(self, floor: np.ndarray) -> None:
+        """Set the floors (q,) and their form for comparison."""
+        import torch
+
+        narrow = torch.from_numpy(floor).to(self._dtype)
+        sixteen = self._dtype != torch.float32 and bool((floor > 0).all())
+        self._floor, self._compared = floor, (narrow.view(torch.int16).numpy() if sixteen else None, narrow)
+
+    def _passes(self, products: torch.Tensor) -> np.ndarray:
+        """Return which products pass the floors, (q, m) bool. Positive 16-bit floats have the order of their bits read
+        as integers, which compare faster.
+        """
+        import torch
+
+        bits, floor = self._compared
+        if bits is not None:
+            return products.view(torch.int16).numpy() > bits[:, None]
+        if products.dtype == torch.float32:
+            return products.numpy() > floor.numpy()[:, None]
+        return (products > floor[:, None]).numpy()

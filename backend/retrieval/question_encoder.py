@@ -1,0 +1,99 @@
+"""Encode questions fast: in batches of similar length, in OpenVINO where it is installed, always in float32.
+
+Importing PyTorch's libraries and reading a model takes longer than searching 100,000 passages. So the first large set of
+questions stores the converted network and its tokenizer in the user's cache folder (`network_cache`). Later processes
+read these files, and import neither transformers nor sentence-transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.retrieval.encoder import Encoder
+from backend.retrieval.network_cache import StoredNetwork, fingerprint, store_network, stored_network
+from backend.retrieval.openvino_model import OpenVINOModel, has_openvino
+from backend.retrieval.passage_encoder import BulkEncoder, same_vectors
+from backend.retrieval.search import default_device
+from backend.retrieval.token_batches import unit_vectors
+from db.errors import Refused
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from backend.core.settings import EncoderSettings
+
+WORTH_CONVERTING = 256  # questions; converting a model takes about as long as encoding them in PyTorch
+SAMPLE = 32  # questions on which OpenVINO's vectors are compared with PyTorch's
+OFF = 1e-3  # maximum distance of the two vectors, relative to the typical distance of two questions
+
+Tick = Callable[[int], None]
+
+
+class QuestionEncoder:
+    """The questions of one encoder, encoded in the fastest way that gives the encoder's own vectors.
+
+    Args:
+        device: "cpu", "cuda", ... (default: a GPU if there is one). OpenVINO runs on CPUs only.
+        load: returns the encoder. It is called only if the encoder is needed.
+        check: raises if an encoder that `Encoder.describe` describes so must not be used.
+    """
+
+    def __init__(
+        self,
+        settings: EncoderSettings,
+        device: str | None,
+        load: Callable[[], Encoder],
+        check: Callable[[Mapping[str, Any]], None],
+    ):
+        self._load = load
+        self._bulk: BulkEncoder | OpenVINOQuestions | None = None
+        self._key = fingerprint(settings) if has_openvino() and (device or default_device()) == "cpu" else None
+        stored = None if self._key is None else stored_network(self._key)
+        self._is_inexact = stored is not None and not stored.is_exact
+        if stored is not None and stored.is_exact:
+            check(stored.described)
+            self._bulk = OpenVINOQuestions(stored, stored.tokenizer(), OpenVINOModel(stored.network_file, "float32"))
+
+    def encode(self, questions: Sequence[str], tick: Tick | None = None) -> np.ndarray:
+        """Return the vectors (q, d) float32. `tick` gets the number of finished questions before each batch."""
+        if self._bulk is None and len(questions) < WORTH_CONVERTING:
+            return self._load().encode_questions(questions)
+        if self._bulk is None:
+            self._bulk = self._converted(questions) or BulkEncoder(self._load(), "float32", task="query")
+        if isinstance(self._bulk, OpenVINOQuestions):
+            return self._bulk.encode(questions, tick)
+        return self._bulk.encode_float32(self._bulk.tokenise_texts(questions), tick).cpu().numpy()
+
+    def _converted(self, questions: Sequence[str]) -> OpenVINOQuestions | None:
+        """Convert the network and store it. Return None if OpenVINO cannot run it, or not exactly enough."""
+        if self._key is None or self._is_inexact:
+            return None
+        encoder, bulk = self._load(), None
+        stored = StoredNetwork(encoder.describe(), "", 0, is_exact=False)
+        with suppress(Refused):  # OpenVINO cannot run this model, which is remembered as well
+            bulk = BulkEncoder(encoder, "float32", engine="openvino", task="query")
+            sample = [questions[row] for row in np.unique(np.linspace(0, len(questions) - 1, SAMPLE).astype(int))]
+            ours = bulk.encode_float32(bulk.tokenise_texts(sample)).numpy()
+            is_exact = same_vectors(ours, encoder.encode_questions(sample), OFF)
+            stored = StoredNetwork(encoder.describe(), bulk.prompt, bulk.told["padding"], is_exact)
+        network, tokenizer = (bulk.openvino, bulk.tokenizer) if bulk is not None else (None, None)
+        store_network(self._key, stored, tokenizer, network)
+        return OpenVINOQuestions(stored, tokenizer, network) if network is not None and stored.is_exact else None
+
+
+class OpenVINOQuestions:
+    """A network in OpenVINO that encodes questions, without the library that the model came from."""
+
+    def __init__(self, stored: StoredNetwork, tokenizer: Tokenizer, network: OpenVINOModel):
+        self._stored, self._tokenizer, self._network = stored, tokenizer, network
+
+    def encode(self, questions: Sequence[str], tick: Tick | None = None) -> np.ndarray:
+        """Return the vectors (q, d) float32."""
+        cuts = self._tokenizer.encode_batch_fast([self._stored.prompt + question for question in questions])
+        described, ids = self._stored.described, [cut.ids for cut in cuts]
+        vectors = self._network.encode(ids, self._stored.padding, described["dimension"], tick=tick)
+        return unit_vectors(vectors) if described["similarity"] == "cosine" else vectors

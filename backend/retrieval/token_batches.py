@@ -1,0 +1,40 @@
+"""Batches of tokenised texts: texts of similar length together, padded to the longest of each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+Ids = list[list[int]]
+"""The token ids of each text."""
+
+
+def batches(ids: Ids, tokens: int) -> Iterator[np.ndarray]:
+    """Yield the rows of each batch: texts of similar length, the longest first, of about `tokens` tokens together."""
+    lengths = np.array([len(row) for row in ids])
+    order, done = np.argsort(-lengths, kind="stable"), 0
+    while done < len(order):
+        rows = order[done : done + max(1, tokens // max(1, int(lengths[order[done]])))]
+        yield rows
+        done += len(rows)
+
+
+def padded(ids: Ids, names: Collection[str], padding: int) -> dict[str, np.ndarray]:
+    """Return the inputs `names` of a transformer for one batch, each (n, t) int64, padded on the right.
+
+    Args:
+        ids: the longest text first.
+        names: of "input_ids", "attention_mask" and "token_type_ids".
+        padding: the token id of padding.
+    """
+    mask = np.arange(len(ids[0])) < np.array([len(row) for row in ids])[:, None]
+    tokens = np.full(mask.shape, padding, np.int64)
+    tokens[mask] = [token for row in ids for token in row]
+    inputs = {"input_ids": tokens, "attention_mask": mask.astype(np.int64), "token_type_ids": np.zeros_like(tokens)}
+    return {name: inputs[name] for name in names}
+
+
+def unit_vectors(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors (n, d) scaled to length 1; a vector of zeros stays."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
