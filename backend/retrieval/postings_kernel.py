@@ -57,83 +57,109 @@ def search(ends, ranges, weights, bounds, saturation, postings, keys):
         saturation: (pairs,) float32, the frequency over the length factor.
         postings: documents (m,) uint32, pairs (m,) uint16, and the passage row of each document, int32.
     """
-    documents, pairs, rows = postings
-    k = keys.shape[1]
+    rows, k = postings[2], keys.shape[1]
     most = 0
     for question in range(len(ends) - 1):
         most = max(most, ends[question + 1] - ends[question])
-    parts = np.empty((most, len(saturation)), np.float32)
-    at, stops, first = np.empty(most, np.uint64), np.empty(most, np.uint64), np.empty(most, np.uint64)
-    reach = np.empty(most + 1, np.float64)  # the most that the first so many terms add together
-    sums = np.zeros(WINDOW, np.float64)
-    candidates, totals = np.empty(WINDOW, np.uint64), np.empty(WINDOW, np.float64)
+    parts = np.empty((most, len(saturation)), np.float32)  # of each term, by pair
+    cursors = np.empty((most, 3), np.uint64)  # of each term: the first posting of the window, the next, the end
+    reach = np.zeros(most + 1, np.float64)  # the most that the first so many terms add together
+    sums, candidates, totals = np.zeros(WINDOW), np.empty(WINDOW, np.uint64), np.empty(WINDOW)
+    window = sums, candidates, totals, np.zeros(1, np.uint32)
     best = np.empty(2 * k + 64, np.uint64)
-    bits = np.zeros(1, np.uint32)
-    scores = bits.view(np.float32)
     for question in range(len(ends) - 1):
-        begin, terms = ends[question], ends[question + 1] - ends[question]
-        reach[0], floor = 0.0, np.float32(0)
-        for term in range(terms):
-            weight = weights[begin + term]
-            part = parts[term]
-            for pair in range(len(saturation)):
-                part[pair] = weight - weight / (np.float32(1) + saturation[pair])
-            at[term], stops[term] = ranges[begin + term, 0], ranges[begin + term, 1]
-            reach[term + 1] = reach[term] + (weight - weight / (np.float32(1) + bounds[begin + term, 0]))
-            floor = max(floor, weight - weight / (np.float32(1) + bounds[begin + term, 1]))
-        held, least, essential = 0, np.uint64(0), 0
-        threshold = floor * BELOW  # k passages have a term whose part alone is `floor`
-        while essential < terms and reach[essential + 1] <= threshold:
-            essential += 1
+        begin, end = ends[question], ends[question + 1]
+        terms, held = end - begin, 0
+        cursors[:terms, 1:] = ranges[begin:end]
+        threshold = _start(weights[begin:end], bounds[begin:end], saturation, parts, reach)
+        essential = _first_essential(reach, 0, terms, threshold)
         for low in range(np.uint64(0), np.uint64(len(rows)), np.uint64(WINDOW)):
             if essential == terms:
                 break
-            high = low + np.uint64(WINDOW)
-            for term in range(essential, terms):
-                place, stop = at[term], stops[term]
-                first[term] = place
-                part = parts[term]
-                while place < stop and documents[place] < high:
-                    sums[documents[place] - low] += part[pairs[place]]
-                    place += np.uint64(1)
-                at[term] = place
-            near, found = threshold - reach[essential], 0
-            for term in range(essential, terms):
-                for place in range(first[term], at[term]):
-                    inside = documents[place] - low
-                    total = sums[inside]
-                    sums[inside] = 0.0
-                    if total > near and total > 0.0:
-                        candidates[found], totals[found] = inside, total
-                        found += 1
+            _add_up(postings, parts[essential:terms], cursors[essential:terms], low, sums)
+            found = _take_near(postings, cursors[essential:terms], low, window, threshold - reach[essential])
             for term in range(essential - 1, -1, -1):
                 if found == 0:
                     break
-                at[term] = _first_from(documents, at[term], stops[term], low)
-                found = _add_term(
-                    documents, pairs, parts[term], at[term], stops[term], low,
-                    candidates, totals, sums, found, threshold - reach[term + 1],
-                )  # fmt: skip
-            for candidate in range(found):
-                total = totals[candidate]
-                if total > threshold:
-                    scores[0] = total
-                    row = rows[candidates[candidate] + low]
-                    key = (np.uint64(bits[0]) << np.uint64(32)) | np.uint64(0xFFFFFFFF - row)
-                    if key > least:
-                        best[held] = key
-                        held += 1
-                        if held == len(best):
-                            _select(best, k)
-                            held, least = k, best[k - 1]
-                            bits[0] = np.uint32(least >> np.uint64(32))
-                            threshold = scores[0] * BELOW
-                            while essential < terms and reach[essential + 1] <= threshold:
-                                essential += 1
+                found = _add_term(postings, parts[term], cursors[term], low, window, found, threshold - reach[term + 1])
+            if found:
+                held, threshold = _keep(rows, low, window, found, best, k, held, threshold)
+                essential = _first_essential(reach, essential, terms, threshold)
         if held > k:
             _select(best[:held], k)
             held = k
         keys[question, :held] = best[:held]
+
+
+@njit(nogil=True, cache=True)
+def _start(weights, bounds, saturation, parts, reach):
+    """Fill the parts of a question's terms and their reach, and return a sum below those of the k best passages."""
+    one, floor = np.float32(1), np.float32(0)
+    for term in range(len(weights)):
+        weight, part = weights[term], parts[term]
+        for pair in range(len(saturation)):
+            part[pair] = weight - weight / (one + saturation[pair])
+        reach[term + 1] = reach[term] + (weight - weight / (one + bounds[term, 0]))
+        floor = max(floor, weight - weight / (one + bounds[term, 1]))  # k passages have at least this part
+    return floor * BELOW
+
+
+@njit(nogil=True, cache=True)
+def _first_essential(reach, essential, terms, threshold):
+    """Return the first term without which, and without those after it, a passage can exceed the threshold."""
+    while essential < terms and reach[essential + 1] <= threshold:
+        essential += 1
+    return essential
+
+
+@njit(nogil=True, cache=True)
+def _add_up(postings, parts, cursors, low, sums):
+    """Add the parts of all postings in the window that begins with document `low` to its sums."""
+    documents, pairs = postings[0], postings[1]
+    high = low + np.uint64(WINDOW)
+    for term in range(len(parts)):
+        place, stop, part = cursors[term, 1], cursors[term, 2], parts[term]
+        cursors[term, 0] = place
+        while place < stop and documents[place] < high:
+            sums[documents[place] - low] += part[pairs[place]]
+            place += np.uint64(1)
+        cursors[term, 1] = place
+
+
+@njit(nogil=True, cache=True)
+def _take_near(postings, cursors, low, window, near):
+    """Move the documents whose sum is above `near` to the candidates, set all sums to 0, and return their number."""
+    documents = postings[0]
+    sums, candidates, totals, _ = window
+    found = 0
+    for term in range(len(cursors)):
+        for place in range(cursors[term, 0], cursors[term, 1]):
+            inside = documents[place] - low
+            total = sums[inside]
+            sums[inside] = 0.0
+            if total > near and total > 0.0:
+                candidates[found], totals[found] = inside, total
+                found += 1
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _keep(rows, low, window, found, best, k, held, threshold):
+    """Add the keys of the candidates above the threshold to `best`. Return how many it holds, and the new threshold."""
+    _, candidates, totals, bits = window
+    score = bits.view(np.float32)
+    for candidate in range(found):
+        if totals[candidate] > threshold:
+            score[0] = totals[candidate]
+            row = np.uint64(0xFFFFFFFF - rows[candidates[candidate] + low])
+            best[held] = (np.uint64(bits[0]) << np.uint64(32)) | row
+            held += 1
+            if held == len(best):
+                _select(best, k)
+                held = k
+                bits[0] = np.uint32(best[k - 1] >> np.uint64(32))
+                threshold = max(threshold, score[0] * BELOW)
+    return held, threshold
 
 
 @njit(nogil=True, cache=True)
@@ -154,32 +180,36 @@ def _first_from(documents, place, stop, low):
 
 
 @njit(nogil=True, cache=True)
-def _add_term(documents, pairs, part, place, stop, low, candidates, totals, sums, found, near):
-    """Drop the candidates whose total is not above `near`, which this term and those before it cannot lift enough. Add the
-    term's parts to the totals of the others, and return their number.
+def _add_term(postings, part, cursor, low, window, found, near):
+    """Drop the candidates whose total is not above `near`, which this term and those before it cannot lift enough. Add
+    the term's parts to the totals of the others, and return their number.
     """
+    documents, pairs = postings[0], postings[1]
+    sums, candidates, totals, _ = window
     kept = 0
     for candidate in range(found):
         if totals[candidate] > near:
             candidates[kept], totals[kept] = candidates[candidate], totals[candidate]
             kept += 1
-    end = _first_from(documents, place, stop, low + np.uint64(WINDOW))
+    place = _first_from(documents, cursor[1], cursor[2], low)
+    end = _first_from(documents, place, cursor[2], low + np.uint64(WINDOW))
+    cursor[1] = place
     if np.uint64(kept * LOOK_UP_COST) < end - place:
         for candidate in range(kept):
             document = candidates[candidate] + low
             at = _first_from(documents, place, end, document)
             if at < end and documents[at] == document:
                 totals[candidate] += part[pairs[at]]
-    else:
-        for candidate in range(kept):
-            sums[candidates[candidate]] = totals[candidate]
-        for at in range(place, end):
-            inside = documents[at] - low
-            if sums[inside] > 0.0:
-                sums[inside] += part[pairs[at]]
-        for candidate in range(kept):
-            totals[candidate] = sums[candidates[candidate]]
-            sums[candidates[candidate]] = 0.0
+        return kept
+    for candidate in range(kept):
+        sums[candidates[candidate]] = totals[candidate]
+    for at in range(place, end):
+        inside = documents[at] - low
+        if sums[inside] > 0.0:
+            sums[inside] += part[pairs[at]]
+    for candidate in range(kept):
+        totals[candidate] = sums[candidates[candidate]]
+        sums[candidates[candidate]] = 0.0
     return kept
 
 
