@@ -125,6 +125,16 @@ def test_lucene_searches_where_there_are_no_postings(tmp_path, monkeypatch):
     assert (BM25(study).search(["harbour"], 3).ordinals >= 0).any()
 
 
+def test_lucene_searches_where_the_compiled_search_does_not_load(indexed_study, monkeypatch):
+    monkeypatch.setattr(bm25, "WORTH_POSTINGS", 0)
+    monkeypatch.setitem(sys.modules, "backend.retrieval.postings_kernel", None)
+    postings.can_search.cache_clear()
+    retriever = BM25(indexed_study)
+    monkeypatch.setattr(retriever, "_search_postings", None)
+    assert (retriever.search(["harbour"], 3).ordinals >= 0).all()
+    postings.can_search.cache_clear()
+
+
 def test_a_question_of_stop_words_finds_nothing(indexed_study, way):
     hits = BM25(indexed_study).search(["the of and"], 5)
     assert (hits.ordinals == -1).all() and np.isneginf(hits.scores).all()

@@ -20,7 +20,8 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +40,14 @@ QUESTIONS_PER_CALL = 16
 LEAST_SATURATION = 1e-6
 
 
+@cache
 def can_search() -> bool:
-    """Return whether the compiler that the search needs (numba) is installed."""
-    return find_spec("numba") is not None
+    """Return whether the compiled search loads: numba is installed, fits numpy, and has a folder for compiled code."""
+    try:
+        import_module("backend.retrieval.postings_kernel")
+    except (ImportError, RuntimeError):
+        return False
+    return True
 
 
 def write_postings(index: Path, progress: Progress | None = None) -> bool:
