@@ -23,6 +23,11 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
     ("answers", "answer matching, compared with a plain loop", ["--study", STUDY]),
     ("retrieval", "BM25, compared with Pyserini", ["--study", STUDY]),
     ("encoding", "encoding passages, compared with SentenceTransformer.encode", ["--passages", "256"]),
+    (
+        "questions",
+        "encoding questions, compared with SentenceTransformer.encode_query",
+        ["--study", STUDY, "--rounds", "1"],
+    ),
     ("search", "exact search, compared with FAISS", ["--study", STUDY]),
     ("analysis", "figures, slices and the finder on 22,075 questions", []),
     ("labels", "16 annotators writing into one store", []),
