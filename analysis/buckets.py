@@ -43,6 +43,24 @@ def bucket_group(bucket: int | None, frequency: int | None) -> str:
     return UNKNOWN if frequency is None else f"{frequency_group(frequency)} mentions"
 
 
+def bucket_groups(bucket: np.ndarray, frequency: np.ndarray, no_bucket: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return the `bucket_group` of many questions as (q,) int32 codes and the label of each code.
+
+    Args:
+        bucket: (q,) int64; `no_bucket` without an official bucket.
+        frequency: (q,) int64; negative where it is unknown.
+    """
+    groups = mention_groups(frequency)
+    codes = np.where(groups == NONE_KNOWN, len(GROUPS), groups).astype(np.int32)
+    names = [*(f"{group} mentions" for group in GROUPS), UNKNOWN]
+    official = bucket != no_bucket
+    if official.any():
+        numbers, members = np.unique(bucket[official], return_inverse=True)
+        codes[official] = len(names) + members
+        names += [bucket_group(number, None) for number in numbers.tolist()]
+    return codes, tuple(names)
+
+
 def bucket_order(label: str) -> tuple[int, int]:
     """Return a sort key for `bucket_group`'s labels: official buckets, then groups from rare to frequent, then
     unknown."""

@@ -126,9 +126,11 @@ def filtered(comparison: Comparison, selection: Selection) -> np.ndarray:
         mask &= Facts(comparison, selection.k).mask(selection.slice)
     if selection.text.strip():
         wanted = selection.text.casefold().split()
-        mask &= np.fromiter(
-            (all(word in words for word in wanted) for words in comparison.words), bool, len(comparison)
-        )
+        words, rows = comparison.words, np.flatnonzero(mask).tolist()
+        for word in wanted:
+            rows = [row for row in rows if word in words[row]]
+        mask = np.zeros(len(comparison), dtype=bool)
+        mask[rows] = True
     return mask
 
 

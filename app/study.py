@@ -28,7 +28,8 @@ from backend.retrieval.explanation import TermWeights, TokenMatches
 from backend.text.answers import DEFAULT_RULE
 from db.errors import Missing
 from db.imports import Imports
-from db.records import Hits, Question
+from db.question_table import QuestionTable, rows_of
+from db.records import Hits
 
 __all__ = ["Comparison", "Measured", "set_label"]  # re-exported for the pages
 
@@ -142,7 +143,7 @@ def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "
     questions, made = questions_key(study), manifest.get("made")
     whole = _measured(study, questions, name, made, relevance, rule)
     hidden = blind.hidden(study)
-    if hidden.isdisjoint(whole.row_of):
+    if not hidden or (rows_of(whole.questions, sorted(hidden)) < 0).all():
         return whole
     return _visible(whole, hidden, blind.digest(hidden), questions, name, made, relevance, rule)
 
@@ -160,14 +161,19 @@ def _hidden_key(study: Study) -> str:
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _measured(_study: Study, questions: Key, name: str, made: str | None, relevance: Kind, rule: str) -> Measured:
     run = _study.run(name)
-    records = _questions_of_run(_study, questions, run.manifest.get("question_set", (name, made)), run.question_ids)
-    return measure(_study, name, relevance, rule, records)
+    return measure(_study, name, relevance, rule, _table_of_run(_study, questions, run, made))
+
+
+def _table_of_run(study: Study, questions: Key, run: Run, made: str | None) -> QuestionTable:
+    """Return the questions of a run, in its order."""
+    return _questions_of_run(study, questions, run.manifest.get("question_set", (run.name, made)), run)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _questions_of_run(_study: Study, questions: Key, question_set: object, _ids: list[str]) -> list[Question]:
-    """Return the question records, shared by all runs over the same questions."""
-    return _study.questions.some(_ids)
+def _questions_of_run(_study: Study, questions: Key, question_set: object, _run: Run) -> QuestionTable:
+    """Return the questions without a record for each, shared by all runs over the same questions."""
+    # Of a run that is dropped again: the ids of a million questions take 70 MB, and the measured run stays.
+    return _study.questions.table(_study.run(_run.name).question_ids)
 
 
 def comparison(study: Study, a: str, b: str, relevance: Kind = "answers", rule: str = "dpr") -> Comparison:
@@ -214,13 +220,13 @@ def run_row(study: Study, name: str, question_id: str) -> Hits | None:
         raise Missing(f"no run {name!r} in this study")
     if blind.any_hidden(study, [question_id]):
         return None
-    run = _run(study, str(study.folder), name, manifest.get("made"))
-    row = run.row(question_id)
-    return (
-        None
-        if row is None
-        else Hits(np.asarray(run.hits.ordinals[row : row + 1]), np.asarray(run.hits.scores[row : row + 1]))
-    )
+    made = manifest.get("made")
+    run = _run(study, str(study.folder), name, made)
+    # Not by `run.row`, which holds the ids of all questions of the run.
+    row = int(rows_of(_table_of_run(study, questions_key(study), run, made), [question_id])[0])
+    if row < 0:
+        return None
+    return Hits(np.asarray(run.hits.ordinals[row : row + 1]), np.asarray(run.hits.scores[row : row + 1]))
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)

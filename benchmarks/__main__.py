@@ -16,24 +16,30 @@ from pathlib import Path
 
 MINUTES = 20  # time limit of all parts together
 STUDY = "STUDY"
+LARGE = ["--passages", "125000", "250000", "--questions", "25000", "50000"]
 CPU: tuple[tuple[str, str, list[str]], ...] = (
     ("encyclopedia", "generating the encyclopedia, passages per second", ["3000", "100000"]),
-    ("importing", "importing passages, compared with csv + sqlite3 and pandas", []),
-    ("large", "a study of many passages and questions, scaled to 21 million", []),
+    ("importing", "importing passages, compared with csv + sqlite3 and pandas", ["--rows", "400000"]),
+    ("large", "a study of many passages and questions, scaled to 21 million", LARGE),
     ("answers", "answer matching, compared with a plain loop", ["--study", STUDY]),
     ("retrieval", "BM25, compared with Pyserini", ["--study", STUDY]),
+    (
+        "bm25",
+        "BM25 on generated passages, compared with Pyserini and bm25s",
+        ["--passages", "100000", "--questions", "1000", "--k", "100", "--rounds", "3"],
+    ),
     ("encoding", "encoding passages, compared with SentenceTransformer.encode", ["--passages", "256"]),
     (
         "questions",
         "encoding questions, compared with SentenceTransformer.encode_query",
         ["--study", STUDY, "--rounds", "1"],
     ),
-    ("search", "exact search, compared with FAISS", ["--study", STUDY]),
-    ("analysis", "figures, slices and the finder on 22,075 questions", []),
+    ("search", "exact search, compared with FAISS", ["--study", STUDY, "--rounds", "3"]),
+    ("analysis", "figures, slices and the finder on 22,075 questions", ["--growth", "1000,50000"]),
     ("labels", "16 annotators writing into one store", []),
     ("denoising", "planted false negatives that remain after denoising", []),
     ("certificates", "certificates and intervals with judges that are wrong on purpose", ["--seeds", "1903"]),
-    ("training", "memory and speed of a training step", []),
+    ("training", "memory and speed of a training step", ["--rounds", "3"]),
     ("app", "each page, cold and warm, on 22,075 questions", []),
     ("twenty", "20 people using one app at the same time", ["--study", STUDY]),
     ("service", "live questions through the service", ["--study", STUDY]),

@@ -14,12 +14,16 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis import flips
 from benchmarks.app import RUNS, make_study
 from benchmarks.machine import machine, peak_memory, timed
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
 
 EVERYTHING, SLOW = 2.0, 10.0  # targets in seconds: all analyses together; the finder and the overlap, each
 
@@ -54,36 +58,60 @@ def everything(questions: int, passages: int) -> list[tuple[str, float, bool]]:
         return [(name, timed(work)[1], slow) for name, work, slow in analyses(study)]
 
 
-def analyses(folder: Path) -> Iterator[tuple[str, Callable[[], object], bool]]:
+Analysis = tuple[str, Callable[[], object], bool]
+"""What is computed, the function that does it, and whether it takes long."""
+Held = dict[str, Any]
+"""Results that later analyses start from, by name."""
+
+
+def analyses(folder: Path) -> Iterator[Analysis]:
     import plotly.graph_objects  # noqa: F401
     import scipy.special  # noqa: F401
 
     from backend.core.study import Study
+
+    study, held = Study.open(folder), Held()
+    yield from _of_two_runs(study, held)
+    yield from _of_three_runs(held)
+    yield from _of_slices(held)
+
+
+def _keep(held: Held, key: str, work: Callable[[], object]) -> Callable[[], None]:
+    def done() -> None:
+        held[key] = work()
+
+    return done
+
+
+def _of_two_runs(study: Study, held: Held) -> Iterator[Analysis]:
     from backend.evaluation.comparison import Comparison, at, by_group, macro_at, measure
-    from backend.evaluation.panel import Panel, frequency_curves, relation_table
-    from backend.evaluation.report_plots import curve_plot, dumbbell
-    from backend.evaluation.slice_finder import find_slices
-    from backend.evaluation.slices import Facts
 
-    study = Study.open(folder)
-    names = list(RUNS)
-    records = study.questions.some(study.run(names[0]).question_ids)
-    held: dict[str, object] = {}
+    records = study.questions.some(study.run(next(iter(RUNS))).question_ids)
 
-    def keep(key: str, work: Callable[[], object]) -> Callable[[], None]:
-        def done() -> None:
-            held[key] = work()
-
-        return done
-
-    def compared() -> Comparison:
-        return held["comparison"]
+    def measured() -> object:
+        return {name: measure(study, name, questions=records) for name in RUNS}
 
     def both_groups() -> None:
+        compared = held["comparison"]
         for by in ("relation", "bucket"):
-            by_group(compared(), 5, compared().groups(by))
-            labels = (compared().relations if by == "relation" else compared().buckets).tolist()
-            flips.flip_table_by(compared().first_a, compared().first_b, 5, labels)
+            by_group(compared, 5, compared.groups(by))
+            labels = (compared.relations if by == "relation" else compared.buckets).tolist()
+            flips.flip_table_by(compared.first_a, compared.first_b, 5, labels)
+
+    def pair() -> object:
+        return Comparison.of(*list(held["runs"].values())[:2])
+
+    yield "first relevant rank of 3 runs", _keep(held, "runs", measured), False
+    yield "two runs side by side", _keep(held, "comparison", pair), False
+    ks = (1, 5, 20, 100)
+    yield "difference, interval and p at 1, 5, 20, 100", lambda: [at(held["comparison"], k) for k in ks], False
+    yield "the same, averaged over relations", lambda: [macro_at(held["comparison"], k) for k in ks], False
+    yield "by relation and by bucket: success, difference, p (Holm), flips", both_groups, False
+
+
+def _of_three_runs(held: Held) -> Iterator[Analysis]:
+    from backend.evaluation.panel import Panel, frequency_curves, relation_table
+    from backend.evaluation.report_plots import curve_plot, dumbbell
 
     def curves() -> None:
         relations = np.unique(held["panel"].relations).tolist()
@@ -91,41 +119,32 @@ def analyses(folder: Path) -> Iterator[tuple[str, Callable[[], object], bool]]:
 
     def plots() -> None:
         table = held["table"]
-        dumbbell(table, names, [row.group for row in table.rows])
-        curve_plot(held["curves"][0], names)
+        dumbbell(table, list(RUNS), [row.group for row in table.rows])
+        curve_plot(held["curves"][0], list(RUNS))
 
-    yield (
-        "first relevant rank of 3 runs",
-        keep("runs", lambda: {name: measure(study, name, questions=records) for name in names}),
-        False,
-    )
-    yield "two runs side by side", keep("comparison", lambda: Comparison.of(*list(held["runs"].values())[:2])), False
-    yield "difference, interval and p at 1, 5, 20, 100", lambda: [at(compared(), k) for k in (1, 5, 20, 100)], False
-    yield "the same, averaged over relations", lambda: [macro_at(compared(), k) for k in (1, 5, 20, 100)], False
-    yield "by relation and by bucket: success, difference, p (Holm), flips", both_groups, False
-    yield "three runs on one panel", keep("panel", lambda: Panel.of(held["runs"])), False
-    yield (
-        "success@1, 5, 20, 100 by relation, 3 runs, macro and micro",
-        keep("table", lambda: relation_table(held["panel"], 20)),
-        False,
-    )
+    def table() -> object:
+        return relation_table(held["panel"], 20)
+
+    yield "three runs on one panel", _keep(held, "panel", lambda: Panel.of(held["runs"])), False
+    yield "success@1, 5, 20, 100 by relation, 3 runs, macro and micro", _keep(held, "table", table), False
     yield "curves along 8 buckets, all relations and each", curves, False
     yield "both plots", plots, False
-    facts = keep("facts", lambda: Facts(compared(), 5))
-    yield (
-        'a slice: relation:P19 and not group:"<=1 mentions" and first(...)<=5',
-        lambda: (facts(), held["facts"].mask(f'relation:P19 and not group:"<=1 mentions" and first({names[0]})<=5')),
-        False,
-    )
-    yield (
-        "every tag",
-        lambda: [
-            held["facts"].tag(name)
-            for name in ("bm25_only", "dense_only", "both_fail", "gold_below_unlabelled", "answer_in_unlabelled")
-        ],
-        False,
-    )
-    yield "rank-biased overlap of every pair of lists", lambda: compared().overlap, True
+
+
+def _of_slices(held: Held) -> Iterator[Analysis]:
+    from backend.evaluation.slice_finder import find_slices
+    from backend.evaluation.slices import Facts
+
+    first = f'relation:P19 and not group:"<=1 mentions" and first({next(iter(RUNS))})<=5'
+    tags = ("bm25_only", "dense_only", "both_fail", "gold_below_unlabelled", "answer_in_unlabelled")
+
+    def one_slice() -> None:
+        held["facts"] = Facts(held["comparison"], 5)
+        held["facts"].mask(first)
+
+    yield 'a slice: relation:P19 and not group:"<=1 mentions" and first(...)<=5', one_slice, False
+    yield "every tag", lambda: [held["facts"].tag(name) for name in tags], False
+    yield "rank-biased overlap of every pair of lists", lambda: held["comparison"].overlap, True
     yield "slice finder (reads the gold passages too)", lambda: find_slices(held["facts"]), True
 
 

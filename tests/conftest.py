@@ -32,8 +32,9 @@ QUICK = {
     "test_accuracy", "test_agreement", "test_audit", "test_buckets", "test_clusters", "test_contributing", "test_corpus",
     "test_counting", "test_declared", "test_denoising", "test_disagreements", "test_download", "test_flips",
     "test_formats_out", "test_formats_passages", "test_formats_questions", "test_formats_runs", "test_gold_matching",
-    "test_importing", "test_judged", "test_labels", "test_labels_io", "test_overlap", "test_people", "test_quality",
-    "test_question_sets", "test_questions", "test_queue", "test_registry", "test_report", "test_significance",
+    "test_importing", "test_judged", "test_label_file", "test_labels", "test_labels_io", "test_overlap", "test_people",
+    "test_quality", "test_question_sets", "test_questions", "test_queue", "test_registry", "test_report",
+    "test_significance",
 }  # fmt: skip
 NOT_QUICK = ("torch", "jnius", "streamlit")
 
@@ -230,27 +231,23 @@ def loads_one_at_a_time(monkeypatch):
 
 @pytest.fixture(scope="session")
 def small_demo(tmp_path_factory):
-    """The demo with 600 passages and a tiny encoder of random weights. Copy it before writing to it."""
-    import time
+    """The demo with 600 passages and a tiny encoder of random weights. Copy it before writing to it: one process of this
+    run makes it, and all read it.
+    """
+    import fcntl
 
-    from backend.core import jobs
-    from backend.core.settings import add_encoder
-    from backend.demo import making
-    from tests.forked import jobs_are_forked
-    from tests.studies import tiny_bert
+    from backend.core.study import Study
+    from tests.studies import make_small_demo
 
-    study = making.begin(tmp_path_factory.mktemp("demo") / "demo", 600)
-    tiny_bert(study.folder / "start")
-    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "start"), "pooling": "cls", "max_tokens": 64})
-    quick = {"steps": 2, "batch": 4, "held_out": 4, "pool": 20, "question_tokens": 24, "passage_tokens": 48}
-    size = {"labelled": 20, "encoder": "tiny", "training": quick | {"evaluate_every": 2}}
-    with jobs_are_forked():
-        job = jobs.status(study, jobs.submit(making.finish, study, size))
-    while job.unfinished:
-        time.sleep(0.2)
-        job = jobs.status(study, job.id)
-    assert job.state == "done", (job.error, jobs.log(study, job.id))
-    return study
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    with open(shared / "demo.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "demo.made").exists():
+            make_small_demo(shared / "demo")
+            (shared / "demo.made").touch()
+    return Study.open(shared / "demo")
 
 
 @pytest.fixture(scope="session")

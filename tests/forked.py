@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -47,18 +47,22 @@ A_JOB = "import sys; from backend.core import jobs; sys.exit(jobs.main(*sys.argv
 _start_from_nothing = jobs._start_process
 
 
-def python(*words: object) -> subprocess.CompletedProcess[str]:
+def python(*words: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Do what `python -c CODE ...` or `python -m MODULE ...` does in the root of the repository, and wait for its end.
-    Its standard output and error are both in `stderr`.
+
+    environment: all environment variables of the process (default: those of this process).
     """
     command = [str(word) for word in words]
-    with tempfile.TemporaryFile("w+") as output:
-        if not CAN_FORK:
-            return subprocess.run([sys.executable, *command], cwd=ROOT, stdout=output, stderr=output, text=True)
-        with _forked(command, ROOT, [output]) as answers:
+    if not CAN_FORK:
+        return subprocess.run(
+            [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        with _forked(command, ROOT, [output, errors], environment) as answers:
             code = int(answers.readlines()[-1])
-        output.seek(0)
-        return subprocess.CompletedProcess(command, code, "", output.read())
+        for file in (output, errors):
+            file.seek(0)
+        return subprocess.CompletedProcess(command, code, output.read(), errors.read())
 
 
 def start_job(study: Study, id: str, lock: IO[str]) -> None:
@@ -68,7 +72,7 @@ def start_job(study: Study, id: str, lock: IO[str]) -> None:
         return
     with open(study.path("jobs", id) / "log", "a") as log:
         words = ["-c", A_JOB, str(study.folder), id]
-        with _forked(words, Path.cwd(), [log, lock]) as answers:
+        with _forked(words, Path.cwd(), [log, log, lock]) as answers:
             answers.readline()  # the process has begun: it holds the lock
 
 
@@ -81,12 +85,15 @@ def jobs_are_forked() -> Iterator[None]:
 
 
 @contextmanager
-def _forked(words: Sequence[str], cwd: Path, files: Sequence[IO[str]]) -> Iterator[IO[str]]:
+def _forked(
+    words: Sequence[str], cwd: Path, files: Sequence[IO[str]], environment: Mapping[str, str] | None = None
+) -> Iterator[IO[str]]:
     """Let the fork server start a process. Yield a file with its pid and, once it has ended, its exit code, a line each.
 
     files: the standard output and error of the process, then files whose numbers there are appended to the words.
     """
-    asked = json.dumps({"words": words, "cwd": str(cwd), "environment": dict(os.environ)}).encode()
+    variables = dict(os.environ if environment is None else environment)
+    asked = json.dumps({"words": words, "cwd": str(cwd), "environment": variables}).encode()
     with _connection() as connection:
         socket.send_fds(connection, [len(asked).to_bytes(8, "big")], [file.fileno() for file in files])
         connection.sendall(asked)
@@ -184,8 +191,8 @@ def _received(connection: socket.socket, count: int) -> bytes:
 def _become(asked: dict, files: list[int]) -> int:
     """Do what `python` does with these words, and return the exit code."""
     os.setsid()
-    output, *others = files
-    for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
+    output, errors, *others = files
+    for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), output, errors)):
         os.dup2(file, number)
     os.environ.clear()
     os.environ.update(asked["environment"])

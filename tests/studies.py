@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -104,3 +105,23 @@ def tiny_bert(folder: Path, seed: int = 0, width: int = 32):
     model = transformers.BertModel(config).eval()
     model.save_pretrained(folder)
     return model
+
+
+def make_small_demo(folder: Path) -> None:
+    """Make the demo with 600 passages and a tiny encoder of random weights."""
+    from backend.core import jobs
+    from backend.core.settings import add_encoder
+    from backend.demo import making
+    from tests.forked import jobs_are_forked
+
+    study = making.begin(folder, 600)
+    tiny_bert(folder / "start")
+    add_encoder(study.settings_path, "tiny", {"model": str(folder / "start"), "pooling": "cls", "max_tokens": 64})
+    quick = {"steps": 2, "batch": 4, "held_out": 4, "pool": 20, "question_tokens": 24, "passage_tokens": 48}
+    size = {"labelled": 20, "encoder": "tiny", "training": quick | {"evaluate_every": 2}}
+    with jobs_are_forked():
+        job = jobs.status(study, jobs.submit(making.finish, study, size))
+    while job.unfinished:
+        time.sleep(0.2)
+        job = jobs.status(study, job.id)
+    assert job.state == "done", (job.error, jobs.log(study, job.id))

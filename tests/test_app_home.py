@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from backend.core import jobs
+from backend.core import jobs, summary
 from backend.core.study import Study
 from db.jobs import Jobs
 from db.people import People
@@ -133,3 +133,15 @@ def test_an_annotator_is_told_that_a_lead_prepares_the_study(tmp_path):
     assert "blindspot import passages" in Page(study.folder, "compare", "lea").text
     page = Page(study.folder, "compare", "ann")
     assert "A lead of the study prepares it" in page.text and "blindspot import" not in page.text
+
+
+def test_the_findings_are_shown_before_the_rest_is_computed(study, monkeypatch):
+    """Streamlit sends each part of a page when it is made, so the order is what a person waits for."""
+
+    def fails(opened):
+        raise ValueError("not yet")
+
+    monkeypatch.setattr(summary, "summary", fails)
+    page = Page(study.folder)
+    assert "Only BM25 answers 2 questions." in page.text and "Compare" in page.text
+    assert "This page failed: ValueError: not yet" in page.text and "Study contents" not in page.text

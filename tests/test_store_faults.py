@@ -1,9 +1,6 @@
-"""Faults of the label store, each with one clear line: locks, full disks, missing permissions, lost files, torn copies,
-names.
-"""
+"""Faults of the label store, each with one clear line: locks, full disks, missing permissions, lost files."""
 
 import gc
-import json
 import os
 import shutil
 import sqlite3
@@ -11,26 +8,20 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from backend.core.copying import copy_study
-from backend.core.manifest import whole_folder, write_manifest
 from backend.core.study import Study
 from backend.judging import guidelines as guidelines_module
 from backend.judging.guidelines import guidelines
 from backend.judging.labels_io import export_labels, import_labels
 from db import backup as backups
 from db.connection import DatabaseUnavailable, NotSaved, connect
-from db.errors import BadInput, BlindspotError, Missing, Refused
-from db.events import MAX_NUMBER, Choice, LabelEvent
+from db.errors import BadInput, Missing, Refused
+from db.events import MAX_NUMBER, LabelEvent
 from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
+from tests.labelled_studies import command, labelled_study
 from tests.studies import births, make_study, people
 
 ROOT = Path(__file__).parents[1]
@@ -38,29 +29,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def study(tmp_path):
-    passages = people(12)
-    made = make_study(tmp_path / "s", passages, births(passages))
-    People(made.labels_path).add("ann")
-    store = Labels(made.labels_path, passages=made.corpus.ordinals)
-    for number, question in enumerate(made.questions.all()):
-        store.add("ann", LabelEvent(f"e{number}", "label", question.id, (Choice("p0", "negative"),)))
-    store.close()
-    made.questions.close()
-    gc.collect()  # only the garbage collector closes an unreferenced connection
-    return made
-
-
-@pytest.fixture
-def command(monkeypatch):
-    from app.cli import app
-
-    def run(study, *words, code=0):
-        done = CliRunner().invoke(app, [*map(str, words), "--study", str(getattr(study, "folder", study))])
-        said = done.output + (str(done.exception) if done.exception and done.exit_code else "")
-        assert done.exit_code == code, said
-        return said
-
-    return run
+    return labelled_study(tmp_path / "s")
 
 
 def count(study):
@@ -70,7 +39,7 @@ def count(study):
 # A lock, a full disk and missing permissions are not damage
 
 
-def test_a_locked_file_is_not_called_damaged_and_loses_nothing(study, command, monkeypatch, tmp_path):
+def test_a_locked_file_is_not_called_damaged_and_loses_nothing(study, monkeypatch, tmp_path):
     kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
     store = Labels(study.labels_path, passages=study.corpus.ordinals)
     store.add("ann", LabelEvent("newer", "note", "P19.dev.0", note="x"))
@@ -269,7 +238,7 @@ def test_sqlites_bare_words_become_a_file_and_advice(code, says):
     assert told.damaged == code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
-def test_a_damaged_page_is_one_line_for_every_reader(study, command):
+def test_a_damaged_page_is_one_line_for_every_reader(study):
     study.questions.close()
     size = study.labels_path.stat().st_size
     with open(study.labels_path, "r+b") as file:
@@ -285,7 +254,7 @@ def test_a_damaged_page_is_one_line_for_every_reader(study, command):
 
 
 @pytest.mark.parametrize("empty", [False, True])
-def test_a_lost_labels_db_is_refused_and_the_backups_are_offered(study, command, empty):
+def test_a_lost_labels_db_is_refused_and_the_backups_are_offered(study, empty):
     kept = backups.back_up(study.labels_path)
     study.questions.close()
     events = count(study)
@@ -302,7 +271,7 @@ def test_a_lost_labels_db_is_refused_and_the_backups_are_offered(study, command,
     assert count(Study.open(study.folder)) == events
 
 
-def test_without_any_backup_one_can_start_anew(study, command):
+def test_without_any_backup_one_can_start_anew(study):
     study.questions.close()
     for path in study.folder.glob("labels.db*"):
         path.unlink()
@@ -424,241 +393,7 @@ def test_a_huge_event_number_is_refused_and_labelling_goes_on(study, tmp_path, f
 
 # One rule for all names
 
-BAD_NAMES = ["", " x", "x ", "a\nb", "a\0", "\ud800", "\u202eann", "x" * 65, "x" * 129]
-
-
-@pytest.mark.parametrize("name", BAD_NAMES)
-def test_one_rule_for_the_names_of_people_and_batches(study, name):
-    with pytest.raises(BadInput, match="use 1 to 64 printable characters"):
-        People(study.labels_path).add(name)
-    with pytest.raises(BadInput, match="use 1 to 64 printable characters"):
-        People(study.labels_path).invite(name)
-    with pytest.raises(BadInput, match="use 1 to 64 printable characters"):
-        Queue(study.labels_path).add_batch(name, [Item("P19.dev.0", (Candidate("p0"),))], {})
-    assert Queue(study.labels_path).batches() == []
-
-
-@pytest.mark.parametrize("name", ["x" * 64, "a__b", "__", "Zoë · Müller", "sam:2"])
-def test_a_name_that_the_rule_allows_can_be_judged_under(study, name):
-    People(study.labels_path).add(name)
-    queue = Queue(study.labels_path)
-    queue.add_batch(name, [Item("P19.dev.0", (Candidate("p0"),))], {})
-    assert [lease.batch for lease in queue.claim(name)] == [name]
-    event = {"id": "k", "kind": "label", "question": "P19.dev.0", "batch": name,
-             "choices": [{"passage": "p0", "label": "positive"}]}  # fmt: skip
-    assert [receipt.state for receipt in Labels(study.labels_path).add_all(name, [event])] == ["stored"]
-
-
-@pytest.mark.parametrize("name", ["a__b", "__", "_", "a_-_b", "x" * 64])
-def test_a_component_takes_every_name(name):
-    from app.components.judging import component_key
-
-    assert "__" not in component_key(f"judge-{name}")
-    others = {"a__b", "a_-_b", "a_-_-b", "_", "__", "_-"}
-    assert len({component_key(other) for other in others}) == len(others)
-
-
-def test_the_outbox_of_one_person_is_not_found_by_another(tmp_path, monkeypatch):
-    """Run `outbox.js` in Node with the sessions of the pages."""
-    if shutil.which("node") is None:
-        pytest.skip("needs node")
-    from app.components import judging
-    from db.people import Person
-
-    people_here = ["sam", "sam:2", "sam:adjudicate", "sam:question", "sam\u00a02", "sam:" + "a" * 32]
-    sessions = {
-        f"{name}|{mode}": judging.session(tmp_path / "labels.db", Person(name, "lead"), mode)
-        for name in people_here
-        for mode in ("", "adjudicate", "question")
-    }
-    script = tmp_path / "run.js"
-    script.write_text(
-        """
-const store = new Map();
-globalThis.localStorage = new Proxy({
-  getItem: (key) => store.get(key) ?? null, setItem: (key, value) => store.set(key, value), removeItem: (key) => store.delete(key),
-}, { ownKeys: () => [...store.keys()], getOwnPropertyDescriptor: () => ({ enumerable: true, configurable: true }) });
-globalThis.window = { addEventListener() {}, removeEventListener() {} };
-"""
-        + (ROOT / "app/components/judging/outbox.js").read_text()
-        + f"\nconst sessions = {json.dumps(sessions)};\n"
-        + """
-const found = {};
-for (const [name, session] of Object.entries(sessions)) {
-  const box = new Outbox(`blindspot-outbox:${session}`, () => {});
-  box.entries = [{ id: name, kind: "note" }]; box.store(); box.stop();
-}
-for (const [name, session] of Object.entries(sessions)) {
-  const box = new Outbox(`blindspot-outbox:${session}`, () => {});
-  found[name] = box.entries.map((entry) => entry.id).sort(); box.stop(); store.delete(box.key);
-}
-const box = new Outbox("blindspot-outbox:x:zoe", () => {});
-box.deliver = () => {};
-const said = [box.status()];
-const a = box.push({ kind: "note" }), b = box.push({ kind: "note" });
-said.push(box.status());
-box.received([{ id: a.id, state: "stored" }, { id: b.id, state: "refused", message: "no" }], 1, null);
-said.push(box.status());
-box.refused.length = 0;
-said.push(box.status());
-box.stop();
-console.log(JSON.stringify({ found, said }));
-"""
-    )
-    done = subprocess.run(["node", str(script)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    for name, ids in result["found"].items():
-        who, mode = name.split("|")
-        assert {id.split("|")[0] for id in ids} == {who}, name
-        assert name in ids and (mode == "" or ids == [name])
-    assert result["said"] == ["✓ all saved", "2 unsaved", "1 not saved (refused)", "1 not saved (refused)"]
-
-
 # The name of a part is reserved before the work
-
-
-def test_a_run_is_claimed_before_the_search(study, monkeypatch):
-    from backend.retrieval import retrieve as module
-
-    class Slow:
-        settings: dict = {"retriever": "slow"}
-
-        def search(self, texts, k, progress=None):
-            import numpy as np
-
-            from db.records import Hits
-
-            started.set()
-            assert proceed.wait(20)
-            ordinals = np.tile(np.arange(k, dtype=np.int32), (len(texts), 1))
-            return Hits(ordinals, -ordinals.astype(np.float32))
-
-    started, proceed, ended = threading.Event(), threading.Event(), []
-    monkeypatch.setattr(type(module.RETRIEVERS.get("bm25")), "open", lambda *args, **named: Slow())
-    first = threading.Thread(target=lambda: ended.append(module.retrieve(study, "bm25", k=3, name="x")))
-    first.start()
-    assert started.wait(20)
-    with pytest.raises(Refused, match="another process is making runs/x"):
-        module.retrieve(study, "bm25", k=3, name="x")
-    with pytest.raises(Refused, match="another process is making runs/x"):
-        module.retrieve(study, "bm25", k=3, name="x", replace=True)
-    proceed.set()
-    first.join()
-    assert ended[0].hits.k == 3
-    with pytest.raises(Refused, match="--replace"):
-        module.retrieve(study, "bm25", k=3, name="x")
-    assert module.retrieve(study, "bm25", k=4, name="x", replace=True).manifest["k"] == 4
-    with study.building("runs/x"):
-        pass
-
-
-def test_a_claim_is_this_threads_alone_and_asks_again_under_the_lock(study):
-    def taken():
-        raise Refused("taken meanwhile")
-
-    with study.claim("maps/m"):
-        with study.building("maps/m"), study.building("maps/n"):
-            pass
-        refused = []
-
-        def other():
-            try:
-                with Study.open(study.folder).building("maps/m"):
-                    pass
-            except Refused as error:
-                refused.append(error)
-
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join()
-        assert len(refused) == 1
-    with pytest.raises(Refused, match="taken meanwhile"), study.building("maps/m", taken):
-        pass
-    with study.building("maps/m"):
-        pass
-
-
-def test_two_parts_whose_names_begin_alike_are_built_side_by_side(tmp_path):
-    with whole_folder(tmp_path / "x.y") as longer:
-        (longer / "file").write_text("kept")
-        with whole_folder(tmp_path / "x") as shorter:
-            (shorter / "file").write_text("short")
-        assert (longer / "file").read_text() == "kept"
-    assert (tmp_path / "x.y" / "file").read_text() == "kept" and (tmp_path / "x" / "file").read_text() == "short"
-
-
-# Copying a study in use
-
-
-def test_a_copy_of_a_study_in_use_is_whole(study, tmp_path, command):
-    """Labels are stored and a run is made repeatedly while copies are made."""
-    for name, manifest in (("runs/old", True), ("runs/unfinished", False), ("models/m", True)):
-        part = study.folder / name
-        part.mkdir(parents=True)
-        (part / "data").write_text("0" * 1000)
-        if manifest:
-            write_manifest(part, {"kind": "run"})
-    (study.folder / "notes.txt").write_text("mine")
-    os.mkfifo(study.folder / "pipe")
-    text = study.settings_path.read_text()
-    study.settings_path.write_text(f'{text}\n[encoders.m]\nmodel = "{study.folder}/models/m"\n')
-    stop, number = threading.Event(), [0]
-
-    def label():
-        store = Labels(study.labels_path, passages=study.corpus.ordinals)
-        while not stop.is_set():
-            number[0] += 1
-            store.add("ann", LabelEvent(f"w{number[0]}", "note", "P19.dev.0", note="x" * 500))
-        store.close()
-
-    def remake():
-        version = 0
-        while not stop.is_set():
-            version += 1
-            with whole_folder(study.folder / "runs" / "old") as building:
-                for file in ("a", "b", "c"):
-                    (building / file).write_text(str(version) * 100)
-                write_manifest(building, {"kind": "run", "version": version})
-            time.sleep(0.05)
-
-    threads = [threading.Thread(target=label), threading.Thread(target=remake)]
-    for thread in threads:
-        thread.start()
-    try:
-        for copy in range(6):
-            stored = number[0] - 1
-            made = copy_study(study, tmp_path / f"copy{copy}")
-            assert made.left_out == ("runs/unfinished",)
-            opened = Study.open(made.folder)
-            found = backups.check(opened.labels_path)
-            assert found.problems == () and found.events >= stored
-            assert len(opened.corpus) == 12 and opened.runs() == ["old"]
-            assert opened.settings.encoders["m"].model == str(made.folder / "models" / "m")
-            run = made.folder / "runs" / "old"
-            if (run / "a").exists():
-                version = json.loads((run / "manifest.json").read_text())["version"]
-                assert {(run / file).read_text() for file in ("a", "b", "c")} == {str(version) * 100}
-            assert not (made.folder / "jobs").exists() and (made.folder / "notes.txt").read_text() == "mine"
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert "Copied the study to" in command(study, "copy", tmp_path / "by-command")
-    with pytest.raises(Refused, match="exists already"):
-        copy_study(study, tmp_path / "copy0")
-    with pytest.raises(Refused, match="inside the study"):
-        copy_study(study, study.folder / "copy")
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-
-
-def test_a_full_disk_leaves_no_half_copy(study, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        shutil, "copy2", lambda *args, **named: (_ for _ in ()).throw(OSError(28, "No space left on device"))
-    )
-    with pytest.raises(BlindspotError, match="the study cannot be copied .No space left on device.; make room"):
-        copy_study(study, tmp_path / "copy")
-    assert not list(tmp_path.glob("*copy*"))
 
 
 def test_nothing_is_saved_is_raised_for_the_whole_outbox(study):

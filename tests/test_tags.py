@@ -7,7 +7,6 @@ import io
 import json
 import sqlite3
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from db.errors import BadInput, Missing, Refused
 from db.people import People
 from db.queue import Candidate, Item, Queue
 from db.tags import RESERVED, Tags
+from tests import forked
 from tests.app_pages import Page, hand_made_study
 
 
@@ -219,8 +219,7 @@ def test_the_export_says_who_and_when(study, tags):
 
 
 def blindspot(study, *words) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "app.cli", "tags", *words, "--study", str(study.folder)]
-    return subprocess.run(command, capture_output=True, text=True)
+    return forked.python("-m", "app.cli", "tags", *words, "--study", study.folder)
 
 
 def test_the_commands(study):

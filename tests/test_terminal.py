@@ -3,7 +3,6 @@
 import csv
 import io
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from app import progress
 from app.console import Terminal
 from app.terminal import CleanStream, clean
 from backend.core.spreadsheets import write_csv
+from tests import forked
 
 ROOT = Path(__file__).parents[1]
 
@@ -88,13 +88,7 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_escape_sequence_reaches_the_terminal(hostile_study, command):
     environment = {**os.environ, "BLINDSPOT_STUDY": str(hostile_study), "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    done = subprocess.run(
-        [sys.executable, "-m", "app.cli", *command.split()],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
+    done = forked.python("-m", "app.cli", *command.split(), environment=environment)
     assert done.stdout + done.stderr
     assert not FORBIDDEN & set(done.stdout + done.stderr), command
     if command.endswith("--csv"):

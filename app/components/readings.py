@@ -19,6 +19,7 @@ from backend.core.study import Study
 from backend.reader.reading import Reading, readings_of
 from backend.reader.readings import CONVENTION, MeasuredReading, answered, both_answer
 from backend.text.counting import counted
+from db.question_table import ids_of, take
 
 F1 = (
     "Word overlap (F1) of the reader's answer with the best-matching known answer: mean over questions, bootstrap "
@@ -83,7 +84,7 @@ def readings_panel(
         side: _answered(study, found, key, found.name, (found.run.manifest.get("made"), found.manifest["made"]), ks)
         for side, found in readings.items()
     }
-    ids = {question.id for question, stays in zip(compared.questions, kept, strict=True) if stays}
+    ids = set(ids_of(take(compared.questions, np.flatnonzero(kept))))
     for each in made.values():
         ids &= set(each.row_of)
     if not ids:

@@ -35,18 +35,19 @@ def page() -> None:
 
 
 def _page(opened: Study) -> None:
-    contents = summary(opened)
     show(style_sheet("home.css"))
-    if contents["passages"] is None and not contents["questions"]:
-        show(_welcome(contents["name"]))
+    if not opened.has_corpus and opened.questions.last < 0:
+        show(_welcome(opened.settings.name))
     is_made = is_demo(opened) and _demo(opened)
     if is_made:
         jobs.panel(opened)
     runs = study.shown_runs(opened)
     if runs:
+        # The findings first: they reach the browser while the server computes the rest of the page.
         show(findings_panel(opened, runs))
         show(run_table(opened, runs))
         parts_panel(opened, "run", list(runs))
+    contents = summary(opened)
     with st.container(key="home"):
         first_column, right = st.columns(2, gap="small")
         with first_column:
@@ -129,7 +130,7 @@ def _next(opened: Study, held: dict[str, Any]) -> None:
             ),
         )
         return
-    steps = next_steps(opened)
+    steps = next_steps(opened, held["questions"])
     show(tag("h2", "Next steps"), _road(opened, held))
     if not steps:
         show(

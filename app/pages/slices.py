@@ -33,6 +33,7 @@ from backend.evaluation.slice_report import SliceReport, method
 from backend.evaluation.slices import Facts
 from backend.text.counting import counted
 from db.errors import BlindspotError
+from db.question_table import ids_of, rows_among, take
 
 PAGE = "slices"
 CORRECTIONS = {"westfall-young": "Westfall–Young", "holm": "Holm", "benjamini-yekutieli": "Benjamini–Yekutieli"}
@@ -151,7 +152,7 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
                 show(notice(said[0], kind=said[1]))
             send_to_judging(
                 opened,
-                [compared.questions[row].id for row in np.flatnonzero(kept)],
+                ids_of(take(compared.questions, np.flatnonzero(kept))),
                 (chosen.a, chosen.b),
                 "slice-judge",
             )
@@ -159,11 +160,12 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
 
 def _runs_on(opened, compared: Comparison, chosen: Selection, kept: np.ndarray):
     """Yield (name, ranks of the first relevant passages, k) for every run with questions of the slice."""
-    asked = [compared.questions[row].id for row in np.flatnonzero(kept).tolist()]
+    asked = take(compared.questions, np.flatnonzero(kept))
     for name in offered_runs(opened):
         measured = study.measured(opened, name, compared.a.kind, chosen.rule)
-        rows = [row for id in asked if (row := measured.row_of.get(id)) is not None]
-        if rows and measured.kind == compared.a.kind and chosen.k <= measured.k:
+        rows = rows_among(asked, measured.questions)
+        rows = rows[rows >= 0]
+        if len(rows) and measured.kind == compared.a.kind and chosen.k <= measured.k:
             yield name, measured.first[rows], chosen.k
 
 

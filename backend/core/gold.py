@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from db.question_table import gold_of
 from db.records import Question
 
 
@@ -28,8 +29,9 @@ def gold_matrix(corpus: PassageRows, rows: np.ndarray, questions: Sequence[Quest
     Returns:
         (q, k) bool, and (q,) int64: the number of each question's gold passages that the collection holds.
     """
-    known = corpus.ordinals({id for question in questions for id in question.gold})
-    gold = [sorted({known[id] for id in question.gold if id in known}) for question in questions]
+    of_questions = gold_of(questions)
+    known = corpus.ordinals({id for ids in of_questions for id in ids})
+    gold = [sorted({known[id] for id in ids if id in known}) for ids in of_questions]
     counts = np.array([len(row) for row in gold], dtype=np.int64)
     rows = np.asarray(rows)
     is_gold = np.zeros(rows.shape, dtype=bool)

@@ -63,9 +63,18 @@ class Run:
         """The question of each row of the arrays."""
         path = self.folder / "questions.json"
         ids = read_json(path)
-        if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
+        if not isinstance(ids, list) or not {*map(type, ids)} <= {str}:
             raise BadInput(f"must be a list of question ids; {_AGAIN}", path)
+        expected = self.manifest.get("questions", len(ids))
+        if len(ids) != expected:
+            raise BadInput(f"lists {len(ids):,} questions, but the run has {expected:,}; {_AGAIN}", path)
         return ids
+
+    @property
+    def n_questions(self) -> int:
+        """The number of questions. Reads no ids: those of a million questions take 70 MB."""
+        number = self.manifest.get("questions")
+        return number if isinstance(number, int) else len(self.question_ids)
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -93,9 +102,9 @@ class Run:
     def _array(self, name: str) -> np.ndarray:
         path = self.folder / name
         array = open_array(path, _AGAIN)
-        if array.ndim != 2 or len(array) != len(self.question_ids):
+        if array.ndim != 2 or len(array) != self.n_questions:
             raise BadInput(
-                f"has the shape {array.shape}, but the run has {len(self.question_ids):,} questions; {_AGAIN}",
+                f"has the shape {array.shape}, but the run has {self.n_questions:,} questions; {_AGAIN}",
                 path,
             )
         return array

@@ -33,6 +33,7 @@ from backend.evaluation.judged_scores import likely_positive
 from backend.evaluation.why import near_namesake, pattern
 from backend.text.answers import match_run, mentions_subject
 from db.labels import Labels
+from db.question_table import take
 from db.records import Passage, Question
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class _Questions:
         self.run_rows, self.other_rows = places if side == "a" else places[::-1]
         self.rows = np.asarray(rows, dtype=np.int64)
         self.missed = ~found_by(self.first[self.rows], k)
-        self.questions: list[Question] = [compared.questions[row] for row in self.rows.tolist()]
+        self.questions: list[Question] = list(take(compared.questions, self.rows))
 
     def causes(self) -> RunCauses:
         present = np.zeros((len(self.rows), len(ORDER)), dtype=bool)

@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis import flips
 from analysis.accuracy import Estimate, first_hit, found_by, macro_average
-from analysis.buckets import bucket_group, bucket_order
+from analysis.buckets import bucket_groups, bucket_order
 from analysis.flips import FlipTable
 from analysis.overlap import rank_biased_overlap
 from analysis.relations import relation_order
@@ -27,6 +27,8 @@ from backend.evaluation.question_facts import QuestionFacts
 from backend.evaluation.relevance import Kind, Relevance, relevant
 from backend.text.answers import DEFAULT_RULE
 from db.errors import BadInput
+from db.question_columns import NO_BUCKET, Categories, QuestionColumns
+from db.question_table import QuestionTable, columns_of, row_index, rows_among, rows_of, take
 from db.records import Question
 
 if TYPE_CHECKING:
@@ -48,16 +50,16 @@ VALUES_HELD = 32  # arrays kept per run: a measure at a cut-off, 8 bytes a quest
 class Measured:
     """The measured questions of a run, and the rank of the first relevant passage of each.
 
-    questions: q records, in the run's order; rows: (q,) their rows of the run. first: (q,) int32 rank from 1, 0 for
-    none within the run's k. kind: the relevance in use; gold instead of answers if no question has answers. left_out:
-    the number of questions that are not measured, by reason.
+    questions: q questions, in the run's order, as a list or a table; rows: (q,) their rows of the run. first: (q,)
+    int32 rank from 1, 0 for none within the run's k. kind: the relevance in use; gold instead of answers if no question
+    has answers. left_out: the number of questions that are not measured, by reason.
     """
 
     study: Study
     run: Run
     kind: Kind
     rule: str
-    questions: list[Question]
+    questions: Sequence[Question]
     rows: np.ndarray
     first: np.ndarray
     left_out: dict[str, int]
@@ -71,9 +73,9 @@ class Measured:
         return self.run.hits.k
 
     @cached_property
-    def row_of(self) -> dict[str, int]:
+    def row_of(self) -> Mapping[str, int]:
         """The position of each question in `questions`."""
-        return {question.id: row for row, question in enumerate(self.questions)}
+        return row_index(self.questions)
 
     @cached_property
     def facts(self) -> QuestionFacts:
@@ -82,7 +84,11 @@ class Measured:
     @cached_property
     def _relevance(self) -> Relevance:
         """Every hit's relevance, which measures other than Success@k need."""
-        return relevant(self.study, self.run, self.kind, self.rule)
+        return relevant(self.study, self.run, self.kind, self.rule, self._questions_of(self.run))
+
+    def _questions_of(self, run: Run) -> QuestionTable | None:
+        """Return all questions of a run as a table if this run's are one; None leaves them to be read as records."""
+        return self.study.questions.table(run.question_ids) if isinstance(self.questions, QuestionTable) else None
 
     @cached_property
     def _values(self) -> ResultCache:
@@ -101,12 +107,18 @@ class Measured:
 
         return self._values.get((measure.name, k), made)
 
+    def measured_alike(self, name: str) -> Measured:
+        """Measure another run of the study by the same relevance. Raises Missing."""
+        return measure(self.study, name, self.kind, self.rule, self._questions_of(self.study.run(name)))
+
     def without(self, ids: Set[str], reason: str) -> Measured:
         """Return the same run without some questions, which count as left out for this reason."""
-        visible = np.array([question.id not in ids for question in self.questions], dtype=bool)
+        visible = np.ones(len(self.questions), dtype=bool)
+        hidden = rows_of(self.questions, sorted(ids))
+        visible[hidden[hidden >= 0]] = False
         return replace(
             self,
-            questions=[question for question, keep in zip(self.questions, visible.tolist(), strict=True) if keep],
+            questions=take(self.questions, np.flatnonzero(visible)),
             rows=self.rows[visible],
             first=self.first[visible],
             left_out={**self.left_out, reason: int((~visible).sum())},
@@ -154,7 +166,7 @@ class Comparison:
 
     a: Measured
     b: Measured
-    questions: list[Question]
+    questions: Sequence[Question]
     first_a: np.ndarray
     first_b: np.ndarray
     rows_a: np.ndarray
@@ -164,13 +176,14 @@ class Comparison:
     @classmethod
     def of(cls, a: Measured, b: Measured) -> Comparison:
         """Compare two measured runs. The comparison is empty if they are measured by different relevance."""
-        rows_a = (
-            [row for row, question in enumerate(a.questions) if question.id in b.row_of] if a.kind == b.kind else []
-        )
-        shared = [a.questions[row] for row in rows_a]
-        rows_of_a = np.array(rows_a, dtype=np.int64)
-        right = np.array([b.row_of[question.id] for question in shared], dtype=np.int64)
-        return cls(a, b, shared, a.first[rows_of_a], b.first[right], a.rows[rows_of_a], b.rows[right])
+        if a.kind != b.kind:
+            none = np.zeros(0, dtype=np.int64)
+            return cls(a, b, [], a.first[none], b.first[none], a.rows[none], b.rows[none])
+        rows_of_b = rows_among(a.questions, b.questions)
+        rows_of_a = np.flatnonzero(rows_of_b >= 0)
+        rows_of_b = rows_of_b[rows_of_a]
+        shared = a.questions if len(rows_of_a) == len(a.questions) else take(a.questions, rows_of_a)
+        return cls(a, b, shared, a.first[rows_of_a], b.first[rows_of_b], a.rows[rows_of_a], b.rows[rows_of_b])
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -196,7 +209,7 @@ class Comparison:
             return known[name]
         key = name, self.a.study.run(name).manifest.get("made")
         if key not in self._others:
-            self._others[key] = measure(self.a.study, name, self.a.kind, self.a.rule)
+            self._others[key] = self.a.measured_alike(name)
         return self._others[key]
 
     @cached_property
@@ -211,32 +224,44 @@ class Comparison:
         return self.a.facts if len(self) == len(self.a.questions) else QuestionFacts(self.a.study, self.questions)
 
     @cached_property
-    def rows(self) -> dict[str, int]:
-        return {question.id: row for row, question in enumerate(self.questions)}
+    def rows(self) -> Mapping[str, int]:
+        """The row of each question by id."""
+        return row_index(self.questions)
+
+    @cached_property
+    def columns(self) -> QuestionColumns:
+        """The facts about the questions that tables are grouped and filtered by."""
+        return columns_of(self.questions)
 
     @cached_property
     def relations(self) -> np.ndarray:
         """The relation of each question, (q,) str; "" without a relation."""
-        return np.array([question.relation or "" for question in self.questions], dtype=str)
+        return self.columns.relation.labels(str)
+
+    @cached_property
+    def _bucket_groups(self) -> Categories[str]:
+        return Categories(*bucket_groups(self.columns.bucket, self.columns.frequency, NO_BUCKET))
 
     @cached_property
     def buckets(self) -> np.ndarray:
-        """The bucket label of each question, (q,) str, from `bucket_group`."""
-        return np.array([bucket_group(q.bucket, q.frequency) for q in self.questions], dtype=str)
+        """The bucket label of each question, (q,) str, as `bucket_group` words it."""
+        return self._bucket_groups.labels(str)
 
     @cached_property
     def sets(self) -> np.ndarray:
         """The label of split and data set of each question, (q,) str; see `set_label`."""
-        return np.array([set_label(question.dataset, question.split) for question in self.questions], dtype=str)
+        return self.columns.dataset_split.labels(lambda pair: set_label(*pair))
 
-    @cached_property
+    @property
     def frequency(self) -> np.ndarray:
         """The mentions of each subject, (q,) int64; -1 if unknown."""
-        return np.array([-1 if q.frequency is None else q.frequency for q in self.questions], dtype=np.int64)
+        return self.columns.frequency
 
     @cached_property
     def words(self) -> list[str]:
         """The text that the text filter searches: question, answers, subject and id, case-folded."""
+        if isinstance(self.questions, QuestionTable):
+            return self.questions.search_texts()
         return ["\n".join((q.text, *q.answers, q.subject or "", q.id)).casefold() for q in self.questions]
 
     @cached_property
@@ -270,8 +295,10 @@ class Comparison:
         """Return the rows of each relation or bucket, in the order of a table. Questions without a relation are left
         out.
         """
-        labels, order = (self.relations, relation_order) if by == "relation" else (self.buckets, bucket_order)
-        return {name: np.flatnonzero(labels == name) for name in sorted(set(labels.tolist()) - {""}, key=order)}
+        relation = by == "relation"
+        rows = (self.columns.relation if relation else self._bucket_groups).rows()
+        names = sorted(rows.keys() - {""}, key=relation_order if relation else bucket_order)
+        return {name: rows[name] for name in names}
 
 
 def set_label(dataset: str, split: str) -> str:

@@ -21,6 +21,7 @@ from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from backend.text.answers import DEFAULT_RULE
 from backend.text.counting import counted
 from db.errors import BadInput
+from db.question_table import ids_of, take
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -200,7 +201,7 @@ def causes_of_misses(study: Study, run: str, other: str, options: MissOptions) -
     """Return the causes of a run's misses, and the ids of the missed questions. Raises as `misses` does."""
     compared, k, rows = _chosen(study, run, other, options)
     causes = run_causes(compared, "a", k).within(rows).misses
-    return causes, [compared.questions[row].id for row in causes.rows.tolist()]
+    return causes, ids_of(take(compared.questions, causes.rows))
 
 
 def _chosen(study: Study, a: str, b: str, options: MissOptions) -> tuple[Comparison, int, np.ndarray]:

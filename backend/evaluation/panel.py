@@ -17,6 +17,7 @@ from backend.evaluation.comparison import at as at_k
 from backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
 from backend.text.counting import counted
 from db.errors import BadInput
+from db.question_table import columns_of, rows_among, take
 from db.records import Question
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Panel:
     """
 
     runs: dict[str, Measured]
-    questions: list[Question]
+    questions: Sequence[Question]
     first: dict[str, np.ndarray]
 
     @classmethod
@@ -47,11 +48,13 @@ class Panel:
                 "the runs are measured by different relevance "
                 f"({', '.join(f'{m.name} by {m.kind}' for m in measured)}); choose gold for all"
             )
-        shared = [q for q in measured[0].questions if all(q.id in each.row_of for each in measured[1:])]
-        if not shared:
+        first = measured[0].questions
+        rows = {name: rows_among(first, run.questions) for name, run in runs.items()}
+        kept = np.flatnonzero(np.all([each >= 0 for each in rows.values()], axis=0))
+        if not len(kept):
             raise BadInput(f"{', '.join(runs)} share no measured question; choose runs over the same questions")
-        rows = {name: [run.row_of[q.id] for q in shared] for name, run in runs.items()}
-        return cls(runs, shared, {name: run.first[rows[name]] for name, run in runs.items()})
+        shared = first if len(kept) == len(first) else take(first, kept)
+        return cls(runs, shared, {name: run.first[rows[name][kept]] for name, run in runs.items()})
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -77,19 +80,18 @@ class Panel:
         needs all relevant passages if relevance is by answers.
         """
         return {
-            name: run.values(measure, k)[[run.row_of[question.id] for question in self.questions]]
-            for name, run in self.runs.items()
+            name: run.values(measure, k)[rows_among(self.questions, run.questions)] for name, run in self.runs.items()
         }
 
     @cached_property
     def relations(self) -> np.ndarray:
         """The relation of each question, (q,) str; "" without a relation."""
-        return np.array([question.relation or "" for question in self.questions], dtype=str)
+        return columns_of(self.questions).relation.labels(str)
 
     @cached_property
     def frequency(self) -> np.ndarray:
         """The mentions of each subject, (q,) int64; -1 if unknown."""
-        return np.array([-1 if q.frequency is None else q.frequency for q in self.questions], dtype=np.int64)
+        return columns_of(self.questions).frequency
 
     @cached_property
     def training(self) -> tuple[set[str], str | None]:
@@ -157,8 +159,7 @@ def relation_table(panel: Panel, k: int, seed: int = SEED, measure: RankingMeasu
 
 def _shared_rows(panel: Panel, compared: Comparison) -> np.ndarray:
     """Return the rows of the first two runs' comparison that are measured in every run of the panel, (q,) bool."""
-    ids = {question.id for question in panel.questions}
-    return np.fromiter((question.id in ids for question in compared.questions), bool, len(compared))
+    return rows_among(compared.questions, panel.questions) >= 0
 
 
 Cut = Literal["official", "mentions", "mass"]

@@ -10,6 +10,8 @@ import numpy as np
 
 from backend.data.importing.gold import find_ordinals
 from backend.text.answers import STOP_WORDS, joined, nfd, tokens
+from db.question_columns import NO_BUCKET, UNKNOWN_FREQUENCY
+from db.question_table import columns_of
 from db.records import Question
 
 if TYPE_CHECKING:
@@ -65,12 +67,14 @@ class QuestionFacts:
     @cached_property
     def bucket(self) -> np.ndarray:
         """The official bucket of each question, (q,) float64; NaN without one."""
-        return np.array([np.nan if q.bucket is None else q.bucket for q in self.questions], dtype=np.float64)
+        bucket = columns_of(self.questions).bucket
+        return np.where(bucket == NO_BUCKET, np.nan, bucket.astype(np.float64))
 
     @cached_property
     def frequency(self) -> np.ndarray:
         """The mentions of each subject, (q,) float64; NaN if unknown."""
-        return np.array([np.nan if q.frequency is None else q.frequency for q in self.questions], dtype=np.float64)
+        frequency = columns_of(self.questions).frequency
+        return np.where(frequency == UNKNOWN_FREQUENCY, np.nan, frequency.astype(np.float64))
 
     @cached_property
     def overlap(self) -> np.ndarray:

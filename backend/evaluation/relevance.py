@@ -20,6 +20,7 @@ from backend.text.answers import DEFAULT_RULE, match_run, rule_named
 from db.errors import BadInput, Missing
 from db.gold import GoldMatches
 from db.labels import Labels
+from db.question_table import columns_of, ids_of, take
 from db.records import Question
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Relevance:
     rows: np.ndarray
     relevant: np.ndarray
     n_relevant: np.ndarray | None
-    questions: list[Question]
+    questions: Sequence[Question]
     kind: Kind
     asked: Kind
     rule: str | None
@@ -76,45 +77,48 @@ def relevant(
     if relevance not in KINDS:
         raise BadInput(f"relevance must be 'answers', 'gold' or 'labels', not {relevance!r}")
     rule_named(rule)
-    questions = list(study.questions.some(run.question_ids)) if questions is None else list(questions)
-    if relevance == "answers" and any(question.answers for question in questions):
+    questions = study.questions.some(run.question_ids) if questions is None else questions
+    if relevance == "answers" and columns_of(questions).has_answers.any():
         return _by_answers(study, run, rule, questions)
     if relevance == "labels":
         return _by_labels(study, run, questions)
     return _by_gold(study, run, relevance, questions)
 
 
-def _by_answers(study: Study, run: Run, rule: str, questions: list[Question]) -> Relevance:
-    rows = np.array([i for i, question in enumerate(questions) if question.answers], dtype=np.int64)
+def _by_answers(study: Study, run: Run, rule: str, questions: Sequence[Question]) -> Relevance:
+    rows = np.flatnonzero(columns_of(questions).has_answers)
     try:
         matrix = run.answers(rule)
     except Missing:
         matrix = match_run(study.corpus, questions, run.hits.ordinals, rule)
-    left_out = {"no answers": len(questions) - len(rows)} if len(rows) < len(questions) else {}
-    run_questions = [questions[i] for i in rows]
-    return Relevance(rows, np.asarray(matrix)[rows], None, run_questions, "answers", "answers", rule, left_out)
+    if len(rows) == len(questions):
+        return Relevance(rows, np.asarray(matrix), None, questions, "answers", "answers", rule, {})
+    left_out = {"no answers": len(questions) - len(rows)}
+    return Relevance(rows, np.asarray(matrix)[rows], None, take(questions, rows), "answers", "answers", rule, left_out)
 
 
-def _by_gold(study: Study, run: Run, asked: Kind, questions: list[Question]) -> Relevance:
+def _by_gold(study: Study, run: Run, asked: Kind, questions: Sequence[Question]) -> Relevance:
     matrix, counts = gold_matrix(study.corpus, run.hits.ordinals, questions)
     rows = np.flatnonzero(counts)
-    bare = sum(not question.gold for question in questions)
+    bare = int((~columns_of(questions).has_gold).sum())
     strangers = len(questions) - len(rows) - bare
     reasons = {"no gold passages": bare, "gold passages that are not in the collection": strangers}
     left_out = {reason: count for reason, count in reasons.items() if count}
-    run_questions = [questions[i] for i in rows]
+    run_questions = take(questions, rows)
     grades, ideal = _graded(study, run, matrix, rows, run_questions, counts[rows])
     return Relevance(rows, matrix[rows], counts[rows], run_questions, "gold", asked, None, left_out, grades, ideal)
 
 
 def _graded(
-    study: Study, run: Run, matrix: np.ndarray, rows: np.ndarray, questions: list[Question], counts: np.ndarray
+    study: Study, run: Run, matrix: np.ndarray, rows: np.ndarray, questions: Sequence[Question], counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return `grades` and `ideal` of gold: the grades of imported qrels, else 1."""
     ideal = (np.arange(counts.max(initial=0)) < counts[:, None]).astype(np.int16)
     grades = matrix[rows].astype(np.int16)
     known = {pair: grade for pair, grade in _qrels_grades(study).items() if grade > 1}
-    graded = [i for i, question in enumerate(questions) if any((question.id, p) in known for p in question.gold)]
+    graded_ids = {id for id, _ in known}
+    graded = [i for i, id in enumerate(ids_of(questions)) if id in graded_ids] if graded_ids else []
+    graded = [i for i in graded if any((questions[i].id, p) in known for p in questions[i].gold)]
     hits = np.asarray(run.hits.ordinals)
     in_corpus = study.corpus.ordinals({passage for i in graded for passage in questions[i].gold})
     for i in graded:
@@ -142,9 +146,10 @@ def _row_of(grade_of: Mapping[int, int], hits: np.ndarray, width: int) -> tuple[
     return grades, ideal
 
 
-def _by_labels(study: Study, run: Run, questions: list[Question]) -> Relevance:
+def _by_labels(study: Study, run: Run, questions: Sequence[Question]) -> Relevance:
     """Relevance by gold, corrected by settled labels. A pair in dispute counts as not judged and not relevant."""
-    of_question: dict[str, dict[str, int]] = {question.id: {} for question in questions}
+    ids = ids_of(questions)
+    of_question: dict[str, dict[str, int]] = {id: {} for id in ids}
     qrels = _qrels_grades(study)
     for (question_id, passage), grade in qrels.items():
         if question_id in of_question:
@@ -158,8 +163,7 @@ def _by_labels(study: Study, run: Run, questions: list[Question]) -> Relevance:
             of_question[pair.question][pair.passage] = grade
     in_corpus = study.corpus.ordinals({passage for pairs in of_question.values() for passage in pairs})
     judgements = [
-        {in_corpus[passage]: grade for passage, grade in of_question[question.id].items() if passage in in_corpus}
-        for question in questions
+        {in_corpus[passage]: grade for passage, grade in of_question[id].items() if passage in in_corpus} for id in ids
     ]
     counts = np.array([sum(grade > 0 for grade in pairs.values()) for pairs in judgements], dtype=np.int64)
     rows = np.flatnonzero(counts)
@@ -172,7 +176,7 @@ def _by_labels(study: Study, run: Run, questions: list[Question]) -> Relevance:
         judged[i] = [each in judgements[row] for each in hits[row].tolist()]
     without = len(questions) - len(rows)
     left_out = {"no passage in the collection is gold or labelled positive": without} if without else {}
-    run_questions = [questions[i] for i in rows]
+    run_questions = take(questions, rows)
     return Relevance(
         rows, grades > 0, counts[rows], run_questions, "labels", "labels", None, left_out, grades, ideal, judged
     )

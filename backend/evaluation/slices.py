@@ -6,6 +6,7 @@ first(bm25-dev)<=5`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,12 +19,13 @@ from analysis.expressions import OPERATORS, Condition, Expression, Not, NotAnExp
 from backend.core.gold import gold_matrix
 from backend.evaluation.cause_rules import RunCauses, Side, run_causes
 from backend.evaluation.causes import Cause
-from backend.evaluation.comparison import Comparison
+from backend.evaluation.comparison import Comparison, set_label
 from backend.evaluation.miss_table import NONE
 from backend.retrieval.retriever import is_lexical
 from backend.text.answers import match_run
 from db.errors import BadInput, Missing
 from db.labels import Labels
+from db.question_table import ids_of, rows_among, rows_of
 from db.tags import Tags
 
 if TYPE_CHECKING:
@@ -160,14 +162,13 @@ class Facts:
         if name == "selection":
             from backend.evaluation.saved_selections import saved_selection
 
-            chosen = set(saved_selection(self.study, value).questions)
-            return np.fromiter((q.id in chosen for q in self.comparison.questions), bool, len(self.comparison))
+            return self._are(saved_selection(self.study, value).questions)
+        sets = self.comparison.columns.dataset_split
         if name == "set":
-            return np.fromiter(
-                (value in (q.dataset, q.split) for q in self.comparison.questions), bool, len(self.comparison)
-            ) | (self.comparison.sets == value)
+            matching = [value in (*pair, set_label(*pair)) for pair in sets.names]
+            return np.array([*matching, False])[sets.codes]
         if name == "split":
-            return np.fromiter((q.split == value for q in self.comparison.questions), bool, len(self.comparison))
+            return np.array([*(split == value for _, split in sets.names), False])[sets.codes]
         texts = {"relation": self.comparison.relations, "group": self.comparison.buckets, "word": self.questions.word}
         return texts[name] == value
 
@@ -178,7 +179,14 @@ class Facts:
         except Missing as error:
             message = f"{error}; tags of runs: {', '.join(TAGS)}"
             raise NotAnExpression(message, condition.position) from None
-        return np.fromiter((q.id in tagged for q in self.comparison.questions), bool, len(self.comparison))
+        return self._are(tagged)
+
+    def _are(self, ids: Iterable[str]) -> np.ndarray:
+        """Return which questions have one of these ids, (q,) bool."""
+        mask = np.zeros(len(self.comparison), dtype=bool)
+        rows = rows_of(self.comparison.questions, list(ids))
+        mask[rows[rows >= 0]] = True
+        return mask
 
     def _cause(self, condition: Condition, value: str) -> np.ndarray:
         """Return the questions that a run misses at k with a cause, (q,) bool."""
@@ -207,7 +215,7 @@ class Facts:
             key, lambda: replace(Comparison.of(third, compared.a), evidence=compared.evidence)
         )
         causes = run_causes(alone, "a", self.k)
-        rows = np.array([compared.rows.get(question.id, -1) for question in alone.questions], dtype=np.int64)
+        rows = rows_among(alone.questions, compared.questions)
         return replace(causes, rows=rows[causes.rows]).within(np.arange(len(compared)))
 
     def first(self, run: str) -> np.ndarray:
@@ -216,7 +224,7 @@ class Facts:
         """
         measured = self.comparison.other(run)
         ranks = np.append(np.where(measured.first > 0, measured.first, np.inf), np.nan)
-        return ranks[[measured.row_of.get(question.id, -1) for question in self.comparison.questions]]
+        return ranks[rows_among(self.comparison.questions, measured.questions)]
 
     def gold_rank(self, run: str) -> np.ndarray:
         """Return the rank of the best gold passage in a run, (q,) float64; inf without one, NaN without gold or if the
@@ -233,7 +241,8 @@ class Facts:
         if name not in self._held:
             run = self.study.run(name)
             rows = np.array(
-                [-1 if (row := run.row(q.id)) is None else row for q in self.comparison.questions], dtype=np.int64
+                [-1 if (row := run.row(id)) is None else row for id in ids_of(self.comparison.questions)],
+                dtype=np.int64,
             )
             gold, counts = gold_matrix(
                 self.study.corpus, np.asarray(run.hits.ordinals)[rows], self.comparison.questions
@@ -287,19 +296,16 @@ class Facts:
         consensus overrides the gold.
         """
         result = gold.copy()
-        known = self.study.corpus.ordinals({each.passage for each in self._judged})
-        for each in self._judged:
-            row, ordinal = self.comparison.rows[each.question], known.get(each.passage)
+        known = self.study.corpus.ordinals({each.passage for _, each in self._judged})
+        for row, each in self._judged:
+            ordinal = known.get(each.passage)
             if ordinal is not None:
                 result[row, ordinals[row] == ordinal] = labels is None or each.label in labels
         return result
 
     @cached_property
-    def _judged(self) -> list[Consensus]:
-        """Return the agreed or adjudicated labels of pairs of these questions."""
-        consensus = Labels(self.study.labels_path).consensus()
-        return [
-            consensu
-            for consensu in consensus
-            if consensu.label is not None and consensu.question in self.comparison.rows
-        ]
+    def _judged(self) -> list[tuple[int, Consensus]]:
+        """Return the agreed or adjudicated labels of pairs of these questions, each with the row of its question."""
+        settled = [each for each in Labels(self.study.labels_path).consensus() if each.label is not None]
+        rows = rows_of(self.comparison.questions, [each.question for each in settled])
+        return [(row, each) for row, each in zip(rows.tolist(), settled, strict=True) if row >= 0]

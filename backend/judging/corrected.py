@@ -33,7 +33,7 @@ class CorrectedRun:
         last_event: Number of the newest label event included.
     """
 
-    questions: list[Question]
+    questions: Sequence[Question]
     kind: Kind
     relevant: np.ndarray
     gold: np.ndarray

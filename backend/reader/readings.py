@@ -42,7 +42,7 @@ class MeasuredReading:
 
     run: str
     reader: str
-    questions: list[Question]
+    questions: Sequence[Question]
     said: dict[int, list[str | None]]
     exact: dict[int, np.ndarray]
     f1: dict[int, np.ndarray]

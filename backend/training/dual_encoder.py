@@ -274,7 +274,8 @@ class _Training:
         scale, sampler = scale_of(settings, normalises(model)), dual_encoder_sampler(len(chosen), settings)
         also = {"pool": pool.digest if pool else None, **self.helpers.hashes(), **about}
         request = training_request(asdict(self.start), settings, examples_digest(every), also)
-        checkpoint, rounds = load_checkpoint(self.working, request, restart), {}
+        checkpoint = load_checkpoint(self.working, request, restart)
+        rounds: dict[str, Any] = {}
         if settings.refresh:
             del model  # frees its memory for the first round
             chosen, model, rounds = self._second_round(chosen)

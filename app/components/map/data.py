@@ -13,6 +13,7 @@ from backend.core.study import Study
 from backend.maps import Map
 from backend.maps.selection import PASSAGE, QUESTION
 from backend.maps.values import Known, known
+from db.question_table import ids_of
 
 START = 140  # characters of a passage to show on hover
 
@@ -73,7 +74,7 @@ def first_hits(study: Study, run: str) -> dict[str, int]:
     run.
     """
     found = opened_study.measured(study, run, "answers", opened_study.rule(study, run, run))
-    return dict(zip((question.id for question in found.questions), found.first.tolist()))
+    return dict(zip(ids_of(found.questions), found.first.tolist(), strict=True))
 
 
 def runs_over(map: Map) -> list[str]:

@@ -54,7 +54,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
             raise fields.FieldError("the text is empty")
         return rows
 
-    return read_passage_lines(path, blocks)
+    yield from read_passage_lines(path, blocks)
 
 
 def _cutter(settings: dict[str, Any]) -> Cut:

@@ -23,10 +23,10 @@ from backend.data.formats.base import (
     Options,
     WriteResult,
     as_split,
-    question_fault,
 )
 from backend.data.formats.files import one_line, written_whole
 from backend.data.formats.question_jsonl import stem
+from backend.data.formats.question_lines import read_question_lines
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from backend.text.counting import counted
 from db.errors import BadInput
@@ -46,25 +46,19 @@ def recognise(head: Head) -> bool:
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     dataset, split = options.dataset or stem(path), options.split or _split(path)
-    empty = True
-    for line, text in numbered_lines(ByteSource(path)):
-        empty = False
-        try:
-            question, answers = _columns(text)
-            record = Question(
-                id=f"{'-'.join(dataset.split())}.{line}",
-                text=question.replace("\u2019", "'"),
-                answers=_answers(answers),
-                dataset=dataset,
-                split=as_split(split),
-            )
-            if message := question_fault(record):
-                raise fields.FieldError(message)
-            yield ImportedQuestion(record, str(path), line)
-        except fields.FieldError as error:
-            yield BadInput(str(error), path, line)
-    if empty:
-        raise BadInput("the file is empty", path)
+    prefix = "-".join(dataset.split())
+
+    def question_of(line: int, text: str) -> Question:
+        question, answers = _columns(text)
+        return Question(
+            id=f"{prefix}.{line}",
+            text=question.replace("\u2019", "'"),
+            answers=_answers(answers),
+            dataset=dataset,
+            split=as_split(split),
+        )
+
+    yield from read_question_lines(path, numbered_lines(ByteSource(path)), question_of)
 
 
 def _split(path: Path) -> str:

@@ -24,7 +24,6 @@ from backend.data.formats.base import (
     WriteResult,
     as_split,
     id_fault,
-    question_fault,
 )
 from backend.data.formats.contexts import by_question
 from backend.data.formats.dpr_results import Retrieved
@@ -32,6 +31,7 @@ from backend.data.formats.fields import FieldError
 from backend.data.formats.files import one_line, written_whole
 from backend.data.formats.passage_lines import read_passage_lines
 from backend.data.formats.question_jsonl import stem
+from backend.data.formats.question_lines import read_question_lines
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from backend.text.counting import counted, noun
 from db.errors import BadInput
@@ -59,7 +59,7 @@ def _number(text: str) -> bool:
 
 
 def read_collection(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
-    return read_passage_lines(path, _passage)
+    yield from read_passage_lines(path, _passage)
 
 
 def _passage(line: int, text: str) -> list[Row]:
@@ -75,18 +75,15 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
     split = options.split or (splits[0] if splits else None)
     if split not in SPLITS:
         raise BadInput("the file name does not give the split; use --split train, dev or test", path)
-    dataset, empty = options.dataset or stem(path), True
-    for line, text in numbered_lines(ByteSource(path)):
-        empty = False
+    dataset, known_split = options.dataset or stem(path), as_split(split)
+
+    def question_of(line: int, text: str) -> Question:
         columns = text.split("\t")
         if len(columns) != 2:
-            yield BadInput(f"{len(columns)} fields; there must be two, id and text", path, line)
-            continue
-        question = Question(columns[0], columns[1], dataset=dataset, split=as_split(split))
-        message = question_fault(question)
-        yield ImportedQuestion(question, str(path), line) if message is None else BadInput(message, path, line)
-    if empty:
-        raise BadInput("the file is empty", path)
+            raise FieldError(f"{len(columns)} fields; there must be two, id and text")
+        return Question(columns[0], columns[1], dataset=dataset, split=known_split)
+
+    yield from read_question_lines(path, numbered_lines(ByteSource(path)), question_of)
 
 
 def read_run(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadInput]:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split, question_fault
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split
 from backend.data.formats.question_jsonl import stem
+from backend.data.formats.question_lines import read_question_lines
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
 from db.records import Question
@@ -32,29 +33,18 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
     split = options.split or (splits[-1] if splits else None)
     if split is None:
         raise BadInput("the file name does not give the split; use --split train, dev or test", path)
-    dataset, empty = options.dataset or stem(path), True
+    dataset, known_split = options.dataset or stem(path), as_split(split)
     prefix = "-".join(dataset.split())
-    for line, text in numbered_lines(ByteSource(path)):
-        empty = False
-        try:
-            if not_utf8(text):
-                raise fields.FieldError("this line contains bytes that are not UTF-8")
-            record = fields.parse_object(text)
-            answers = tuple(dict.fromkeys(fields.texts(record, "answer")))
-            question = Question(
-                f"{prefix}.{split}.{line}",
-                fields.required_text(record, "question"),
-                answers,
-                dataset=dataset,
-                split=as_split(split),
-            )
-            if message := question_fault(question):
-                raise fields.FieldError(message)
-            yield ImportedQuestion(question, str(path), line)
-        except fields.FieldError as error:
-            yield BadInput(str(error), path, line)
-    if empty:
-        raise BadInput("the file is empty", path)
+
+    def question_of(line: int, text: str) -> Question:
+        if not_utf8(text):
+            raise fields.FieldError("this line contains bytes that are not UTF-8")
+        record = fields.parse_object(text)
+        answers = tuple(dict.fromkeys(fields.texts(record, "answer")))
+        id, asked = f"{prefix}.{split}.{line}", fields.required_text(record, "question")
+        return Question(id, asked, answers, dataset=dataset, split=known_split)
+
+    yield from read_question_lines(path, numbered_lines(ByteSource(path)), question_of)
 
 
 FORMATS = [Format("nq-open", "questions", "NQ-open's JSON lines (question, answer)", recognise, read)]

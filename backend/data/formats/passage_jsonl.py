@@ -27,7 +27,7 @@ def recognise(head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
-    return read_passage_lines(path, _passage)
+    yield from read_passage_lines(path, _passage)
 
 
 def _passage(line: int, text: str) -> list[Row]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, question_fault
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options
 from backend.data.formats.question_jsonl import stem
+from backend.data.formats.question_lines import read_question_lines
 from backend.data.formats.streams import ByteSource, numbered_lines
 from db.errors import BadInput
 from db.records import Question
@@ -22,15 +23,13 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
     """Read the questions. Raises BadInput unless the split in the options is "unlabelled"."""
     if options.split != "unlabelled":
         raise BadInput("plain questions have no answers; use --split unlabelled, or use JSON lines with answers", path)
-    empty = True
-    for line, text in numbered_lines(ByteSource(path)):
-        empty = False
-        dataset = options.dataset or stem(path)
-        question = Question(f"{'-'.join(dataset.split())}.{line}", text.strip(), dataset=dataset, split="unlabelled")
-        message = question_fault(question)
-        yield ImportedQuestion(question, str(path), line) if message is None else BadInput(message, path, line)
-    if empty:
-        raise BadInput("the file is empty", path)
+    dataset = options.dataset or stem(path)
+    prefix = "-".join(dataset.split())
+
+    def question_of(line: int, text: str) -> Question:
+        return Question(f"{prefix}.{line}", text.strip(), dataset=dataset, split="unlabelled")
+
+    yield from read_question_lines(path, numbered_lines(ByteSource(path)), question_of)
 
 
 FORMATS = [Format("plain", "questions", "plain text, one question a line (with --split unlabelled)", recognise, read)]

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split, question_fault
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split
+from backend.data.formats.question_lines import read_question_lines
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
 from db.records import Question
@@ -33,18 +34,12 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
     missing = [name for name in COLUMNS if names.count(name) != 1]
     if missing:
         raise BadInput(f"the header does not name the column {' and '.join(missing)} once", path, number)
-    dataset, empty = options.dataset or "popqa", True
-    for line, text in lines:
-        empty = False
-        try:
-            question = _question(dict(zip(names, _columns(text, len(names)), strict=True)), dataset, line, options)
-            if message := question_fault(question):
-                raise fields.FieldError(message)
-            yield ImportedQuestion(question, str(path), line)
-        except fields.FieldError as error:
-            yield BadInput(str(error), path, line)
-    if empty:
-        raise BadInput("the file has a header but no rows", path)
+    dataset = options.dataset or "popqa"
+
+    def question_of(line: int, text: str) -> Question:
+        return _question(dict(zip(names, _columns(text, len(names)), strict=True)), dataset, line, options)
+
+    yield from read_question_lines(path, lines, question_of, "the file has a header but no rows")
 
 
 def _names(header: str) -> list[str]:

@@ -23,9 +23,9 @@ from backend.data.formats.base import (
     ImportedQuestion,
     Options,
     WriteResult,
-    question_fault,
 )
 from backend.data.formats.files import written_whole
+from backend.data.formats.question_lines import read_question_lines
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
 from db.records import SPLITS, AnswerRule, Question
@@ -48,22 +48,18 @@ def recognise(head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    empty = True
-    for line, text in numbered_lines(ByteSource(path)):
-        empty = False
-        try:
-            if not_utf8(text):
-                raise fields.FieldError("this line contains bytes that are not UTF-8")
-            question = _question(fields.parse_object(text), path, line, options)
-            if message := question_fault(question):
-                raise fields.FieldError(message)
-        except fields.FieldError as error:
-            yield BadInput(str(error), path, line)
-            continue
-        if options.split in (None, question.split) and options.dataset in (None, question.dataset):
-            yield ImportedQuestion(question, str(path), line)
-    if empty:
-        raise BadInput("the file is empty", path)
+    def question_of(line: int, text: str) -> Question:
+        if not_utf8(text):
+            raise fields.FieldError("this line contains bytes that are not UTF-8")
+        return _question(fields.parse_object(text), path, line, options)
+
+    for each in read_question_lines(path, numbered_lines(ByteSource(path)), question_of):
+        if (
+            isinstance(each, BadInput)
+            or options.split in (None, each.question.split)
+            and options.dataset in (None, each.question.dataset)
+        ):
+            yield each
 
 
 def _question(record: dict[str, Any], path: Path, line: int, options: Options) -> Question:

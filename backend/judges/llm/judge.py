@@ -26,6 +26,7 @@ from db.errors import BadInput, Missing, Refused
 from db.records import Passage, Question
 
 if TYPE_CHECKING:
+    from backend.core.manifest import Manifest
     from backend.core.study import Study
     from backend.judges.feature_judge import Lists
     from backend.progress import Progress
@@ -109,7 +110,7 @@ class LLMJudge:
         return found
 
 
-def llm_judges(study: Study) -> dict[str, dict[str, Any]]:
+def llm_judges(study: Study) -> dict[str, Manifest]:
     """Return the manifests of the language-model judges of a study, by name, oldest first."""
     return stored_judges(study, KIND)
 

@@ -28,7 +28,7 @@ BYTES_PER_BLOCK = 5 << 20  # of converted rows and their products: small blocks 
 BYTES_PER_FACTOR, BYTES_PER_PRODUCT = 4 + 2, 2  # float32 and bfloat16; bfloat16
 ROWS_PER_READING = 8192  # minimum rows per block for one question
 READINGS = 4  # blocks per thread for one question, if the blocks are not too long
-MIN_SAMPLE, MAX_SAMPLE, SAMPLE_PER_QUESTION = 2048, 8192, 64  # rows whose products give the first floors
+ROWS_IN_SAMPLE = 2048  # their products give the first floors
 GROUPS = 8  # groups of sampled rows per hit
 
 
@@ -75,16 +75,14 @@ class Sieve:
     def _sample(self, rounded: RoundedQueries, k: int, rows: int, workers: int) -> np.ndarray:
         """Return the largest product of each group of sampled rows, (q, groups) float32.
 
-        The sample is blocks of `rows` rows at equal distances, so that it resembles the whole collection. Good floors
-        at the start save most of the candidates; with few questions, candidates cost less than the sample's products.
+        The sample is blocks of rows at equal distances, so that it resembles the whole collection.
         """
         import torch
 
-        sample = min(max(MIN_SAMPLE, SAMPLE_PER_QUESTION * len(rounded.operand)), MAX_SAMPLE)
-        rows = min(rows, sample)
+        rows = min(rows, ROWS_IN_SAMPLE)
         starts = range(0, len(self.vectors), rows)
-        sampled = starts[:: -(-len(starts) * rows // sample)]
-        per_group = max(1, min(rows, sample // (GROUPS * k)))
+        sampled = starts[:: -(-len(starts) * rows // ROWS_IN_SAMPLE)]
+        per_group = max(1, min(rows, ROWS_IN_SAMPLE // (GROUPS * k)))
         maxima: list[torch.Tensor] = []
 
         def measure(some: Iterable[int]) -> None:
@@ -174,8 +172,7 @@ class _Product:
         )
         with torch.inference_mode():
             if self._rounded.precision.operands == "float16":
-                torch.mv(rows, self._operand[0], out=scores[0])
-                return scores
+                return torch.mm(self._operand, rows.T, out=scores)
             block = self._wide[:count].copy_(rows)
             if self._narrow is not None:
                 return torch.mm(self._operand, self._narrow[:count].copy_(block).T, out=scores)

@@ -1,0 +1,41 @@
+"""Files with a question on every line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from backend.data.formats.base import ImportedQuestion, question_fault
+from backend.data.formats.fields import FieldError
+from db.errors import BadInput
+from db.records import Question
+
+
+def read_question_lines(
+    path: Path,
+    lines: Iterable[tuple[int, str]],
+    question_of: Callable[[int, str], Question],
+    without_lines: str = "the file is empty",
+) -> Iterator[ImportedQuestion | BadInput]:
+    """Yield the question of each line, or what is wrong with the line.
+
+    Args:
+        lines: (line number, text), as `numbered_lines` yields them.
+        question_of: returns the question of a line, given its number and text; raises FieldError for a wrong line.
+        without_lines: the message if there is no line.
+
+    Raises BadInput if there is no line.
+    """
+    empty = True
+    for line, text in lines:
+        empty = False
+        try:
+            question = question_of(line, text)
+            if message := question_fault(question):
+                raise FieldError(message)
+        except FieldError as error:
+            yield BadInput(str(error), path, line)
+        else:
+            yield ImportedQuestion(question, str(path), line)
+    if empty:
+        raise BadInput(without_lines, path)

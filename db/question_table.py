@@ -1,0 +1,320 @@
+"""Many questions without a record for each: their columns in memory, their records read when they are asked for."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from db.errors import Missing
+from db.question_columns import UNKNOWN_FREQUENCY, ColumnsBuilder, QuestionColumns
+from db.records import Question
+
+if TYPE_CHECKING:
+    from db.questions import Questions
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Rows = npt.NDArray[np.int64]
+BLOCK = 20_000  # positions that one statement reads
+FEW = 500  # values in one IN (...)
+NEIGHBOURS = 64  # records read together: lists and loops ask for questions that follow each other
+RECORDS_HELD = 16_384  # records that a table keeps, about 1.3 kB each
+SPARSE = 4  # a range of positions is read whole if at least one in so many is wanted
+
+_FACTS = (
+    "position",
+    "id",
+    "coalesce(relation, '')",
+    "dataset || '/' || split",  # a split holds no slash
+    f"coalesce(frequency, {UNKNOWN_FREQUENCY})",
+    "bucket",
+    "(answers <> '[]') + 2 * (gold <> '[]')",
+)
+# In the stored form `["a", "b"]` no character of an answer is escaped, unless there is a backslash.
+_ANSWER_LINES = """CASE
+    WHEN answers = '[]' THEN ''
+    WHEN instr(answers, '\\') > 0 THEN char(10) || (SELECT group_concat(value, char(10)) FROM json_each(answers))
+    ELSE char(10) || replace(substr(answers, 3, length(answers) - 4), '", "', char(10))
+    END"""
+_SEARCHED = f"text || {_ANSWER_LINES} || char(10) || coalesce(subject, '') || char(10) || id"
+
+
+class QuestionTable(Sequence[Question]):
+    """Some questions of a labels.db in a given order, like a list of their records, with 37 bytes a question in memory.
+
+    The columns are those of the moment when the table was read. Records are read later, and the last 16,384 are kept:
+    make a new table after a change of the questions. Threads may share a table.
+
+    positions: (q,) int64, the position of each question in labels.db, which identifies it there.
+    """
+
+    def __init__(self, store: Questions, positions: Rows, columns: QuestionColumns, held: _HeldRecords | None = None):
+        self.store, self.positions, self.columns = store, positions, columns
+        self._held = _HeldRecords(store) if held is None else held
+        ascending = bool((positions[1:] > positions[:-1]).all())
+        self._order = None if ascending else np.argsort(positions, kind="stable")
+        self._sorted = positions if self._order is None else positions[self._order]
+
+    @classmethod
+    def of(cls, store: Questions, ids: Sequence[str]) -> QuestionTable:
+        """Read the columns of the questions with these ids, in this order. Raises Missing if one does not exist."""
+        known, positions, columns = _read(store, list(ids))
+        if known is None:
+            return cls(store, positions, columns)
+        row_of = {id: row for row, id in enumerate(known)}
+        rows = np.fromiter((row_of.get(id, -1) for id in ids), np.int64, len(ids))
+        if len(rows) and rows.min() < 0:
+            raise Missing(f"there is no question {ids[int(rows.argmin())]!r} in this study")
+        return cls(store, positions[rows], columns.take(rows))
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @overload
+    def __getitem__(self, row: int) -> Question: ...
+    @overload
+    def __getitem__(self, row: slice) -> QuestionTable: ...
+    def __getitem__(self, row: int | slice) -> Question | QuestionTable:
+        if isinstance(row, slice):
+            return self.take(np.arange(len(self))[row])
+        row = range(len(self))[int(row)]
+        start = row // NEIGHBOURS * NEIGHBOURS
+        return self._held.get(int(self.positions[row]), self.positions[start : start + NEIGHBOURS])
+
+    def __iter__(self) -> Iterator[Question]:
+        if len(self) <= RECORDS_HELD:
+            yield from map(self.__getitem__, range(len(self)))
+            return
+        for start in range(0, len(self), BLOCK):
+            positions = self.positions[start : start + BLOCK]
+            records = self.store.at_positions(positions)
+            yield from (records[position] for position in positions.tolist())
+
+    def take(self, rows: Rows) -> QuestionTable:
+        """Return the questions of some rows, (m,) int64; their records are kept together with this table's."""
+        return QuestionTable(self.store, self.positions[rows], self.columns.take(rows), self._held)
+
+    @property
+    def row_of(self) -> Mapping[str, int]:
+        """The row of each question by its id, looked up in labels.db."""
+        return _RowsById(self)
+
+    def rows_of(self, ids: Sequence[str]) -> Rows:
+        """Return the row of each of these questions, (m,) int64; -1 for one that is not in the table."""
+        found = self._held.positions(ids)
+        return self.rows_at(np.array([found.get(id, -1) for id in ids], dtype=np.int64))
+
+    def rows_at(self, positions: Rows) -> Rows:
+        """Return the row at each position of labels.db, (m,) int64; -1 for one that is not in the table."""
+        if not len(self):
+            return np.full(len(positions), -1, dtype=np.int64)
+        places = np.minimum(np.searchsorted(self._sorted, positions), len(self) - 1)
+        rows = places if self._order is None else self._order[places]
+        return np.where(self._sorted[places] == positions, rows, -1)
+
+    def ids(self) -> list[str]:
+        """Read the id of each question."""
+        return list(self._each("id"))
+
+    def gold(self) -> list[list[str]]:
+        """Read the ids of each question's gold passages."""
+        return list(self._each("json(gold)"))
+
+    def search_texts(self) -> list[str]:
+        """Read the text, the answers, the subject and the id of each question, a line each, case-folded."""
+        return list(self._each(_SEARCHED, fold=True))
+
+    def _each(self, expression: str, fold: bool = False) -> Iterator[Any]:
+        """Yield an SQL expression of each question, in the order of the table."""
+        values = self._ascending(expression, fold)
+        if self._order is None:
+            yield from values
+            return
+        of_row: list[Any] = [None] * len(self)
+        for row, value in zip(self._order.tolist(), values, strict=True):
+            of_row[row] = value
+        yield from of_row
+
+    def _ascending(self, expression: str, fold: bool) -> Iterator[Any]:
+        """Yield an SQL expression of each question, in the order of labels.db."""
+        for start in range(0, len(self), BLOCK):
+            positions = self._sorted[start : start + BLOCK]
+            read: list[Any] = []
+            for condition, values in _conditions(positions):
+                at, of_block = self.store.connection.execute(
+                    f"SELECT json_group_array(position), json_group_array({expression}) FROM question WHERE {condition}",
+                    values,
+                ).fetchone()
+                decoded = json.loads(of_block.casefold() if fold else of_block)
+                found = np.array(json.loads(at), dtype=np.int64)
+                in_order = np.argsort(found, kind="stable")
+                in_order = in_order[np.isin(found[in_order], positions, assume_unique=True)]
+                read += [decoded[i] for i in in_order.tolist()]
+            if len(read) != len(positions):
+                raise _changed()
+            yield from read
+
+
+class _HeldRecords:
+    """The last records of labels.db that were asked for, by position, and the last positions, by id."""
+
+    def __init__(self, store: Questions):
+        self._store, self._lock = store, threading.Lock()
+        self._records: dict[int, Question] = {}
+        self._positions: dict[str, int] = {}
+
+    def get(self, position: int, neighbours: Rows) -> Question:
+        """Return the record at a position; read its neighbours with it, because they are likely to be next."""
+        found = self._records.get(position)
+        if found is not None:
+            return found
+        read = self._store.at_positions(neighbours)
+        with self._lock:
+            _hold(self._records, read)
+            _hold(self._positions, {question.id: at for at, question in read.items()})
+        return read[position]
+
+    def positions(self, ids: Sequence[str]) -> dict[str, int]:
+        """Return the position of each of the ids that name a question."""
+        found = {id: position for id in ids if (position := self._positions.get(id)) is not None}
+        absent = [id for id in ids if id not in found]
+        if absent:
+            read = self._store.positions(absent)
+            found |= read
+            with self._lock:
+                _hold(self._positions, read)
+        return found
+
+
+def _hold(held: dict[Key, Value], read: Mapping[Key, Value]) -> None:
+    """Add what was read, and drop the oldest beyond the limit."""
+    held.update(read)
+    while len(held) > RECORDS_HELD:
+        held.pop(next(iter(held)))
+
+
+class _RowsById(Mapping[str, int]):
+    """The rows of a table by question id. A look-up asks labels.db, unless the question was asked for just now."""
+
+    def __init__(self, table: QuestionTable):
+        self._table = table
+
+    def __getitem__(self, id: str) -> int:
+        row = int(self._table.rows_of([id])[0])
+        if row < 0:
+            raise KeyError(id)
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table.ids())
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
+def columns_of(questions: Sequence[Question]) -> QuestionColumns:
+    """Return the columns of a table or of a list of records."""
+    return questions.columns if isinstance(questions, QuestionTable) else QuestionColumns.of(questions)
+
+
+def row_index(questions: Sequence[Question]) -> Mapping[str, int]:
+    """Return the row of each question by id."""
+    if isinstance(questions, QuestionTable):
+        return questions.row_of
+    return {question.id: row for row, question in enumerate(questions)}
+
+
+def rows_of(questions: Sequence[Question], ids: Sequence[str]) -> Rows:
+    """Return the row of each id among the questions, (m,) int64; -1 for one that is not among them."""
+    if isinstance(questions, QuestionTable):
+        return questions.rows_of(ids)
+    row_of = row_index(questions)
+    return np.fromiter((row_of.get(id, -1) for id in ids), np.int64, len(ids))
+
+
+def rows_among(questions: Sequence[Question], others: Sequence[Question]) -> Rows:
+    """Return the row among `others` of each question, (q,) int64; -1 for one that is not among them."""
+    if (
+        isinstance(questions, QuestionTable)
+        and isinstance(others, QuestionTable)
+        and questions.store.path == others.store.path
+    ):
+        return others.rows_at(questions.positions)
+    return rows_of(others, ids_of(questions))
+
+
+def ids_of(questions: Sequence[Question]) -> list[str]:
+    """Return the id of each question."""
+    if isinstance(questions, QuestionTable):
+        return questions.ids()
+    return [question.id for question in questions]
+
+
+def gold_of(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
+    """Return the ids of each question's gold passages."""
+    if isinstance(questions, QuestionTable):
+        return questions.gold()
+    return [question.gold for question in questions]
+
+
+def take(questions: Sequence[Question], rows: Rows) -> Sequence[Question]:
+    """Return the questions of some rows, (m,) int64."""
+    if isinstance(questions, QuestionTable):
+        return questions.take(rows)
+    return [questions[row] for row in rows.tolist()]
+
+
+def _read(store: Questions, ids: list[str]) -> tuple[list[str] | None, Rows, QuestionColumns]:
+    """Return (ids, positions, columns) of at least the existing questions with these ids; None for the ids if they are
+    these very ids, in this order.
+    """
+    known: list[str] | None = None  # None as long as the ids are those of the argument: a million take 70 MB
+    count = 0
+    positions: list[Rows] = []
+    builder = ColumnsBuilder()
+    arrays = ", ".join(f"json_group_array({expression})" for expression in _FACTS)
+    for condition, values in _asked(store.last, ids):
+        row = store.connection.execute(f"SELECT {arrays} FROM question WHERE {condition}", values).fetchone()
+        at, of_block, relations, sets, frequencies, buckets, has = map(json.loads, row)
+        if known is None and ids[count : count + len(of_block)] != of_block:
+            known = ids[:count]
+        if known is not None:
+            known += of_block
+        count += len(of_block)
+        positions.append(np.array(at, dtype=np.int64))
+        flags = np.array(has, dtype=np.int8)
+        builder.add(relations, sets, frequencies, buckets, flags & 1, flags & 2)
+    if known is None and count < len(ids):
+        known = ids[:count]
+    return known, np.concatenate(positions) if positions else np.zeros(0, np.int64), builder.columns()
+
+
+def _asked(last: int, ids: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield SQL conditions, with their values, that together hold for every question with one of these ids."""
+    if SPARSE * len(ids) > last + 1:
+        for start in range(0, last + 1, BLOCK):
+            yield "position BETWEEN ? AND ?", (start, start + BLOCK - 1)
+        return
+    distinct = list(dict.fromkeys(ids))
+    for start in range(0, len(distinct), FEW):
+        values = distinct[start : start + FEW]
+        yield f"id IN ({', '.join('?' * len(values))})", values
+
+
+def _conditions(positions: Rows) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield SQL conditions, with their values, that together hold for these ascending positions."""
+    if len(positions) and positions[-1] - positions[0] < SPARSE * len(positions):
+        yield "position BETWEEN ? AND ?", (int(positions[0]), int(positions[-1]))
+        return
+    for start in range(0, len(positions), FEW):
+        values = positions[start : start + FEW].tolist()
+        yield f"position IN ({', '.join('?' * len(values))})", values
+
+
+def _changed() -> Missing:
+    return Missing("the questions of this study were replaced while they were read; load the page again")
