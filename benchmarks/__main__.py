@@ -23,6 +23,11 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
     ("large", "a study of many passages and questions, scaled to 21 million", LARGE),
     ("answers", "answer matching, compared with a plain loop", ["--study", STUDY]),
     ("retrieval", "BM25, compared with Pyserini", ["--study", STUDY]),
+    (
+        "bm25",
+        "BM25 on generated passages, compared with Pyserini and bm25s",
+        ["--passages", "100000", "--questions", "1000", "--k", "100", "--rounds", "3"],
+    ),
     ("encoding", "encoding passages, compared with SentenceTransformer.encode", ["--passages", "256"]),
     ("search", "exact search, compared with FAISS", ["--study", STUDY, "--rounds", "3"]),
     ("analysis", "figures, slices and the finder on 22,075 questions", ["--growth", "1000,50000"]),
@@ -33,6 +38,7 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
     ("app", "each page, cold and warm, on 22,075 questions", []),
     ("twenty", "20 people using one app at the same time", ["--study", STUDY]),
     ("service", "live questions through the service", ["--study", STUDY]),
+    ("whole", "a small study through the commands", ["--generate", "3000", "--sample", "100", "--no-peer"]),
 )
 """Module, description, arguments."""
 Took = tuple[str, float, float, str]

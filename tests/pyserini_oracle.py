@@ -11,7 +11,20 @@ import json
 import os
 import sys
 
+import numpy as np
+
 os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini builds a client during its import
+
+
+def as_anserini_prints(scores):
+    """Return Lucene's scores of one question, best first, as Anserini's ScoreTiesAdjusterReranker leaves them: four
+    decimals, ties a millionth apart."""
+    adjusted, tied = [], 0
+    for score in np.floor(scores.astype(np.float64) * 10_000 + 0.5) / 10_000:
+        score = np.float32(score)
+        tied = tied + 1 if adjusted and adjusted[-1] - score <= np.float32(1e-4) else 0
+        adjusted.append(score - np.float32(1e-6) * np.float32(tied))
+    return adjusted
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from backend.retrieval.bm25 import BM25
 from backend.retrieval.lucene import java_class, on_jvm
 from db.errors import Missing, Refused
 from db.records import Passage
+from tests.pyserini_oracle import as_anserini_prints
 from tests.studies import make_study, people
 
 
@@ -38,17 +39,6 @@ def pyserini(tmp_path_factory):
     yield search
     process.kill()
     process.communicate()
-
-
-def as_anserini_prints(scores):
-    """Lucene's scores of one question, best first, as Anserini's ScoreTiesAdjusterReranker leaves them: four decimals,
-    ties a millionth apart."""
-    adjusted, tied = [], 0
-    for score in np.floor(scores.astype(np.float64) * 10_000 + 0.5) / 10_000:
-        score = np.float32(score)
-        tied = tied + 1 if adjusted and adjusted[-1] - score <= np.float32(1e-4) else 0
-        adjusted.append(score - np.float32(1e-6) * np.float32(tied))
-    return adjusted
 
 
 def assert_same_hits(pyserini, study, texts, k):
@@ -133,6 +123,16 @@ def test_lucene_searches_where_there_are_no_postings(tmp_path, monkeypatch):
     del content["postings"]
     manifest.write_text(json.dumps(content))
     assert (BM25(study).search(["harbour"], 3).ordinals >= 0).any()
+
+
+def test_lucene_searches_where_the_compiled_search_does_not_load(indexed_study, monkeypatch):
+    monkeypatch.setattr(bm25, "WORTH_POSTINGS", 0)
+    monkeypatch.setitem(sys.modules, "backend.retrieval.postings_kernel", None)
+    postings.can_search.cache_clear()
+    retriever = BM25(indexed_study)
+    monkeypatch.setattr(retriever, "_search_postings", None)
+    assert (retriever.search(["harbour"], 3).ordinals >= 0).all()
+    postings.can_search.cache_clear()
 
 
 def test_a_question_of_stop_words_finds_nothing(indexed_study, way):

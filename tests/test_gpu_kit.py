@@ -60,6 +60,15 @@ def test_a_wrong_item_and_a_missing_gpu_are_one_line(kit, capsys):
     assert "there is no item 'serach'" in said and "--small goes through" in said and "pack needs a folder" in said
 
 
+def test_missing_packages_are_one_line_before_anything_runs(kit, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("benchmarks.gpu.__main__.WHEELS", {"json": "json", "no_such_module": "no-such-package"})
+    with pytest.raises(SystemExit):
+        kit("--small", "--device", "cpu")
+    assert "this machine lacks no-such-package; with a network: pip download" in capsys.readouterr().err
+    assert kit("wheels") == 0 and "-d wheels no-such-package" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_line_that_a_killed_process_left_is_skipped(tmp_path):
     kept = Results(tmp_path / "r")
     kept.add(Result("search", (Row("what", "1 ms", "2 ms", "torch 3 ms", "3.0"),), 4.0, False, ABOUT))
@@ -141,10 +150,11 @@ def test_a_gpu_that_answers_no_more_ends_the_run(tmp_path, monkeypatch, capsys):
     assert "the same command goes on in a new one" in said and "second" not in said
 
 
-def test_a_peer_that_cannot_run_is_a_row():
+def test_what_cannot_be_measured_is_a_row():
     [row] = results.guarded("beside another", lambda: out_of_memory_peer(None, "cpu"))
-    assert (row.what, row.ours) == ("beside another", "not measured")
-    assert row.peer == "OutOfMemoryError: CUDA out of memory"
+    assert (row.what, row.ours) == ("beside another", "failed: OutOfMemoryError: CUDA out of memory")
+    [row] = results.guarded("beside cuVS", lambda: search.cuvs(None, "cpu"))
+    assert (row.what, row.ours) == ("beside cuVS", "not measured") and "No module named" in row.peer
     with pytest.raises(results.OutOfTime):
         results.guarded("late", lambda: (_ for _ in ()).throw(results.OutOfTime("over")))
 
@@ -275,6 +285,23 @@ def test_a_claim_is_a_row_that_names_what_it_compares():
 def test_values_of_a_seed_survive_a_line_of_results():
     values = np.array([0.0, 1.0, 0.3333333333333333, 1.25])
     assert experiments._unpacked(json.loads(json.dumps(experiments._packed(values)))).tolist() == values.tolist()
+
+
+@pytest.mark.slow
+def test_a_process_killed_between_two_results_goes_on_with_the_second(tmp_path):
+    command = [sys.executable, "-m", "benchmarks.gpu", "--small", "--device", "cpu"]
+    command += ["--only", "search-correctness,search"]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    first = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    for line in first.stdout:
+        if line.startswith("search ..."):
+            first.kill()
+            break
+    first.wait()
+    assert set(Results(tmp_path / "gpu-results").finished(small=True)) == {"search-correctness"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "search-correctness ..." not in done.stdout
+    assert set(Results(tmp_path / "gpu-results").finished(small=True)) == {"search-correctness", "search"}
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 NAME = "bm25"
 PASSAGES_PER_FILE = 20_000
-WORTH_POSTINGS = 2e8
+WORTH_POSTINGS = 1e8
 """Questions times (passages + 300 k) from which the search in the postings pays for loading its compiled code. For
 fewer, Lucene searches; the hits are the same."""
 HITS_PER_BLOCK = 1 << 21
@@ -58,7 +58,7 @@ def build_index(study: Study, threads: int | None = None, progress: Progress | N
     started = time.monotonic()
     with study.building("indexes/bm25"), whole_folder(folder) as building:
         texts = building / "json"
-        _write_json(corpus, texts, progress)
+        write_collection(corpus, texts, progress)
         _run_java(texts, building, threads or os.cpu_count() or 1, len(corpus), progress)
         shutil.rmtree(texts)
         ordinals = on_jvm(_read_ordinals, building, corpus, progress)
@@ -78,7 +78,7 @@ def build_index(study: Study, threads: int | None = None, progress: Progress | N
         )
 
 
-def _write_json(corpus: Corpus, folder: Path, progress: Progress | None) -> None:
+def write_collection(corpus: Corpus, folder: Path, progress: Progress | None) -> None:
     """Write Anserini's JSON collection in files so small that every indexing thread gets some."""
     folder.mkdir()
     quoted = json.encoder.encode_basestring_ascii  # json.dumps of a dict takes twice as long
@@ -159,14 +159,15 @@ class BM25(LuceneSearch):
         rows = open_array(folder / "ordinals.npy", "run 'blindspot index bm25' again")
         super().__init__(folder, rows, settings.k1 if k1 is None else k1, settings.b if b is None else b)
         self.settings = {"retriever": NAME, "k1": self.k1, "b": self.b, "contents": manifest["contents"]}
-        self._has_postings = manifest.get("postings") is True and can_search()
+        self._has_postings = manifest.get("postings") is True
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         """Return the k best passages of each question. Many questions are searched in the postings, few in Lucene; the
         hits are the same.
         """
         work = len(questions) * (len(self._ordinals) + 300 * k)
-        if not self._has_postings or work < WORTH_POSTINGS or not self._postings.is_exact:
+        worthwhile = self._has_postings and work >= WORTH_POSTINGS
+        if not (worthwhile and can_search() and self._postings.is_exact):
             return super().search(questions, k, progress)
         hits = Hits(np.full((len(questions), k), -1, np.int32), np.full((len(questions), k), -np.inf, np.float32))
         size = max(1, min(QUESTIONS_PER_BLOCK, HITS_PER_BLOCK // k))

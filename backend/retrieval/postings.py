@@ -15,13 +15,13 @@ stores a pair, and the part of each pair is computed once for each term of a que
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -40,9 +40,14 @@ QUESTIONS_PER_CALL = 16
 LEAST_SATURATION = 1e-6
 
 
+@cache
 def can_search() -> bool:
-    """Return whether the compiler that the search needs (numba) is installed."""
-    return find_spec("numba") is not None
+    """Return whether the compiled search loads: numba is installed, fits numpy, and has a folder for compiled code."""
+    try:
+        import_module("backend.retrieval.postings_kernel")
+    except (ImportError, RuntimeError):
+        return False
+    return True
 
 
 def write_postings(index: Path, progress: Progress | None = None) -> bool:
@@ -117,13 +122,15 @@ class Postings:
         folder, advice = index / FOLDER, "run 'blindspot index bm25' again"
 
         def part(name: str) -> np.ndarray:
-            return open_array(folder / f"{name}.npy", advice)
+            return np.asarray(open_array(folder / f"{name}.npy", advice))
 
-        self._documents, self._pairs = part("postings.documents"), part("postings.pairs")
+        documents, self._pairs = part("postings.documents").view(np.uint32), part("postings.pairs")
+        self._postings = documents, self._pairs, np.asarray(rows)
         self._offsets, self._places, self._texts = part("terms.offsets"), part("terms.places"), part("terms.texts")
-        self._rows = rows
         self._collection = CollectionStatistics(*part("collection").tolist())
         self._saturation = self._saturations(part("pairs"), np.float32(k1), np.float32(b))
+        self._descending = np.argsort(-self._saturation, kind="stable")
+        self._bounds_k, self._bounds = 0, np.empty(0, np.float32)  # (v, 2) for this k, see `saturation_bounds`
 
     @property
     def is_exact(self) -> bool:
@@ -138,58 +145,53 @@ class Postings:
         Args:
             questions: the terms of each question, in UTF-8, from Lucene's analysis.
         """
-        ends, terms, weights = self._terms_of(questions)
+        from backend.retrieval.postings_kernel import search
+
+        ends, terms, weights, bounds = self._terms_of(questions, k)
+        ranges = np.stack([self._offsets[terms], self._offsets[terms + 1]], axis=1).astype(np.uint64)
         keys = np.zeros((len(questions), k), np.uint64)
-        threads = max(1, min(_processors(), math.ceil(len(questions) / QUESTIONS_PER_CALL)))
-        starts = range(0, len(questions), QUESTIONS_PER_CALL)
 
         def search_block(start: int) -> None:
-            from backend.retrieval.postings_kernel import search
-
             block = slice(start, min(start + QUESTIONS_PER_CALL, len(questions)))
-            search(
-                ends[block.start : block.stop + 1],
-                self._offsets[terms],
-                self._offsets[terms + 1],
-                weights,
-                self._saturation,
-                (self._documents, self._pairs, self._rows),
-                keys[block],
-            )
+            within = ends[block.start : block.stop + 1]
+            search(within, ranges, weights, bounds, self._saturation, self._postings, keys[block])
+            keys[block].sort(axis=1)
 
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(search_block, starts))
-        keys.sort(axis=1)
+        with ThreadPoolExecutor(_processors()) as pool:
+            list(pool.map(search_block, range(0, len(questions), QUESTIONS_PER_CALL)))
         return _hits(keys[:, ::-1])
 
-    def _terms_of(self, questions: Sequence[Sequence[bytes]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return where each question's terms begin (q + 1,), the terms, and their weights float32."""
-        ends, terms, weights = [0], [], []
-        found: dict[bytes, int] = {}
-        for question in questions:
-            for text, times in Counter(question).items():
-                if text not in found:
-                    found[text] = self._term(text)
-                if found[text] >= 0:
-                    terms.append(found[text])
-                    weights.append(times)
-            ends.append(len(terms))
-        rows = np.array(terms, np.int64)
-        return np.array(ends, np.int64), rows, np.array(weights, np.float32) * self._idf(rows)
+    def find(self, texts: Sequence[bytes]) -> np.ndarray:
+        """Return the row in the index of each term (t,) int64; -1 for a term that the index lacks."""
+        from backend.retrieval.postings_kernel import find_terms
 
-    def _term(self, text: bytes) -> int:
-        """Return the row of a term, or -1."""
-        low, high = 0, len(self._places) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._text(middle) < text:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self._places) - 1 and self._text(low) == text else -1
+        starts = _ends(np.array([len(text) for text in texts], np.int64))
+        rows = np.empty(len(texts), np.int64)
+        find_terms(self._texts, self._places, np.frombuffer(b"".join(texts), np.uint8), starts, rows)
+        return rows
 
-    def _text(self, term: int) -> bytes:
-        return self._texts[self._places[term] : self._places[term + 1]].tobytes()
+    def _terms_of(self, questions: Sequence[Sequence[bytes]], k: int) -> tuple[np.ndarray, ...]:
+        """Return where each question's terms begin (q + 1,), the terms, their weights float32 and their bounds (terms, 2)
+        float32. A question's terms ascend by the most that each can add to a score.
+        """
+        from backend.retrieval.postings_kernel import saturation_bounds
+
+        counts = [Counter(question) for question in questions]
+        number = {text: i for i, text in enumerate(dict.fromkeys(text for each in counts for text in each))}
+        rows = self.find(list(number))
+        if self._bounds_k != k:
+            self._bounds_k, self._bounds = k, np.full((len(self._offsets) - 1, 2), -1, np.float32)
+        bounds = self._bounds
+        known = rows[rows >= 0]
+        saturation_bounds(known, self._offsets, self._pairs, self._descending, self._saturation, k, bounds)
+        terms = rows[np.array([number[text] for each in counts for text in each], np.int64)]
+        question = np.repeat(np.arange(len(counts)), [len(each) for each in counts])
+        known = terms >= 0
+        terms, question = terms[known], question[known]
+        weights = np.array([times for each in counts for times in each.values()], np.float32)[known] * self._idf(terms)
+        order = np.lexsort((weights * (1 - 1 / (1 + bounds[terms, 0])), question))
+        ends = _ends(np.bincount(question, minlength=len(counts)))
+        return ends, terms[order], weights[order], bounds[terms[order]]
 
     def _idf(self, terms: np.ndarray) -> np.ndarray:
         """Return Lucene's inverse document frequency of terms, float32."""

@@ -1,4 +1,10 @@
-"""The inner loops of the search over postings, compiled by numba. They hold no lock, so threads run them in parallel."""
+"""The inner loops of the search over postings, compiled by numba. They hold no lock, so threads run them in parallel.
+
+The search is MaxScore over windows of documents. The terms of a question are ordered by the most that each can add to a
+score. Once k hits are known, a passage that has only the first of these terms cannot be among the best; so only the
+postings of the others ("essential" terms) are added up, and the first terms are looked up for the few passages whose
+sum comes near enough to the k-th score.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +12,38 @@ import numpy as np
 from numba import njit
 
 WINDOW = 4096  # documents whose sums are held at a time; their 32 KiB fit into a processor's fastest memory
+BELOW = 1 - 1e-7  # times a float32 score: below every float64 that rounds to the score
+LOOK_UP_COST = 32  # a posting that is looked up costs as much as so many that are added up
 
 
 @njit(nogil=True, cache=True)
-def search(ends, starts, stops, weights, saturation, postings, keys):
+def saturation_bounds(terms, offsets, pairs, descending, saturation, k, bounds):
+    """Fill bounds (v, 2) float32 for terms (int64) where they are negative: the highest saturation of a term's postings,
+    and the k-th highest, or 0 for a term with fewer postings.
+
+    Args:
+        descending: (pairs,) int64, the pairs in descending order of their saturation.
+    """
+    counts = np.zeros(len(saturation), np.int64)
+    for term in terms:
+        if bounds[term, 0] >= 0:
+            continue
+        counts[:] = 0
+        for place in range(np.uint64(offsets[term]), np.uint64(offsets[term + 1])):
+            counts[pairs[place]] += 1
+        bounds[term, 0] = bounds[term, 1] = 0
+        passed = 0
+        for pair in descending:
+            if counts[pair] and not passed:
+                bounds[term, 0] = saturation[pair]
+            passed += counts[pair]
+            if passed >= k:
+                bounds[term, 1] = saturation[pair]
+                break
+
+
+@njit(nogil=True, cache=True)
+def search(ends, ranges, weights, bounds, saturation, postings, keys):
     """Fill keys (q, k) uint64, which hold 0, with the k best passages of each question, in no order.
 
     A key is the bits of the score (float32, greater than 0) and then the complement of the passage row, so that the
@@ -17,67 +51,202 @@ def search(ends, starts, stops, weights, saturation, postings, keys):
 
     Args:
         ends: (q + 1,) int64, where the terms of each question begin in the next three arrays.
-        starts, stops: (terms,) int64, where the postings of each term begin and end.
+        ranges: (terms, 2) uint64, where the postings of each term begin and end.
         weights: (terms,) float32.
+        bounds: (terms, 2) float32, of `saturation_bounds`. A question's terms ascend by the most that each can add.
         saturation: (pairs,) float32, the frequency over the length factor.
-        postings: documents (m,) int32, pairs (m,) uint16, and the passage row of each document, int32.
+        postings: documents (m,) uint32, pairs (m,) uint16, and the passage row of each document, int32.
     """
-    documents, pairs, rows = postings
-    k = keys.shape[1]
+    rows, k = postings[2], keys.shape[1]
     most = 0
     for question in range(len(ends) - 1):
         most = max(most, ends[question + 1] - ends[question])
-    parts = np.empty((most, len(saturation)), np.float32)
-    at = np.empty(most, np.int64)
-    first = np.empty(most, np.int64)
-    sums = np.zeros(WINDOW, np.float64)
+    parts = np.empty((most, len(saturation)), np.float32)  # of each term, by pair
+    cursors = np.empty((most, 3), np.uint64)  # of each term: the first posting of the window, the next, the end
+    reach = np.zeros(most + 1, np.float64)  # the most that the first so many terms add together
+    sums, candidates, totals = np.zeros(WINDOW), np.empty(WINDOW, np.uint64), np.empty(WINDOW)
+    window = sums, candidates, totals, np.zeros(1, np.uint32)
     best = np.empty(2 * k + 64, np.uint64)
-    bits, scores = _float_and_bits()
     for question in range(len(ends) - 1):
-        begin, terms = ends[question], ends[question + 1] - ends[question]
-        for term in range(terms):
-            weight = weights[begin + term]
-            for pair in range(len(saturation)):
-                parts[term, pair] = weight - weight / (np.float32(1) + saturation[pair])
-            at[term] = starts[begin + term]
-        held, least, threshold = 0, np.uint64(0), 0.0
-        for low in range(0, len(rows), WINDOW):
-            high = low + WINDOW
-            for term in range(terms):
-                place, stop = at[term], stops[begin + term]
-                first[term] = place
-                part = parts[term]
-                while place < stop and documents[place] < high:
-                    sums[documents[place] - low] += part[pairs[place]]
-                    place += 1
-                at[term] = place
-            for term in range(terms):
-                for place in range(first[term], at[term]):
-                    document = documents[place]
-                    total = sums[document - low]
-                    if total > threshold:
-                        scores[0] = total
-                        key = (np.uint64(bits[0]) << np.uint64(32)) | np.uint64(0xFFFFFFFF - rows[document])
-                        if key > least:
-                            best[held] = key
-                            held += 1
-                            if held == len(best):
-                                _select(best, k)
-                                held, least = k, best[k - 1]
-                                bits[0] = np.uint32(least >> np.uint64(32))
-                                threshold = scores[0] * (1 - 1e-7)  # below every sum that rounds to the k-th score
-                    sums[document - low] = 0.0
+        begin, end = ends[question], ends[question + 1]
+        terms, held = end - begin, 0
+        cursors[:terms, 1:] = ranges[begin:end]
+        threshold = _start(weights[begin:end], bounds[begin:end], saturation, parts, reach)
+        essential = _first_essential(reach, 0, terms, threshold)
+        for low in range(np.uint64(0), np.uint64(len(rows)), np.uint64(WINDOW)):
+            if essential == terms:
+                break
+            _add_up(postings, parts[essential:terms], cursors[essential:terms], low, sums)
+            found = _take_near(postings, cursors[essential:terms], low, window, threshold - reach[essential])
+            for term in range(essential - 1, -1, -1):
+                if found == 0:
+                    break
+                found = _add_term(postings, parts[term], cursors[term], low, window, found, threshold - reach[term + 1])
+            if found:
+                held, threshold = _keep(rows, low, window, found, best, k, held, threshold)
+                essential = _first_essential(reach, essential, terms, threshold)
         if held > k:
             _select(best[:held], k)
             held = k
         keys[question, :held] = best[:held]
 
 
-@njit(inline="always")
-def _float_and_bits():
-    """Return two views of the same four bytes: as uint32 and as float32."""
-    bits = np.zeros(1, np.uint32)
-    return bits, bits.view(np.float32)
+@njit(nogil=True, cache=True)
+def _start(weights, bounds, saturation, parts, reach):
+    """Fill the parts of a question's terms and their reach, and return a sum below those of the k best passages."""
+    one, floor = np.float32(1), np.float32(0)
+    for term in range(len(weights)):
+        weight, part = weights[term], parts[term]
+        for pair in range(len(saturation)):
+            part[pair] = weight - weight / (one + saturation[pair])
+        reach[term + 1] = reach[term] + (weight - weight / (one + bounds[term, 0]))
+        floor = max(floor, weight - weight / (one + bounds[term, 1]))  # k passages have at least this part
+    return floor * BELOW
+
+
+@njit(nogil=True, cache=True)
+def _first_essential(reach, essential, terms, threshold):
+    """Return the first term without which, and without those after it, a passage can exceed the threshold."""
+    while essential < terms and reach[essential + 1] <= threshold:
+        essential += 1
+    return essential
+
+
+@njit(nogil=True, cache=True)
+def _add_up(postings, parts, cursors, low, sums):
+    """Add the parts of all postings in the window that begins with document `low` to its sums."""
+    documents, pairs = postings[0], postings[1]
+    high = low + np.uint64(WINDOW)
+    for term in range(len(parts)):
+        place, stop, part = cursors[term, 1], cursors[term, 2], parts[term]
+        cursors[term, 0] = place
+        while place < stop and documents[place] < high:
+            sums[documents[place] - low] += part[pairs[place]]
+            place += np.uint64(1)
+        cursors[term, 1] = place
+
+
+@njit(nogil=True, cache=True)
+def _take_near(postings, cursors, low, window, near):
+    """Move the documents whose sum is above `near` to the candidates, set all sums to 0, and return their number."""
+    documents = postings[0]
+    sums, candidates, totals, _ = window
+    found = 0
+    for term in range(len(cursors)):
+        for place in range(cursors[term, 0], cursors[term, 1]):
+            inside = documents[place] - low
+            total = sums[inside]
+            sums[inside] = 0.0
+            if total > near and total > 0.0:
+                candidates[found], totals[found] = inside, total
+                found += 1
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _keep(rows, low, window, found, best, k, held, threshold):
+    """Add the keys of the candidates above the threshold to `best`. Return how many it holds, and the new threshold."""
+    _, candidates, totals, bits = window
+    score = bits.view(np.float32)
+    for candidate in range(found):
+        if totals[candidate] > threshold:
+            score[0] = totals[candidate]
+            row = np.uint64(0xFFFFFFFF - rows[candidates[candidate] + low])
+            best[held] = (np.uint64(bits[0]) << np.uint64(32)) | row
+            held += 1
+            if held == len(best):
+                _select(best, k)
+                held = k
+                bits[0] = np.uint32(best[k - 1] >> np.uint64(32))
+                threshold = max(threshold, score[0] * BELOW)
+    return held, threshold
+
+
+@njit(nogil=True, cache=True)
+def _first_from(documents, place, stop, low):
+    """Return the first place whose document is not below `low`, by steps that double and then halve."""
+    step = np.uint64(1)
+    while place + step < stop and documents[place + step] < low:
+        place += step
+        step <<= np.uint64(1)
+    end = min(place + step + np.uint64(1), stop)
+    while place < end:
+        middle = (place + end) >> np.uint64(1)
+        if documents[middle] < low:
+            place = middle + np.uint64(1)
+        else:
+            end = middle
+    return place
+
+
+@njit(nogil=True, cache=True)
+def _add_term(postings, part, cursor, low, window, found, near):
+    """Drop the candidates whose total is not above `near`, which this term and those before it cannot lift enough. Add
+    the term's parts to the totals of the others, and return their number.
+    """
+    documents, pairs = postings[0], postings[1]
+    sums, candidates, totals, _ = window
+    kept = 0
+    for candidate in range(found):
+        if totals[candidate] > near:
+            candidates[kept], totals[kept] = candidates[candidate], totals[candidate]
+            kept += 1
+    place = _first_from(documents, cursor[1], cursor[2], low)
+    end = _first_from(documents, place, cursor[2], low + np.uint64(WINDOW))
+    cursor[1] = place
+    if np.uint64(kept * LOOK_UP_COST) < end - place:
+        for candidate in range(kept):
+            document = candidates[candidate] + low
+            at = _first_from(documents, place, end, document)
+            if at < end and documents[at] == document:
+                totals[candidate] += part[pairs[at]]
+        return kept
+    for candidate in range(kept):
+        sums[candidates[candidate]] = totals[candidate]
+    for at in range(place, end):
+        inside = documents[at] - low
+        if sums[inside] > 0.0:
+            sums[inside] += part[pairs[at]]
+    for candidate in range(kept):
+        totals[candidate] = sums[candidates[candidate]]
+        sums[candidates[candidate]] = 0.0
+    return kept
+
+
+@njit(nogil=True, cache=True)
+def find_terms(texts, places, asked, starts, found):
+    """Fill found (t,) int64 with the row of each asked term in the sorted terms of the index, or -1.
+
+    Args:
+        texts, places: the terms of the index, one after another in UTF-8, and where each begins (v + 1,).
+        asked, starts: the same of the terms to find.
+    """
+    for term in range(len(starts) - 1):
+        wanted = asked[starts[term] : starts[term + 1]]
+        low, high = 0, len(places) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if _before(texts[places[middle] : places[middle + 1]], wanted):
+                low = middle + 1
+            else:
+                high = middle
+        found[term] = -1
+        if low < len(places) - 1 and _equal(texts[places[low] : places[low + 1]], wanted):
+            found[term] = low
+
+
+@njit(nogil=True, cache=True)
+def _equal(text, other):
+    return len(text) == len(other) and not _before(text, other) and not _before(other, text)
+
+
+@njit(nogil=True, cache=True)
+def _before(text, other):
+    """Return whether a text comes before another in the order of their bytes."""
+    for place in range(min(len(text), len(other))):
+        if text[place] != other[place]:
+            return text[place] < other[place]
+    return len(text) < len(other)
 
 
 @njit(nogil=True, cache=True)

@@ -3,6 +3,7 @@
     python -m benchmarks.gpu pack DIR [--parts 2] [--small]     # here: the inputs, at most 60 MB
     python -m benchmarks.gpu --inputs DIR --minutes 9           # there: the next items, as many as fit
     python -m benchmarks.gpu --only search,encoding --again     # there: these items once more
+    python -m benchmarks.gpu wheels                             # there: the packages that are missing, and how to fetch them
     python -m benchmarks.gpu list                               # the items with their estimated minutes
     python -m benchmarks.gpu table                              # the table of all results so far
 
@@ -12,8 +13,8 @@ raises, out of memory or otherwise, is reported in the table, and comes last in 
 benchmarks/RESULTS.md by itself if the items ran on a GPU. `--small` goes through every item on a CPU in minutes; it
 shows that they run, and measures nothing.
 
-The machine needs PyTorch, transformers, sentence-transformers, accelerate, scikit-learn, pandas and pyarrow, besides
-the wheels of WHEELS.
+The machine needs PyTorch, transformers, sentence-transformers, accelerate, scikit-learn, pandas and pyarrow, and some
+small packages that `wheels` names.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ import argparse
 import os
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
-WHEELS = (
-    "datasets", "dill", "multiprocess", "pydantic", "pydantic-core", "annotated-types", "typing-inspection",
-    "sqlite-utils", "sqlite-fts4", "click-default-group", "tomlkit", "krippendorff",
-)  # fmt: skip
-"""What such a machine may lack: `pip download --no-deps` fetches these for its Python; together they are 4 MB."""
+WHEELS = {
+    "datasets": "datasets", "dill": "dill", "multiprocess": "multiprocess", "pydantic": "pydantic",
+    "pydantic_core": "pydantic-core", "annotated_types": "annotated-types", "typing_inspection": "typing-inspection",
+    "sqlite_utils": "sqlite-utils", "sqlite_fts4": "sqlite-fts4", "click_default_group": "click-default-group",
+    "tomlkit": "tomlkit", "krippendorff": "krippendorff",
+}  # fmt: skip
+"""What such a machine may lack, as modules and packages; together 4 MB."""
 RESULTS_MD = Path(__file__).parents[1] / "RESULTS.md"
 
 
@@ -36,7 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", nargs="?", default="run", choices=("run", "pack", "list", "table"))
+    parser.add_argument("command", nargs="?", default="run", choices=("run", "pack", "wheels", "list", "table"))
     parser.add_argument("folder", nargs="?", type=Path, help="of `pack`: a new folder for the inputs")
     parser.add_argument("--parts", type=int, choices=(1, 2), default=1, help="of `pack`: two folders, DIR/1 and DIR/2")
     parser.add_argument("--source", type=Path, help="of `pack`: the folder of the real passages and questions")
@@ -52,6 +56,9 @@ def main() -> int:
     os.environ["HF_HUB_OFFLINE"] = "1"
     if options.command == "pack":
         return _pack(parser, options)
+    if options.command == "wheels":
+        print(missing_packages() or "nothing is missing")
+        return 0
     if options.command == "list":
         return _list(options.small)
     return _table(options) if options.command == "table" else _run(parser, options)
@@ -72,6 +79,14 @@ def _pack(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     return int(sum(packed.values()) > MEGABYTES * 1e6)
 
 
+def missing_packages() -> str:
+    """Return a line that names the missing packages and fetches them for this Python, or an empty line."""
+    lacking = " ".join(package for module, package in WHEELS.items() if find_spec(module) is None)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    fetch = f"pip download --no-deps --only-binary=:all: --python-version {version} -d wheels {lacking}"
+    return f"this machine lacks {lacking}; with a network: {fetch}" if lacking else ""
+
+
 def _list(small: bool) -> int:
     from benchmarks.gpu.items import items
 
@@ -84,6 +99,8 @@ def _list(small: bool) -> int:
 
 
 def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    if missing := missing_packages():
+        parser.error(missing)
     import torch
 
     from benchmarks.gpu import inputs

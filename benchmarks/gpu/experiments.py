@@ -62,7 +62,7 @@ ASKED_FOR: dict[str, dict[str, Any]] = {
 FEW = {"steps": 3, "evaluate_every": 3, "held_out": 4}
 SMALL: dict[str, Any] = {
     "small": True,
-    "training": {**FEW, "layers": 1, "passage_tokens": 32, "pool": 20},
+    "training": {**FEW, "passage_tokens": 32, "pool": 20},
     "cross": {**FEW, "tokens": 64, "batch": 4, "pairs": 8},
     "reader": {"tokens": 64, "passages": 2, "batch": 2, "steps": 2, "depth": 5, "read": 2, "held_out": 4},
 }

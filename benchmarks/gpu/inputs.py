@@ -83,7 +83,7 @@ def _pack_data(target: Path, source: Path, temporary: Path, small: bool) -> None
         rows = np.unique([*gold.values(), *range(0, len(rows), len(rows) // (SMALL_PASSAGES - len(gold)))])
         _write_passages(target / "passages.tsv.xz", whole.corpus.passages(rows.tolist()))
     else:
-        shutil.copy(source / "passages_100k.tsv.xz", target / "passages.tsv.xz")
+        shutil.copyfile(source / "passages_100k.tsv.xz", target / "passages.tsv.xz")
     question_jsonl.write(temporary / "questions.jsonl", [_without_labels(each) for each in questions])
     _compress(temporary / "questions.jsonl", target / "questions.jsonl.xz")
     study = study_of(temporary / "study", target, labels=False)
@@ -201,7 +201,7 @@ def unpack(inputs: Sequence[Path], work: Path) -> set[str]:
                 continue
             beside = target / f"{name}.part"  # a killed process leaves this, never half an input
             if source.is_file():
-                shutil.copy(source, beside)
+                shutil.copyfile(source, beside)
             elif (source / "high.bin").is_file():
                 _unpack_model(source, beside)
             else:

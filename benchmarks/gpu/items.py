@@ -193,7 +193,7 @@ def _rocketqa(to: Context, seed: int, others: tuple[str, ...]) -> Outcome:
     from backend.evaluation.relevance import relevant
     from backend.recipes.rocketqa import train_rocketqa
 
-    few = {"dual": {**experiments.SMALL["training"], "batch": 4}, "cross": experiments.SMALL["cross"]}
+    few = {"dual": {**experiments.SMALL["training"], "layers": 1, "batch": 4}, "cross": experiments.SMALL["cross"]}
     settings = {"small": True, "depth": 5, **few} if to.small else ROCKET
     made = train_rocketqa(
         to.labelled, f"rocket{seed}", MINED, "minilm", {**settings, "seed": seed}, to.device, to.progress

@@ -121,16 +121,20 @@ def one_line(error: Exception) -> str:
 
 
 def guarded(what: str, measure: Callable[[], list[Row]]) -> list[Row]:
-    """Return the rows, or one row that says why there are none: the rest of the item is still measured."""
+    """Return the rows, or one row that says why there are none, a missing package or another error: the rest of the item
+    is still measured.
+    """
     try:
         return measure()
     except OutOfTime:
         raise
+    except ImportError as error:
+        row = Row(what, NOT_MEASURED, peer=one_line(error))
     except Exception as error:
-        reason = one_line(error)
-    print(f"    {what}: {reason}", flush=True)
+        row = Row(what, f"failed: {one_line(error)}")
+    print(f"    {what}: {row.peer or row.ours}", flush=True)
     release()
-    return [Row(what, NOT_MEASURED, peer=reason)]
+    return [row]
 
 
 def release() -> None:
