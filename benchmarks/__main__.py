@@ -43,6 +43,7 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
     ("app", "each page, cold and warm, on 22,075 questions", []),
     ("twenty", "20 people using one app at the same time", ["--study", STUDY]),
     ("service", "live questions through the service", ["--study", STUDY]),
+    ("whole", "a small study through the commands", ["--generate", "3000", "--sample", "100", "--no-peer"]),
 )
 """Module, description, arguments."""
 Took = tuple[str, float, float, str]

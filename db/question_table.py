@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
@@ -36,12 +37,12 @@ _FACTS = (
     "(answers <> '[]') + 2 * (gold <> '[]')",
 )
 # In the stored form `["a", "b"]` no character of an answer is escaped, unless there is a backslash.
-_ANSWER_LINES = """CASE
+_ANSWERS = """CASE
     WHEN answers = '[]' THEN ''
-    WHEN instr(answers, '\\') > 0 THEN char(10) || (SELECT group_concat(value, char(10)) FROM json_each(answers))
-    ELSE char(10) || replace(substr(answers, 3, length(answers) - 4), '", "', char(10))
+    WHEN instr(answers, '\\') > 0 THEN ' ' || (SELECT group_concat(value, ' ') FROM json_each(answers))
+    ELSE ' ' || replace(substr(answers, 3, length(answers) - 4), '", "', ' ')
     END"""
-_SEARCHED = f"text || {_ANSWER_LINES} || char(10) || coalesce(subject, '') || char(10) || id"
+_SEARCHED = f"text || {_ANSWERS} || ' ' || coalesce(subject, '') || ' ' || id"
 
 
 class QuestionTable(Sequence[Question]):
@@ -125,8 +126,9 @@ class QuestionTable(Sequence[Question]):
         """Read the ids of each question's gold passages."""
         return list(self._each("json(gold)"))
 
+    @cached_property
     def search_texts(self) -> list[str]:
-        """Read the text, the answers, the subject and the id of each question, a line each, case-folded."""
+        """The text, the answers, the subject and the id of each question, joined by spaces and case-folded."""
         return list(self._each(_SEARCHED, fold=True))
 
     def _each(self, expression: str, fold: bool = False) -> Iterator[Any]:
@@ -152,6 +154,9 @@ class QuestionTable(Sequence[Question]):
                 ).fetchone()
                 decoded = json.loads(of_block.casefold() if fold else of_block)
                 found = np.array(json.loads(at), dtype=np.int64)
+                if np.array_equal(found, positions):
+                    read = decoded
+                    continue
                 in_order = np.argsort(found, kind="stable")
                 in_order = in_order[np.isin(found[in_order], positions, assume_unique=True)]
                 read += [decoded[i] for i in in_order.tolist()]

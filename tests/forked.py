@@ -101,10 +101,19 @@ def _forked(
             yield answers
 
 
+def begin() -> None:
+    """Start the fork server, unless it was started before, and do not wait for it."""
+    owner, folder = os.environ[SERVER].split(" ", 1)
+    if CAN_FORK and not Path(folder, "socket").exists():
+        # If several start one at the same time, the first takes the socket and the others end.
+        command = [sys.executable, "-m", __name__, folder, owner]
+        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
 def _connection() -> socket.socket:
     """Connect to the fork server, and start it first if need be."""
-    owner, folder = os.environ[SERVER].split(" ", 1)
-    connection, process = socket.socket(socket.AF_UNIX), None
+    folder = os.environ[SERVER].split(" ", 1)[1]
+    connection, began = socket.socket(socket.AF_UNIX), False
     deadline = time.monotonic() + SECONDS_TO_START
     while True:
         try:
@@ -112,9 +121,9 @@ def _connection() -> socket.socket:
             return connection
         except (FileNotFoundError, ConnectionRefusedError):
             assert time.monotonic() < deadline, "the fork server did not start"
-        if process is None:  # if several start one at the same time, the first takes the socket and the others end
-            command = [sys.executable, "-m", __name__, folder, owner]
-            process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
+        if not began:
+            begin()
+            began = True
         time.sleep(0.02)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
+import sys
 from collections import Counter
 from importlib.util import find_spec
 
 import pytest
+from typer.testing import CliRunner
 
-from app import who
+from app import cli, who
 from benchmarks import __main__ as every
-from benchmarks import large, papers, twenty
+from benchmarks import large, papers, twenty, whole
 from benchmarks.tab import Tab
 from db.labels import Labels
 from db.people import People
@@ -105,6 +109,55 @@ def test_large_studies_are_those_that_were_asked_for(tmp_path):
     question = study.questions.get("q7")
     gold = study.corpus.passages(study.corpus.ordinals(question.gold).values())
     assert question.answers[0] in gold[0].text
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".tsv.gz"])
+def test_a_whole_study_goes_through_the_commands(tmp_path, monkeypatch, capsys, ending):
+    """The commands run in this process here; `test_the_cost_of_a_command` runs a process."""
+    rows = [f"{i}\tTown {i} has a harbour and {i} lighthouses.\tTown {i}\n" for i in range(120)]
+    passages, questions = tmp_path / f"psgs{ending}", tmp_path / "entityquestions"
+    with (gzip.open if ending.endswith("gz") else open)(passages, "wt") as file:
+        file.write("id\ttext\ttitle\n" + "".join(rows))
+    asked = [{"question": f"Which country is Town {i} located in?", "answers": ["harbour"]} for i in range(8)]
+    (questions / "test").mkdir(parents=True)
+    (questions / "test" / "P17.test.json").write_text(json.dumps(asked))
+    commands = []
+
+    def in_this_process(study, *command):
+        commands.append(" ".join(command[:2]))
+        result = CliRunner().invoke(cli.app, [*command, "--study", str(study)])
+        assert result.exit_code == 0, result.output
+        return whole.Cost(1.0, 0.5, 100.0)
+
+    monkeypatch.setattr(whole, "blindspot", in_this_process)
+    given = ["--questions", str(questions)] if ending == ".tsv" else []
+    lines = whole.main([str(passages), *given, "--sample", "5", "--no-peer", "--json", str(tmp_path / "table.json")])
+    assert commands == [
+        "import passages", "import questions", "index bm25", "retrieve --with", "import frequencies", "report --run",
+    ]  # fmt: skip
+    assert [(line.rows, line.unit) for line in lines] == [
+        (120, "passages"), (5, "questions"), (120, "passages"), (5, "questions"), (120, "passages"), (5, "questions"),
+    ]  # fmt: skip
+    assert json.loads((tmp_path / "table.json").read_text())[2]["ours"]["disk"] > 0
+    said = capsys.readouterr().out
+    assert "index for BM25" in said and "120 passages" in said and "all of ours" in said
+
+
+def test_the_cost_of_a_command(capsys):
+    """A child's processor time and memory count; a command that fails ends the benchmark with its output."""
+    child = "import time; data = bytearray(300 << 20); sum(range(10_000_000)); time.sleep(0.5)"
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    cost = whole.run([sys.executable, "-c", nested])
+    assert cost.processor > 0.05 and cost.wall > 0.5 and 300 < cost.peak < 600
+    with pytest.raises(SystemExit, match="exit code 3:\nno such file"):
+        whole.run([sys.executable, "-c", "print('no such file'); raise SystemExit(3)"])
+
+
+def test_the_ratio_to_the_peer_is_in_the_table(capsys):
+    whole.show([whole.Line("index", 100, "passages", whole.Cost(2, 1, 50, 10**6), whole.Cost(3, 4, 60, 2 * 10**6))])
+    said = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["peer", "/", "ours", "1.50", "4.00"] in said
+    assert ["index", "100", "passages", "2.0", "s", "1.0", "s", "50", "50", "1.0"] in said
 
 
 def test_what_is_asked_of_the_papers_experiments_can_be_asked():

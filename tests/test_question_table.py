@@ -82,7 +82,7 @@ def test_a_table_is_the_list_of_its_records(pair):
 def test_what_is_read_of_a_table_is_what_its_records_hold(pair):
     table, records = pair
     assert ids_of(table) == ids_of(records) and [tuple(gold) for gold in gold_of(table)] == gold_of(records)
-    assert table.search_texts() == ["\n".join((q.text, *q.answers, q.subject or "", q.id)).casefold() for q in records]
+    assert table.search_texts == [" ".join((q.text, *q.answers, q.subject or "", q.id)).casefold() for q in records]
     found, expected = table.columns, QuestionColumns.of(records)
     for each in fields(QuestionColumns):
         of_table, of_records = getattr(found, each.name), getattr(expected, each.name)

@@ -261,8 +261,8 @@ class Comparison:
     def words(self) -> list[str]:
         """The text that the text filter searches: question, answers, subject and id, case-folded."""
         if isinstance(self.questions, QuestionTable):
-            return self.questions.search_texts()
-        return ["\n".join((q.text, *q.answers, q.subject or "", q.id)).casefold() for q in self.questions]
+            return self.questions.search_texts
+        return [" ".join((q.text, *q.answers, q.subject or "", q.id)).casefold() for q in self.questions]
 
     @cached_property
     def contrast(self) -> np.ndarray:

@@ -29,6 +29,7 @@ from backend.evaluation.comparison import (
 from backend.evaluation.comparison_words import conclusion, method, reservation
 from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from backend.evaluation.percentages import percent
 from backend.evaluation.relevance import Kind
 from backend.evaluation.report import NO_RELATIONS
 from backend.evaluation.saved_slices import saved
@@ -179,9 +180,7 @@ def _better(both: PairedFigures) -> tuple[int, int, int]:
 
 def _row(name: str, both: PairedFigures) -> list[str]:
     estimate, adjusted = both.difference.estimate, both.difference.p_shown
-    a, b, oracle = (
-        ABSENT if each.value is None else f"{100 * each.value:.1f}" for each in (both.a, both.b, both.oracle)
-    )
+    a, b, oracle = (percent(each) for each in (both.a, both.b, both.oracle))
     difference = ABSENT
     if estimate.value is not None:
         value, low, high = estimate.percent

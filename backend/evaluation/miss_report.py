@@ -16,6 +16,7 @@ from backend.evaluation.comparison import Comparison, check_k, measure_all
 from backend.evaluation.comparison_report import notes
 from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
+from backend.evaluation.percentages import percent
 from backend.evaluation.relevance import Kind
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from backend.text.answers import DEFAULT_RULE
@@ -127,7 +128,7 @@ def _row(line: CauseLine) -> list[str]:
         f"{line.count:,}",
         f"{line.share.n:,}",
         interval_words(line.share),
-        ABSENT if line.found.value is None else f"{100 * line.found.value:.1f}",
+        percent(line.found),
         interval_words(line.difference, signed=True),
         " ".join(line.examples) or ABSENT,
     ]
@@ -142,7 +143,7 @@ def paired_rows(table: MissTable) -> list[list[str]]:
         if each is None:
             continue
         p = each.difference.p_shown
-        shares = [ABSENT if side.value is None else f"{100 * side.value:.1f}" for side in (each.a, each.b)]
+        shares = [percent(side) for side in (each.a, each.b)]
         difference = interval_words(each.difference.estimate, signed=True)
         rows.append([first.line(name).title, *shares, difference, "<0.001" if p < 0.001 else f"{p:.3f}"])
     return rows

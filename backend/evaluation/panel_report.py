@@ -11,6 +11,7 @@ from analysis.relations import relation_name
 from backend.core.spreadsheets import write_csv
 from backend.evaluation.latex import ABSENT, Table
 from backend.evaluation.measures import SUCCESS, RankingMeasure
+from backend.evaluation.percentages import percent, percent_with_interval
 
 if TYPE_CHECKING:
     from analysis.accuracy import Estimate
@@ -21,13 +22,13 @@ def relation_rows(table: RelationTable, members: Sequence[str]) -> Table:
     """Return the measure of each run by relation, with the averages first."""
     heads = ["relation", "n", *(f"{run} @{k}" for run in members for k in table.ks)]
     rows = [
-        [relation_name(row.group), f"{row.n:,}", *(_percent(row.success[run][k]) for run in members for k in table.ks)]
+        [relation_name(row.group), f"{row.n:,}", *(percent(row.success[run][k]) for run in members for k in table.ks)]
         for row in table.rows
     ]
     for name, values in (("mean of relations", table.macro), ("all questions", table.micro)):
         if values:
             n = next(iter(values.values()))[table.k].n
-            rows.insert(0, [name, f"{n:,}", *(_percent(values[run][k]) for run in members for k in table.ks)])
+            rows.insert(0, [name, f"{n:,}", *(percent(values[run][k]) for run in members for k in table.ks)])
     return f"{table.measure.at('k')} by relation, %", heads, rows
 
 
@@ -37,9 +38,9 @@ def published_rows(table: RelationTable, members: Sequence[str], order: Sequence
     result = []
     for name in order:
         if name in published.TOP_20:
-            ours = [_percent(rows[name].success[run][published.K]) for run in members]
+            ours = [percent(rows[name].success[run][published.K]) for run in members]
             result.append([relation_name(name), *ours, *(f"{value:.1f}" for value in published.TOP_20[name])])
-    ours = [_percent(table.macro[run][published.K]) for run in members]
+    ours = [percent(table.macro[run][published.K]) for run in members]
     result.insert(0, ["mean of relations", *ours, *(f"{v:.1f}" for v in published.AVERAGE)])
     heads = ["relation", *members, *(f"{each}, published" for each in published.SYSTEMS)]
     return f"Comparison with {published.SOURCE}: top {published.K}, %", heads, result
@@ -53,7 +54,7 @@ def frequency_rows(curves: Curves, members: Sequence[str]) -> Table:
             span = (
                 ABSENT if point.min_frequency is None else f"{point.min_frequency:,}\N{EN DASH}{point.max_frequency:,}"
             )
-            shares = [_interval(by_run[run][number].success) for run in members]
+            shares = [percent_with_interval(by_run[run][number].success) for run in members]
             rows.append([series, curves.label(point.bucket), span, f"{point.n:,}", *shares])
     return (
         f"{curves.title}, %, with 95% {'Wilson' if curves.measure is SUCCESS else 'bootstrap'} interval; frequency by "
@@ -107,14 +108,3 @@ def _csv(columns: Sequence[str], rows: Sequence[dict[str, Any]], measure: Rankin
     named = [{measure.name if key == "success" else key: value for key, value in row.items()} for row in rows]
     write_csv(out, [measure.name if column == "success" else column for column in columns], named)
     return out.getvalue()
-
-
-def _percent(estimate: Estimate) -> str:
-    return ABSENT if estimate.value is None else f"{100 * estimate.value:.1f}"
-
-
-def _interval(estimate: Estimate) -> str:
-    if estimate.value is None:
-        return ABSENT
-    value, low, high = estimate.percent
-    return f"{value:.1f} [{low:.1f}\N{EN DASH}{high:.1f}]"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from backend.core.spreadsheets import write_csv
 from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.measures import MEASURES
+from backend.evaluation.percentages import percent, percent_with_interval
 from backend.evaluation.report import MRR_DEPTH, By, Group, JudgedShare, MeasureFigures, Report, RunReport
 from backend.evaluation.terminal_tables import rich_tables
 from backend.retrieval.cost import Cost
@@ -193,7 +194,7 @@ def measure_tables(report: Report) -> list[Table]:
 
 def _success_table(report: Report) -> Table:
     rows = [
-        [run.name, f"{len(run.questions):,}", *(_interval(run.success.get(k)) for k in report.ks)]
+        [run.name, f"{len(run.questions):,}", *(percent_with_interval(run.success.get(k)) for k in report.ks)]
         for run in report.runs
     ]
     return "Success@k, %", ["Run", "n", *_at(report)], rows
@@ -204,9 +205,9 @@ def _ranks_table(report: Report) -> Table:
     mixed = len(kinds) > 1
     rows = []
     for run in report.runs:
-        mrr = _interval(run.mrr) + (f" {run.kind}" if mixed and run.mrr is not None else "")
+        mrr = percent_with_interval(run.mrr) + (f" {run.kind}" if mixed and run.mrr is not None else "")
         n_gold = max((e.n for e in run.recall.values()), default=0)
-        rows.append([run.name, mrr, f"{n_gold:,}", *(_interval(run.recall.get(k)) for k in report.ks)])
+        rows.append([run.name, mrr, f"{n_gold:,}", *(percent_with_interval(run.recall.get(k)) for k in report.ks)])
     caption = f"MRR@{MRR_DEPTH} over {' or '.join(kinds)}; Recall@k over gold, % (n: questions with gold)"
     mrr = f"MRR@{MRR_DEPTH}" + ("" if mixed else f" ({kinds[0]})")
     return caption, ["Run", mrr, "n", *(f"R{k} (gold)" for k in _at(report))], rows
@@ -221,14 +222,17 @@ def _macro_table(report: Report, runs: list[RunReport]) -> Table:
                 run.name,
                 str(first_macro.n_groups),
                 f"{first_macro.n:,}",
-                *(_interval(run.macro.get(k)) for k in report.ks),
+                *(percent_with_interval(run.macro.get(k)) for k in report.ks),
             ]
         )
     return "Success@k averaged over relations, %", ["Run", "Relations", "n", *_at(report)], rows
 
 
 def _group_table(report: Report, by: By, run: RunReport) -> Table:
-    rows = [[group.name, f"{group.n:,}", *(_interval(group.success.get(k)) for k in report.ks)] for group in run.groups]
+    rows = [
+        [group.name, f"{group.n:,}", *(percent_with_interval(group.success.get(k)) for k in report.ks)]
+        for group in run.groups
+    ]
     return f"{run.name}: Success@k by {HEADINGS[by].lower()}, %", [HEADINGS[by], "n", *_at(report)], rows
 
 
@@ -244,7 +248,7 @@ def _measure_tables(report: Report, name: str) -> Iterator[Table]:
     def cells(estimates: dict[int, Estimate]) -> list[str]:
         # A measure without a cut-off has one figure, at whatever depth the run has.
         shown = [estimates.get(k) for k in ks] if measure.has_cut_off else [next(iter(estimates.values()), None)]
-        return [_interval(each) for each in shown]
+        return [percent_with_interval(each) for each in shown]
 
     figures = {run.name: run.measures[name] for run in report.runs}
     over = " or ".join(sorted({each.kind for each in figures.values()}))
@@ -275,7 +279,7 @@ def _judged_table(report: Report) -> Table:
     def cell(share: JudgedShare | None) -> str:
         if share is None:
             return ABSENT
-        return f"{_percent(share.judged)} [{_percent(share.lower)}\N{EN DASH}{_percent(share.upper)}]"
+        return f"{percent(share.judged)} [{percent(share.lower)}\N{EN DASH}{percent(share.upper)}]"
 
     rows = [
         [run.name, f"{len(run.questions):,}", *(cell(run.judged.get(k)) for k in report.ks)]
@@ -315,18 +319,6 @@ def index_size(cost: Cost) -> str:
 
 def _at(report: Report) -> list[str]:
     return [f"@{k}" for k in report.ks]
-
-
-def _percent(estimate: Estimate | None) -> str:
-    return ABSENT if estimate is None or estimate.value is None else f"{100 * estimate.value:.1f}"
-
-
-def _interval(estimate: Estimate | None) -> str:
-    if estimate is None or estimate.value is None:
-        return ABSENT
-    # Without a space inside the brackets a narrow terminal breaks the line before them.
-    value, low, high = estimate.percent
-    return f"{value:.1f} [{low:.1f}\N{EN DASH}{high:.1f}]"
 
 
 def _remarks(report: Report) -> list[str]:

@@ -243,11 +243,12 @@ def _threshold(
         return Threshold(None, 0, None, None, None)
     grid = np.unique(np.quantile(probabilities, np.linspace(0, 1, 201)))
     best = Threshold(None, 0, None, None, None)
+    places = np.unique(questions, return_inverse=True)[1]
     for value in grid if below else grid[::-1]:
         side = probabilities < value if below else probabilities >= value
         if not side.any():
             continue
-        share, low, high = clustered_share(positive[side], questions[side])
+        share, low, high = _share(positive[side], places[side])
         if reached(low, high) and int(side.sum()) >= best.pairs:
             best = Threshold(float(value), int(side.sum()), share, low, high)
     return best
@@ -259,15 +260,20 @@ def clustered_share(hits: np.ndarray, clusters: np.ndarray) -> tuple[float, floa
     The interval is Wilson's with the effective sample size n / deff, where deff compares the variance of a ratio over
     clusters with that of independent pairs (Kish 1965, section 5.4); deff is at least 1.
     """
+    return _share(hits, np.unique(clusters, return_inverse=True)[1])
+
+
+def _share(hits: np.ndarray, places: np.ndarray) -> tuple[float, float, float]:
+    """As `clustered_share`, with clusters from 0 to some number, of which some may have no pair."""
     n, count = len(hits), int(hits.sum())
     share = count / n
-    _, places = np.unique(clusters, return_inverse=True)
     sizes = np.bincount(places).astype(np.float64)
+    clusters = np.count_nonzero(sizes)
     residuals = np.bincount(places, weights=hits.astype(np.float64)) - share * sizes
     independent = share * (1 - share) / n
-    if independent == 0 or len(sizes) < 2:
+    if independent == 0 or clusters < 2:
         return share, *_wilson(count, n)
-    variance = len(sizes) / (len(sizes) - 1) * float((residuals**2).sum()) / n**2
+    variance = clusters / (clusters - 1) * float((residuals**2).sum()) / n**2
     effective = max(1, round(n / max(1.0, variance / independent)))
     return share, *_wilson(round(share * effective), effective)
 

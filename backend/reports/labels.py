@@ -12,6 +12,7 @@ from analysis.accuracy import Estimate
 from analysis.agreement import Agreement
 from analysis.judged import NONE, JudgedFigures
 from backend.evaluation.latex import ABSENT, Table
+from backend.evaluation.percentages import percent
 from backend.evaluation.relevance import Kind
 from backend.judges.powered_audit import PoweredAudit, powered_audits
 from backend.judges.powered_success import RunSuccess, percent_words, run_successes
@@ -90,9 +91,7 @@ def label_sentences(found: LabelFindings, k: int) -> Iterator[str]:
     for name, figures in found.corrected.items():
         at_k = next((each for each in figures if each.k == k), None)
         if at_k is not None and at_k.corrected.value != at_k.original.value:
-            yield (
-                f"Labels correct Success@{k} of {name} from {_percent(at_k.original)} to {_percent(at_k.corrected)}."
-            )
+            yield f"Labels correct Success@{k} of {name} from {percent(at_k.original)} to {percent(at_k.corrected)}."
     for sampled in found.success:
         if sampled.k == k and sampled.labelled is not None:
             yield from sampled.sentences()
@@ -168,10 +167,10 @@ def _corrected(corrected: dict[str, list[JudgedFigures]]) -> Table:
             name,
             f"@{each.k}",
             f"{each.original.n:,}",
-            _percent(each.judged),
+            percent(each.judged),
             _interval(each.original),
             _interval(each.corrected),
-            f"{_percent(each.lower_bound)} to {_percent(each.upper_bound)}",
+            f"{percent(each.lower_bound)} to {percent(each.upper_bound)}",
         ]
         for name, figures in corrected.items()
         for each in figures
@@ -201,10 +200,6 @@ def _coefficient(found: Agreement) -> str:
     if found.value is None:
         return ABSENT
     return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
-
-
-def _percent(estimate: Estimate) -> str:
-    return ABSENT if estimate.value is None else f"{100 * estimate.value:.1f}"
 
 
 def _interval(estimate: Estimate) -> str:

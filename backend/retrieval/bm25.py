@@ -58,7 +58,7 @@ def build_index(study: Study, threads: int | None = None, progress: Progress | N
     started = time.monotonic()
     with study.building("indexes/bm25"), whole_folder(folder) as building:
         texts = building / "json"
-        _write_json(corpus, texts, progress)
+        write_collection(corpus, texts, progress)
         _run_java(texts, building, threads or os.cpu_count() or 1, len(corpus), progress)
         shutil.rmtree(texts)
         ordinals = on_jvm(_read_ordinals, building, corpus, progress)
@@ -78,7 +78,7 @@ def build_index(study: Study, threads: int | None = None, progress: Progress | N
         )
 
 
-def _write_json(corpus: Corpus, folder: Path, progress: Progress | None) -> None:
+def write_collection(corpus: Corpus, folder: Path, progress: Progress | None) -> None:
     """Write Anserini's JSON collection in files so small that every indexing thread gets some."""
     folder.mkdir()
     quoted = json.encoder.encode_basestring_ascii  # json.dumps of a dict takes twice as long

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from app import server
 from backend.core.study import Study
+from tests import forked
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.browser.preload"])
@@ -58,6 +59,7 @@ def free_port(address: str = server.ADDRESS) -> int:
 
 def start(study: Study, port: int, address: str = server.ADDRESS, folder: Path | None = None) -> ForkedServer:
     """Start a server, and return it before it answers. folder: its working folder."""
+    forked.begin()  # a job that a page starts then waits less
     arguments = server.command(port, address)[3:]
     process = FORKS.Process(target=_serve, args=(arguments, server.environment(study), str(folder or os.getcwd())))
     process.start()
@@ -80,7 +82,6 @@ def serving(study: Study, port: int | None = None, address: str = server.ADDRESS
 def _serve(arguments: list[str], environment: Mapping[str, str], folder: str) -> None:
     from app import hosting
     from backend.core import jobs
-    from tests import forked
 
     jobs._start_process = forked.start_job
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -64,11 +64,19 @@ class MentionCounter:
                 pairs.append(_hashes_of(hashes, firsts, 2))
         self._beginnings = HashFilter(np.concatenate(pairs))
 
-    def add(self, rows: Iterable[Row]) -> None:
+    def add(self, rows: Sequence[Row]) -> None:
         """Count the entities of some passages (id, title, text)."""
-        for portion in _portions(rows):
-            tokens = token_arrays([field for _, title, text in portion for field in (title, text)])
-            self._counts.update(key for _, key in set(self._mentions(tokens)))
+        for keys in self.mentioned(rows):
+            self._counts.update(keys)
+
+    def mentioned(self, rows: Sequence[Row]) -> list[set[str]]:
+        """Return for each passage the keys of the entities that it mentions."""
+        found: list[set[str]] = [set() for _ in rows]
+        for places in _portions(rows):
+            tokens = token_arrays([field for place in places for field in rows[place][1:]])
+            for passage, key in self._mentions(tokens):
+                found[places[passage]].add(key)
+        return found
 
     def counts(self) -> dict[str, int]:
         """Return the number of passages by entity."""
@@ -115,16 +123,15 @@ def count_mentions(
     return counter.counts()
 
 
-def _portions(rows: Iterable[Row]) -> Iterator[Sequence[Row]]:
-    """Split the passages: those in ASCII and the others apart, because ASCII takes a fourth of the time, and each
-    portion of a limited number of characters.
+def _portions(rows: Sequence[Row]) -> Iterator[list[int]]:
+    """Yield the numbers of the passages in portions of a limited number of characters: those in ASCII and the others
+    apart, because ASCII takes a fourth of the time.
     """
-    portions: dict[bool, list[Row]] = {True: [], False: []}
+    portions: dict[bool, list[int]] = {True: [], False: []}
     sizes = {True: 0, False: 0}
-    for row in rows:
-        _, title, text = row
+    for place, (_, title, text) in enumerate(rows):
         is_ascii = title.isascii() and text.isascii()
-        portions[is_ascii].append(row)
+        portions[is_ascii].append(place)
         sizes[is_ascii] += len(title) + len(text)
         if sizes[is_ascii] >= CHARACTERS:
             yield portions[is_ascii]

@@ -191,10 +191,9 @@ class _Aligner(MentionCounter):
             self._facts.setdefault(self._keys[fact.subject], []).append((fact, rule.needles(tuple(fact.answers))))
         self._rule = rule
 
-    def add(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            id, title, text = row
-            if subjects := self.mentioned(row):
+    def add(self, rows: Sequence[Row]) -> None:
+        for (id, title, text), subjects in zip(rows, self.mentioned(rows), strict=True):
+            if subjects:
                 self._counts.update(subjects)
                 passage = self._rule.passage(text)
                 for fact, needles in (fact for key in subjects for fact in self._facts.get(key, ())):
