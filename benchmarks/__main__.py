@@ -29,6 +29,11 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
         ["--passages", "100000", "--questions", "1000", "--k", "100", "--rounds", "3"],
     ),
     ("encoding", "encoding passages, compared with SentenceTransformer.encode", ["--passages", "256"]),
+    (
+        "questions",
+        "encoding questions, compared with SentenceTransformer.encode_query",
+        ["--study", STUDY, "--rounds", "1"],
+    ),
     ("search", "exact search, compared with FAISS", ["--study", STUDY, "--rounds", "3"]),
     ("analysis", "figures, slices and the finder on 22,075 questions", ["--growth", "1000,50000"]),
     ("labels", "16 annotators writing into one store", []),

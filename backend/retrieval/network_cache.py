@@ -120,9 +120,9 @@ def store_network(key: str, stored: StoredNetwork, tokenizer: Tokenizer | None, 
             os.replace(building, cache / key)
         finally:
             shutil.rmtree(building, ignore_errors=True)
-        cards = sorted(cache.glob(f"*/{CARD}"), key=lambda card: card.stat().st_mtime_ns)
-        for card in cards[:-KEPT]:
-            shutil.rmtree(card.parent, ignore_errors=True)
+        used = sorted(cache.glob(f"*/{CARD}"), key=lambda path: path.stat().st_mtime_ns)
+        for unused in used[:-KEPT]:
+            shutil.rmtree(unused.parent, ignore_errors=True)
 
 
 def cache_folder() -> Path:

@@ -82,7 +82,9 @@ class QuestionEncoder:
             stored = StoredNetwork(encoder.describe(), bulk.prompt, bulk.told["padding"], is_exact)
         network, tokenizer = (bulk.openvino, bulk.tokenizer) if bulk is not None else (None, None)
         store_network(self._key, stored, tokenizer, network)
-        return OpenVINOQuestions(stored, tokenizer, network) if network is not None and stored.is_exact else None
+        if network is None or tokenizer is None or not stored.is_exact:
+            return None
+        return OpenVINOQuestions(stored, tokenizer, network)
 
 
 class OpenVINOQuestions:
