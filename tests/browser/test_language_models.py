@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from app import server
+from app.links import cookie_name
 from backend.core import jobs
 from backend.judges.llm.injections import measure_injections
 from backend.judges.llm.judge import add_llm_judge
@@ -82,7 +83,9 @@ def test_500_pairs_are_judged_though_the_endpoint_fails_and_the_job_is_killed(br
         tab = browser.new_page()
         tab.goto(f"http://{server.ADDRESS}:{port}/judge")
         tab.get_by_role("button", name="I am Lea (lead)").click()
-        tab.wait_for_selector("[data-testid=stMain] :text('Lea')", timeout=PATIENCE)
+        # Only the cookie tells the next page who is here, and the button that was clicked has the name on it too.
+        signed_in = f"() => document.cookie.includes('{cookie_name(asked.labels_path)}=name')"
+        tab.wait_for_function(signed_in, timeout=PATIENCE)
         tab.goto(f"http://{server.ADDRESS}:{port}/training")
         button = open_form(tab)
         expect(tab.get_by_text(f"{PAIRS} requests")).to_be_visible(timeout=PATIENCE)
