@@ -36,9 +36,8 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
             folder = cell(budget, seed)
             manifest = read_manifest(folder)
             assert manifest is not None, "every run of the experiment is finished"
-            # "questions" in such a manifest are those that trained; without it, the run counts its own
-            about = {key: value for key, value in manifest.items() if key != "questions"}
-            first = corrected_run(asked.study, Run(folder, about))
+            del manifest["questions"]  # those that trained; without it, the run counts its own
+            first = corrected_run(asked.study, Run(folder, manifest))
             rows.append(success_at(corrected(first.relevant, first.labels), asked.k))
         figures[budget.share] = np.array(rows)
     assert first is not None, "there are at least two budgets and a seed"
