@@ -10,7 +10,7 @@ from backend.retrieval.retriever import pad
 from db.records import Hits
 
 FACTORS_PER_BLOCK = 1 << 17  # float64 factors of one thread: 1 MiB, so that they fit the processor's cache
-FACTORS_PER_SHARE = 1 << 19  # of each of several threads: with shorter calls they wait for Python's lock most of the time
+FACTORS_PER_SHARE = 1 << 19  # of each of several threads: shorter calls would mostly wait for Python's lock
 
 
 def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarray, similarity: str) -> np.ndarray:
