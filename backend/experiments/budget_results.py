@@ -36,6 +36,7 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
             folder = cell(budget, seed)
             manifest = read_manifest(folder)
             assert manifest is not None, "every run of the experiment is finished"
+            del manifest["questions"]  # those that trained; without it, the run counts its own
             first = corrected_run(asked.study, Run(folder, manifest))
             rows.append(success_at(corrected(first.relevant, first.labels), asked.k))
         figures[budget.share] = np.array(rows)

@@ -49,7 +49,7 @@ class CollectionStatistics(NamedTuple):
     documents: int
     """Documents with a value in the field."""
     tokens: int
-    """QuestionTerms of the field in all documents."""
+    """Tokens of the field in all documents."""
 
 
 def extract(index: Path, folder: Path) -> CollectionStatistics:

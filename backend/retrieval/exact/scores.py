@@ -9,7 +9,8 @@ from backend.retrieval.exact.workers import share_out, threads
 from backend.retrieval.retriever import pad
 from db.records import Hits
 
-FACTORS_PER_BLOCK = 1 << 17  # float64 factors per thread: 1 MiB, so that they fit the processor's cache
+FACTORS_PER_BLOCK = 1 << 17  # float64 factors of one thread: 1 MiB, so that they fit the processor's cache
+FACTORS_PER_SHARE = 1 << 19  # of each of several threads: shorter calls would mostly wait for Python's lock
 
 
 def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarray, similarity: str) -> np.ndarray:
@@ -24,7 +25,8 @@ def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarra
         (q, m) float32. Equal rows of `vectors` get equal scores.
     """
     exact = np.empty(ordinals.shape, np.float32)
-    per_block = max(1, FACTORS_PER_BLOCK // max(1, ordinals.shape[1] * questions.shape[1]))
+    factors = FACTORS_PER_BLOCK if threads() == 1 else FACTORS_PER_SHARE
+    per_block = max(1, factors // max(1, ordinals.shape[1] * questions.shape[1]))
     starts, present = range(0, len(questions), per_block), ordinals >= 0
     last = (ordinals.shape[1] - present[:, ::-1].argmax(1)) * present.any(1)  # start of the padding of each row
 
