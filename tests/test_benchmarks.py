@@ -8,18 +8,23 @@ import random
 import sys
 from collections import Counter
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from app import cli, who
 from benchmarks import __main__ as every
+from benchmarks import app as pages
 from benchmarks import large, papers, twenty, whole
 from benchmarks.tab import Tab
 from db.labels import Labels
 from db.people import People
 from db.records import Question
 from tests.app_pages import hand_made_study
+
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -41,6 +46,13 @@ def test_a_part_that_fails_is_said_and_the_sum_with_it(capsys):
     said = capsys.readouterr().out
     assert "two" in said and "failed, exit 1" in said and "20.2 minutes, more than 20" in said
     assert every._sum([("one", 60.0, 1.0, "")]) == 0 and "1.0 minutes, within 20" in capsys.readouterr().out
+
+
+def test_the_signs_of_a_shown_page_are_words_of_the_app():
+    """`benchmarks.app` looks for a class or a heading on each page that it times."""
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "app").rglob("*.py"))
+    for page, sign in pages.SIGN.items():
+        assert sign.removeprefix('class="').removesuffix('"') in source, page
 
 
 def test_people_wait_for_what_the_server_keeps(study, capsys):
