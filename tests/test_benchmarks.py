@@ -23,7 +23,6 @@ from db.people import People
 from db.records import Question
 from tests.app_pages import hand_made_study
 
-
 ROOT = Path(__file__).parents[1]
 
 
