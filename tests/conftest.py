@@ -152,6 +152,14 @@ def one_command_tree():
 
 
 @pytest.fixture(scope="session")
+def mined_study(tmp_path_factory):
+    """A study with a run to mine training sets from. Copy it, and do not change it."""
+    from tests.training_studies import training_study
+
+    return training_study(tmp_path_factory.mktemp("mined") / "study")
+
+
+@pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real passages and questions."""
     if not (REAL_DATA / "questions.jsonl.xz").is_file():

@@ -18,21 +18,12 @@ from backend.training_sets.stratified_sample import KEPT, PSEUDO, REMOVED, queue
 from backend.training_sets.training_set import read_groups
 from db.errors import BadInput, Missing, Refused
 from db.queue import Queue
-from tests.training_studies import build, copied, say, score, training_study
-
-
-@pytest.fixture(scope="module")
-def untouched(tmp_path_factory):
-    return training_study(tmp_path_factory.mktemp("sets") / "study")
+from tests.training_studies import build, content, copied, say, score
 
 
 @pytest.fixture
-def study(untouched, tmp_path):
-    return copied(untouched, tmp_path / "study")
-
-
-def content(training_set):
-    return list(training_set.groups())
+def study(mined_study, tmp_path):
+    return copied(mined_study, tmp_path / "study")
 
 
 def test_counts_are_those_of_the_pairs(study):
@@ -227,7 +218,7 @@ def test_scores_are_kept_by_pair_and_model(study):
     assert make_batch(study, "b", ["r"], size=2, splits=["train"], scores=store).passages
 
 
-def test_scores_of_other_passages_are_refused(study, untouched):
+def test_scores_of_other_passages_are_refused(study, mined_study):
     score(study, {("q0", "p1"): 0.25})
     path = study.path("scores", "judge", "manifest.json")
     path.write_text(path.read_text().replace(study.corpus.digest, "0" * 64))

@@ -20,21 +20,12 @@ from backend.training_sets.spec import TrainingSetSpec
 from backend.training_sets.training_set import TrainingSet, training_sets
 from db.errors import BadInput, BlindspotError, Missing, Refused
 from db.records import Hits
-from tests.training_studies import born, build, copied, say, score, told, training_study
-
-
-@pytest.fixture(scope="module")
-def untouched(tmp_path_factory):
-    return training_study(tmp_path_factory.mktemp("sets") / "study")
+from tests.training_studies import born, build, content, copied, say, score, told
 
 
 @pytest.fixture
-def study(untouched, tmp_path):
-    return copied(untouched, tmp_path / "study")
-
-
-def content(training_set):
-    return list(training_set.groups())
+def study(mined_study, tmp_path):
+    return copied(mined_study, tmp_path / "study")
 
 
 def test_the_same_inputs_give_the_same_bytes(study, tmp_path):

@@ -20,21 +20,12 @@ from db.events import LabelEvent
 from db.labels import Labels
 from db.records import Hits
 from tests.test_registry import installed
-from tests.training_studies import build, copied, judge_report, say, score, told, training_study
-
-
-@pytest.fixture(scope="module")
-def untouched(tmp_path_factory):
-    return training_study(tmp_path_factory.mktemp("sets") / "study")
+from tests.training_studies import build, content, copied, judge_report, say, score, told
 
 
 @pytest.fixture
-def study(untouched, tmp_path):
-    return copied(untouched, tmp_path / "study")
-
-
-def content(training_set):
-    return list(training_set.groups())
+def study(mined_study, tmp_path):
+    return copied(mined_study, tmp_path / "study")
 
 
 def test_without_cleaning_every_mined_passage_is_a_negative(study):

@@ -139,3 +139,8 @@ def judge_report(
     values = {"drop": drop, "drop_with_answer": drop_with_answer, "add": add, "add_with_answer": add_with_answer}
     about = {"kind": "feature-judge", "name": name, "corpus": study.corpus.digest}
     (folder / "training.json").write_text(json.dumps(about | {key: {"value": value} for key, value in values.items()}))
+
+
+def content(training_set):
+    """Return every group of a training set."""
+    return list(training_set.groups())
