@@ -218,7 +218,7 @@ def test_scores_are_kept_by_pair_and_model(study):
     assert make_batch(study, "b", ["r"], size=2, splits=["train"], scores=store).passages
 
 
-def test_scores_of_other_passages_are_refused(study, mined_study):
+def test_scores_of_other_passages_are_refused(study):
     score(study, {("q0", "p1"): 0.25})
     path = study.path("scores", "judge", "manifest.json")
     path.write_text(path.read_text().replace(study.corpus.digest, "0" * 64))
