@@ -13,7 +13,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY app app
 COPY backend backend
 COPY analysis analysis
-COPY blindspot blindspot
+COPY src src
 COPY db db
 RUN /opt/blindspot/bin/pip install --no-deps .
 

@@ -2,7 +2,7 @@
 
 Both measure agreement beyond chance: 1 is perfect agreement, 0 is agreement by chance, and a negative value is worse
 than chance. Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability"; Cohen (1960), "A coefficient of
-agreement for nominal scales". The intervals resample questions (see `analysis.by_question`). They estimate the figure
+agreement for nominal scales". The intervals resample questions (see `blindspot.analysis.by_question`). They estimate the figure
 over other questions judged by the same annotators, not the agreement of other annotators.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.by_question import LEVEL, RESAMPLES, percentiles, resampled, summed
+from blindspot.analysis.by_question import LEVEL, RESAMPLES, percentiles, resampled, summed
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.by_question import LEVEL, RESAMPLES, ratio_error, share_interval, summed
+from blindspot.analysis.by_question import LEVEL, RESAMPLES, ratio_error, share_interval, summed
 
 WIDTH = 0.10
 FEW = 10

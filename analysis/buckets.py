@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.accuracy import Estimate, found_by, summarise
+from blindspot.analysis.accuracy import Estimate, found_by, summarise
 
 FREQUENCY_STEPS = ((1, "<=1"), (3, "2-3"), (9, "4-9"), (29, "10-29"), (99, "30-99"))
 """Upper bound and label of each group; the last group is "100+"."""

@@ -27,8 +27,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.exact_bounds import LEVEL
-from analysis.weighted_draws import Cells, log_odds, simulated_draws
+from blindspot.analysis.exact_bounds import LEVEL
+from blindspot.analysis.weighted_draws import Cells, log_odds, simulated_draws
 
 COEFFICIENTS = (0.0, 0.5, 1.0)
 """Values of c, how much of the chances counts as a control variate."""

@@ -1,7 +1,7 @@
 """Exact bounds on the hits of a finite set from a simple random sample of a size fixed in advance.
 
 Hypergeometric for a finite set, Clopper and Pearson (1934) for one without end. No normal approximation. The bounds hold
-for one look at one sample; for a sample that grows and is looked at again, see `analysis.certificates`.
+for one look at one sample; for a sample that grows and is looked at again, see `blindspot.analysis.certificates`.
 """
 
 from __future__ import annotations

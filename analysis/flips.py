@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.accuracy import found_by
+from blindspot.analysis.accuracy import found_by
 
 BOTH, ONLY_A, ONLY_B, NEITHER = range(4)
 CELLS = ("both", "only_a", "only_b", "neither")

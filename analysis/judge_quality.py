@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.agreement import Agreement, kappa
-from analysis.audit import Rate, rate
-from analysis.by_question import LEVEL, percentiles
+from blindspot.analysis.agreement import Agreement, kappa
+from blindspot.analysis.audit import Rate, rate
+from blindspot.analysis.by_question import LEVEL, percentiles
 
 CUT = 0.5
 THRESHOLDS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.accuracy import Estimate, mean, proportion, success_at
+from blindspot.analysis.accuracy import Estimate, mean, proportion, success_at
 
 NONE, POSITIVE, OTHER = 0, 1, 2
 """Codes of labels: not settled; the passage answers the question; settled as related or negative, so it does not."""

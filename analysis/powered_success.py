@@ -5,8 +5,8 @@ whose first k hits are all gold, or none. The rest is open, and only the share o
 
     Success@k = (certain successes + open questions * share of successes among the open questions) / all questions
 
-The share comes from open questions of a random sample whose first k hits were all shown to people: `analysis.audit.rate` from the
-labels alone, `analysis.prediction_powered.powered_rate` with a judge. Its mean is the true share if audits show whole pools. Where they
+The share comes from open questions of a random sample whose first k hits were all shown to people: `blindspot.analysis.audit.rate` from the
+labels alone, `blindspot.analysis.prediction_powered.powered_rate` with a judge. Its mean is the true share if audits show whole pools. Where they
 show a part, questions weigh differently, and the ratio of weighted sums has a bias of order 1 / n, small beside the interval.
 """
 
@@ -18,8 +18,8 @@ from math import comb
 
 import numpy as np
 
-from analysis.audit import rate
-from analysis.prediction_powered import ScoredSample, powered_rate
+from blindspot.analysis.audit import rate
+from blindspot.analysis.prediction_powered import ScoredSample, powered_rate
 
 BoundRate = Callable[[np.ndarray], float | None]
 """From (n,) successes, all of them settled, to the rate."""
@@ -55,7 +55,7 @@ class SuccessShare:
     """Success@k of all questions.
 
     Attributes:
-        value, low, high: None with too few settled questions, see `analysis.prediction_powered.FEW` and `analysis.audit`.
+        value, low, high: None with too few settled questions, see `blindspot.analysis.prediction_powered.FEW` and `blindspot.analysis.audit`.
         lower_bound, upper_bound: The value if every question of the sample that is not settled were a miss, or a success.
         labelled, unsettled: Open questions of the sample with settled labels on all first k hits, and without.
         scored: Open questions with a judge's score on all first k hits; 0 from labels alone.

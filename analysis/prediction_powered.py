@@ -10,7 +10,7 @@ estimate. Lambda is tuned to the smallest variance (PPI++: Angelopoulos, Duchi a
 nothing it goes to 0, the classical estimate. Each question's lambda comes from the other questions, so tuning does not
 make the error look smaller than it is.
 
-As in `analysis.audit`, a pair weighs 1 / its inclusion probability, and the sampling unit is the question.
+As in `blindspot.analysis.audit`, a pair weighs 1 / its inclusion probability, and the sampling unit is the question.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.by_question import LEVEL, share_interval, summed
+from blindspot.analysis.by_question import LEVEL, share_interval, summed
 
 FEW = 10
 """With fewer questions there is no estimate: the tuning would follow single questions."""

@@ -13,8 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.accuracy import Estimate, mean
-from analysis.neighbours import unit
+from blindspot.analysis.accuracy import Estimate, mean
+from blindspot.analysis.neighbours import unit
 
 Method = Literal["umap", "tsne"]
 METHODS: tuple[str, ...] = ("umap", "tsne")

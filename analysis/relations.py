@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.accuracy import Estimate, found_by, summarise
+from blindspot.analysis.accuracy import Estimate, found_by, summarise
 
 
 @dataclass(frozen=True, slots=True)

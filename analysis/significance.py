@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from analysis.accuracy import Estimate, macro_average, mean
+from blindspot.analysis.accuracy import Estimate, macro_average, mean
 
 RESAMPLES = 10_000
 VALUES_PER_BLOCK = 1 << 24

@@ -31,7 +31,7 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.significance import benjamini_yekutieli, holm
+from blindspot.analysis.significance import benjamini_yekutieli, holm
 
 MIN_QUESTIONS = 30
 FLIPS = 1_000

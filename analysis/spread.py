@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.accuracy import Estimate, mean
-from analysis.neighbours import unit
+from blindspot.analysis.accuracy import Estimate, mean
+from blindspot.analysis.neighbours import unit
 
 FEW = 30
 _BLOCK = 512

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.audit import Rate
-from analysis.prediction_powered import PoweredRate
-from backend.judges.powered_audit import PoweredAudit
-from backend.judging.audits import Audit
+from blindspot.analysis.audit import Rate
+from blindspot.analysis.prediction_powered import PoweredRate
+from blindspot.backend.judges.powered_audit import PoweredAudit
+from blindspot.backend.judging.audits import Audit
 
 
 def powered_words(found: PoweredAudit) -> str:
@@ -29,7 +29,7 @@ def print_audit(found: Audit, powered: Sequence[PoweredAudit]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from app.console import Terminal
+    from blindspot.app.console import Terminal
 
     assert found.overall is not None
     print(

@@ -1,7 +1,7 @@
 """Hiding the results of questions that the signed-in person still has to judge.
 
-The pages get runs, comparisons and live searches through `app.study`, which applies these functions. The rule is in
-`db.blindness`.
+The pages get runs, comparisons and live searches through `blindspot.app.study`, which applies these functions. The rule is in
+`blindspot.db.blindness`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from app import url, who
-from app.components.marks import empty
-from app.desk import desk
-from app.markup import Html, join, link
-from backend.core.study import Study
-from backend.judging import blindness
-from backend.text.counting import counted
+from blindspot.app import url, who
+from blindspot.app.components.marks import empty
+from blindspot.app.desk import desk
+from blindspot.app.markup import Html, join, link
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging import blindness
+from blindspot.backend.text.counting import counted
 
 REASON = "you have still to judge them"
 

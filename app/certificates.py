@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backend.text.counting import counted
-from backend.training_sets.certificates import Certificate
-from backend.training_sets.certification import CertificatePlan
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training_sets.certificates import Certificate
+from blindspot.backend.training_sets.certification import CertificatePlan
 
 
 def plan_lines(name: str, made: CertificatePlan, batch: str | None) -> Iterator[str]:

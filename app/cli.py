@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from app.commands import (
+from blindspot.app.commands import (
     agents,
     batches,
     experiments,
@@ -29,16 +29,16 @@ from app.commands import (
     tags,
     train,
 )
-from app.commands import map as maps
-from app.commands import training_sets as sets
-from app.commands.common import group
-from app.commands.compare import compare, oracle
-from app.commands.find import find
-from app.commands.misses import misses
-from app.commands.read import read, train_reader
-from app.commands.why import why
-from app.terminal import clean_streams
-from db.errors import BlindspotError
+from blindspot.app.commands import map as maps
+from blindspot.app.commands import training_sets as sets
+from blindspot.app.commands.common import group
+from blindspot.app.commands.compare import compare, oracle
+from blindspot.app.commands.find import find
+from blindspot.app.commands.misses import misses
+from blindspot.app.commands.read import read, train_reader
+from blindspot.app.commands.why import why
+from blindspot.app.terminal import clean_streams
+from blindspot.db.errors import BlindspotError
 
 LOOP = (
     "demo",
@@ -96,7 +96,7 @@ def options(
     ] = False,
 ) -> None:
     if no_wait:
-        from backend.core.jobs import without_waiting
+        from blindspot.backend.core.jobs import without_waiting
 
         context.with_resource(without_waiting())
 
@@ -135,7 +135,7 @@ def main() -> None:
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__module__ != "sqlite3":
             raise  # a bug: show the traceback
-        from db.connection import advice_for
+        from blindspot.db.connection import advice_for
 
         advice = advice_for(error)  # explains an SQLite message, which does not name the database
         line = f"a database of the study: {advice}" if advice else str(error)

@@ -1,4 +1,4 @@
-"""Rich's console with clean text: see `app.terminal`. It is a separate module because rich is slow to import."""
+"""Rich's console with clean text: see `blindspot.app.terminal`. It is a separate module because rich is slow to import."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import IO, Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from app.terminal import CleanStream, clean
+from blindspot.app.terminal import CleanStream, clean
 
 _CONSOLE_FILE: Any = vars(Console)["file"]  # the property of the base class, whose setter `super()` cannot reach
 

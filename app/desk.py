@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from backend.core.study import Study
-from backend.judging.cards import Cards
-from db.labels import Labels
-from db.queue import Queue
-from db.tags import Tags
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.cards import Cards
+from blindspot.db.labels import Labels
+from blindspot.db.queue import Queue
+from blindspot.db.tags import Tags
 
 
 @dataclass(frozen=True)

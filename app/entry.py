@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import streamlit as st
 
-from app.components.marks import notice
-from app.log import where_details_are
-from app.markup import show
-from db.errors import BlindspotError
+from blindspot.app.components.marks import notice
+from blindspot.app.log import where_details_are
+from blindspot.app.markup import show
+from blindspot.db.errors import BlindspotError
 
 THROUGH_MAIN = "through-main"
 TRANSIENT_ERRORS = (OSError, sqlite3.Error)
@@ -28,7 +28,7 @@ def enter(page: Callable[[], None]) -> None:
     starts `main.py`.
     """
     if not st.session_state.pop(THROUGH_MAIN, False):
-        from app.main import main
+        from blindspot.app.main import main
 
         main()
         return

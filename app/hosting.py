@@ -1,8 +1,8 @@
-"""The server process of the app, started by `app.server`.
+"""The server process of the app, started by `blindspot.app.server`.
 
-    BLINDSPOT_STUDY=STUDY python -m app.hosting --port 8501 --address localhost
+    BLINDSPOT_STUDY=STUDY python -m blindspot.app.hosting --port 8501 --address localhost
 
-It runs Streamlit's ASGI application behind `backend.service.guard` and `app.links`, which `streamlit run` cannot add.
+It runs Streamlit's ASGI application behind `blindspot.backend.service.guard` and `blindspot.app.links`, which `streamlit run` cannot add.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ SECONDS_TO_CLOSE = 5
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m app.hosting")
+    parser = argparse.ArgumentParser(prog="python -m blindspot.app.hosting")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--address", required=True)
     parser.add_argument("--host", action="append", default=[])
     parsed = parser.parse_args(arguments)
 
-    from app.garbage import keep_collections_short
-    from app.log import start_log
-    from backend.core.study import ENVIRONMENT_VARIABLE
-    from db.errors import Refused
+    from blindspot.app.garbage import keep_collections_short
+    from blindspot.app.log import start_log
+    from blindspot.backend.core.study import ENVIRONMENT_VARIABLE
+    from blindspot.db.errors import Refused
 
     start_log(Path(os.environ.get(ENVIRONMENT_VARIABLE) or "."))
     keep_collections_short()
@@ -46,7 +46,7 @@ def host(port: int, address: str, names: list[str]) -> None:
     """Serve the app until this process is terminated. Raises Refused if the address cannot be used."""
     import uvicorn
 
-    from backend.service.guard import CONNECTIONS, PatientProtocol, listen
+    from blindspot.backend.service.guard import CONNECTIONS, PatientProtocol, listen
 
     listening = listen(address, port)
     config = uvicorn.Config(
@@ -72,9 +72,9 @@ def application(port: int, address: str, names: Sequence[str] = ()) -> ASGIApp:
     from streamlit.starlette import App
     from streamlit.web import bootstrap
 
-    from app.entry import report
-    from app.links import PersonalLinks
-    from backend.service.guard import REQUESTS_AT_ONCE, REQUESTS_PER_SECOND, Guard, Hosts, RequestRate
+    from blindspot.app.entry import report
+    from blindspot.app.links import PersonalLinks
+    from blindspot.backend.service.guard import REQUESTS_AT_ONCE, REQUESTS_PER_SECOND, Guard, Hosts, RequestRate
 
     hosts = Hosts(address, names)
     rate = None if hosts.is_local else RequestRate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Column, Table
 
-from analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES
-from app.console import Terminal
-from backend.text.counting import counted
+from blindspot.analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES
+from blindspot.app.console import Terminal
+from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
-    from analysis.audit import Rate
-    from analysis.judge_quality import JudgeFigures
-    from backend.judges.measuring import JudgeTable
+    from blindspot.analysis.audit import Rate
+    from blindspot.analysis.judge_quality import JudgeFigures
+    from blindspot.backend.judges.measuring import JudgeTable
 
 console = Terminal(highlight=False)
 

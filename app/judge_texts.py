@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backend.text.counting import counted, duration
-from db.errors import Missing
+from blindspot.backend.text.counting import counted, duration
+from blindspot.db.errors import Missing
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.judges.judge import JudgeCard
-    from backend.judges.llm.judging import LLMPlan
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judges.judge import JudgeCard
+    from blindspot.backend.judges.llm.judging import LLMPlan
 
 
 def quality_lines(about: dict[str, Any]) -> list[str]:
@@ -96,10 +96,10 @@ def stage_lines(result: dict[str, Any]) -> list[str]:
 
 def language_model_line(opened: Study, card: JudgeCard) -> str:
     """Describe a language model: its kind, models, host, prompt, and how often injections succeed."""
-    from backend.judges.judge import kind_title
-    from backend.judges.llm.endpoint import destination
-    from backend.judges.llm.injections import injection_report
-    from backend.judges.llm.judge import LLMJudge
+    from blindspot.backend.judges.judge import kind_title
+    from blindspot.backend.judges.llm.endpoint import destination
+    from blindspot.backend.judges.llm.injections import injection_report
+    from blindspot.backend.judges.llm.judge import LLMJudge
 
     judge, tried = LLMJudge.load(opened, card.name), injection_report(opened, card.name)
     words = [
@@ -120,7 +120,7 @@ def decision_lines(opened: Study, cascade: str, run: str, question: str, passage
     Raises:
         Missing: the run does not hold the question.
     """
-    from backend.judges.cascade import DecisionStore
+    from blindspot.backend.judges.cascade import DecisionStore
 
     found, decisions = opened.run(run), DecisionStore(opened, cascade).of(question)
     row = found.row(question)

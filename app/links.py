@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
-from db.errors import BlindspotError
-from db.people import SESSION_SECONDS, People
+from blindspot.db.errors import BlindspotError
+from blindspot.db.people import SESSION_SECONDS, People
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -115,7 +115,7 @@ def _redirect(request: Request, labels_path: Path, token: str | None, first_page
 
 def _labels_path() -> Path | None:
     """Return the path of the served study's label store; None without a study."""
-    from backend.core.study import ENVIRONMENT_VARIABLE
+    from blindspot.backend.core.study import ENVIRONMENT_VARIABLE
 
     path = Path(os.environ.get(ENVIRONMENT_VARIABLE) or ".").resolve() / "labels.db"
     return path if path.is_file() else None

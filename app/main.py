@@ -1,20 +1,20 @@
 """The app's main script: open the study, let people sign in, show the page. Streamlit runs it at every change.
 
-`blindspot open --study STUDY` starts `app.hosting`, which serves this script.
+`blindspot open --study STUDY` starts `blindspot.app.hosting`, which serves this script.
 """
 
 from __future__ import annotations
 
 import streamlit as st
 
-from app import study, who
-from app.components.behaviour import behaviour, style
-from app.components.header import header
-from app.components.marks import notice
-from app.components.sign_in import sign_in
-from app.entry import THROUGH_MAIN
-from app.markup import show
-from db.errors import BlindspotError
+from blindspot.app import study, who
+from blindspot.app.components.behaviour import behaviour, style
+from blindspot.app.components.header import header
+from blindspot.app.components.marks import notice
+from blindspot.app.components.sign_in import sign_in
+from blindspot.app.entry import THROUGH_MAIN
+from blindspot.app.markup import show
+from blindspot.db.errors import BlindspotError
 
 PAGES = {
     "Home": "home",

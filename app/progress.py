@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from backend.progress import Progress
+from blindspot.backend.progress import Progress
 
 SECONDS_BETWEEN_LINES = 10
 
@@ -35,7 +35,7 @@ def _bar() -> Iterator[Progress]:
         Progress as ProgressBar,
     )
 
-    from app.console import Terminal
+    from blindspot.app.console import Terminal
 
     columns = (
         TextColumn("{task.description}"),

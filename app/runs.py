@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app import study, url
-from app.components.marks import notice
-from app.markup import Html
-from app.study import Measured
-from backend.core.study import Study
-from backend.evaluation.findings import default_pair
-from backend.evaluation.report_text import index_size
-from backend.retrieval.cost import cost_of
-from backend.retrieval.retriever import kind_of_run
-from backend.text.answers import SEARCHES_TITLE
-from backend.text.counting import counted, noun
+from blindspot.app import study, url
+from blindspot.app.components.marks import notice
+from blindspot.app.markup import Html
+from blindspot.app.study import Measured
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.findings import default_pair
+from blindspot.backend.evaluation.report_text import index_size
+from blindspot.backend.retrieval.cost import cost_of
+from blindspot.backend.retrieval.retriever import kind_of_run
+from blindspot.backend.text.answers import SEARCHES_TITLE
+from blindspot.backend.text.counting import counted, noun
 
 
 def offered_runs(opened: Study) -> dict[str, dict]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from analysis import flips
-from app import url
-from app.study import Comparison
-from backend.evaluation.measures import MEASURES, SUCCESS
-from backend.evaluation.slices import Facts
+from blindspot.analysis import flips
+from blindspot.app import url
+from blindspot.app.study import Comparison
+from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
+from blindspot.backend.evaluation.slices import Facts
 
 PER_PAGE = 25
 CELLS = ("all", *flips.CELLS)

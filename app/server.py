@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from db.errors import BlindspotError, Refused
+from blindspot.db.errors import BlindspotError, Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 ADDRESS = "localhost"
 SIGN_IN = "BLINDSPOT_SIGN_IN"
@@ -30,14 +30,14 @@ SECONDS_TO_START = 60
 def command(port: int, address: str = ADDRESS, hosts: Sequence[str] = ()) -> list[str]:
     """Return the command that serves the app. The environment variable BLINDSPOT_STUDY names the study."""
     names = [word for host in hosts for word in ("--host", host)]
-    return [sys.executable, "-m", "app.hosting", "--port", str(port), "--address", address, *names]
+    return [sys.executable, "-m", "blindspot.app.hosting", "--port", str(port), "--address", address, *names]
 
 
 def environment(study: Study, without_sign_in: bool = False, hosts: Sequence[str] = ()) -> dict[str, str]:
     """Return the environment of the server's process. Further host names imply a proxy with remote users, who must sign
     in.
     """
-    from backend.core.study import ENVIRONMENT_VARIABLE
+    from blindspot.backend.core.study import ENVIRONMENT_VARIABLE
 
     inherited = {name: value for name, value in os.environ.items() if name != SIGN_IN}
     sign_in: dict[str, str] = {}
@@ -59,8 +59,8 @@ def serve(
     Raises:
         Refused: the address or port cannot be used, or others can reach the address but nobody could sign in.
     """
-    from backend.core.children import child
-    from backend.service.guard import EVERYWHERE, in_url, is_loopback, listen
+    from blindspot.backend.core.children import child
+    from blindspot.backend.service.guard import EVERYWHERE, in_url, is_loopback, listen
 
     local = is_loopback(address) and not hosts
     if not local and not without_sign_in:
@@ -82,7 +82,7 @@ def serve(
 
 
 def _refuse_open_door(study: Study, address: str) -> None:
-    from db.people import People
+    from blindspot.db.people import People
 
     app_folder = Path(__file__).parent
     oidc = any((folder / ".streamlit" / "secrets.toml").is_file() for folder in (Path.home(), Path.cwd(), app_folder))
@@ -94,7 +94,7 @@ def _refuse_open_door(study: Study, address: str) -> None:
 
 
 def _refuse_taken_port(address: str, port: int) -> None:
-    from backend.service.guard import in_url, reachable_host
+    from blindspot.backend.service.guard import in_url, reachable_host
 
     host = reachable_host(address)
     try:
@@ -108,7 +108,7 @@ def _refuse_taken_port(address: str, port: int) -> None:
 
 def wait_until_up(port: int, server: subprocess.Popen, address: str = ADDRESS) -> None:
     """Wait until the server answers. Raises BlindspotError if it exits or does not answer within a minute."""
-    from backend.service.guard import in_url, reachable_host
+    from blindspot.backend.service.guard import in_url, reachable_host
 
     health = f"http://{in_url(reachable_host(address))}:{port}/_stcore/health"
     deadline = time.monotonic() + SECONDS_TO_START

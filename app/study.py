@@ -18,18 +18,18 @@ from pathlib import Path
 import numpy as np
 import streamlit as st
 
-from app import blind
-from backend.core.runs import Run
-from backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
-from backend.evaluation.comparison import Comparison, Measured, measure, set_label
-from backend.evaluation.panel import Panel
-from backend.evaluation.relevance import Kind
-from backend.retrieval.explanation import TermWeights, TokenMatches
-from backend.text.answers import DEFAULT_RULE
-from db.errors import Missing
-from db.imports import Imports
-from db.question_table import QuestionTable, rows_of
-from db.records import Hits
+from blindspot.app import blind
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
+from blindspot.backend.evaluation.comparison import Comparison, Measured, measure, set_label
+from blindspot.backend.evaluation.panel import Panel
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.retrieval.explanation import TermWeights, TokenMatches
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.db.errors import Missing
+from blindspot.db.imports import Imports
+from blindspot.db.question_table import QuestionTable, rows_of
+from blindspot.db.records import Hits
 
 __all__ = ["Comparison", "Measured", "set_label"]  # re-exported for the pages
 
@@ -240,7 +240,7 @@ def live(study: Study, retriever: str, question: str, k: int) -> Hits:
     Raises Refused for a question that is hidden from the signed-in person.
     """
     blind.refuse_live(study, question)
-    from backend.retrieval.live import made
+    from blindspot.backend.retrieval.live import made
 
     settings = study.settings_path.stat().st_mtime_ns
     return _live(study, str(study.folder), made(study), settings, retriever, question, k)
@@ -249,7 +249,7 @@ def live(study: Study, retriever: str, question: str, k: int) -> Hits:
 def explained(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
     """Return what the score of a passage is made of. Raises Refused for a question that is hidden from the person."""
     blind.refuse_live(study, question)
-    from backend.retrieval.live import made
+    from blindspot.backend.retrieval.live import made
 
     settings = study.settings_path.stat().st_mtime_ns
     return _explained(study, str(study.folder), made(study), settings, retriever, question, row)
@@ -259,13 +259,13 @@ def explained(study: Study, retriever: str, question: str, row: int) -> TermWeig
 def _explained(
     _study: Study, folder: str, made: Key, settings: int, retriever: str, question: str, row: int
 ) -> TermWeights | TokenMatches:
-    from backend.retrieval import live as retrieval
+    from blindspot.backend.retrieval import live as retrieval
 
     return retrieval.explain(_study, retriever, question, row)
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)
 def _live(_study: Study, folder: str, made: Key, settings: int, retriever: str, question: str, k: int) -> Hits:
-    from backend.retrieval import live as retrieval
+    from blindspot.backend.retrieval import live as retrieval
 
     return retrieval.search(_study, retriever, [question], k)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Column, Table
 
-from app.console import Terminal
-from app.terminal import clean_json
-from backend.text.counting import counted, noun
+from blindspot.app.console import Terminal
+from blindspot.app.terminal import clean_json
+from blindspot.backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analysis.accuracy import Estimate
-    from backend.core.summary import Step
-    from backend.data.importing.from_results import ResultsImport
-    from backend.evaluation.oracle import Oracle
-    from backend.training.curve_points import CurvePoint, Share
-    from db.jobs import Job
+    from blindspot.analysis.accuracy import Estimate
+    from blindspot.backend.core.summary import Step
+    from blindspot.backend.data.importing.from_results import ResultsImport
+    from blindspot.backend.evaluation.oracle import Oracle
+    from blindspot.backend.training.curve_points import CurvePoint, Share
+    from blindspot.db.jobs import Job
 
 console = Terminal(highlight=False)
 
@@ -119,7 +119,7 @@ def _percent(estimate: Estimate) -> tuple[str, str]:
 
 def print_jobs(jobs: Sequence[Job]) -> None:
     """The id is whole at 80 columns; it begins with the time (UTC) at which the job was requested."""
-    from backend.core.jobs import title
+    from blindspot.backend.core.jobs import title
 
     table = Table(Column("id", no_wrap=True), "job", Column("state", no_wrap=True), "progress or reason")
     for job in jobs:
@@ -133,7 +133,7 @@ def print_jobs(jobs: Sequence[Job]) -> None:
 
 def print_curve(points: Sequence[CurvePoint]) -> None:
     """Print the points of the learning curve, what they learned from, and what the last labels changed."""
-    from backend.training.curve_points import SCOPES, worked
+    from blindspot.backend.training.curve_points import SCOPES, worked
 
     if not points:
         print("No point yet. Add one: blindspot judge curve")

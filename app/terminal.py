@@ -3,7 +3,7 @@
 Relations, titles, names and messages come from other people's files. A control character in them could move the cursor,
 hide text or change the terminal's settings. `clean` replaces each control character with a visible sign.
 `clean_streams` applies `clean` to standard output and error, and so to `print`, tracebacks, log lines and typer's
-messages. `app.console.Terminal` does the same for rich. `app.cli.main` calls `clean_streams` once.
+messages. `blindspot.app.console.Terminal` does the same for rich. `blindspot.app.cli.main` calls `clean_streams` once.
 """
 
 from __future__ import annotations

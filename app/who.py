@@ -2,7 +2,7 @@
 
 There are three ways to sign in:
 
-- a personal link, whose secret the server exchanges for a session cookie that scripts cannot read (`app.links`);
+- a personal link, whose secret the server exchanges for a session cookie that scripts cannot read (`blindspot.app.links`);
 - an identity provider (OIDC), if secrets.toml configures one;
 - a name, if the server is reachable from this machine only. The browser keeps the name in a cookie.
 """
@@ -17,13 +17,13 @@ from urllib.parse import quote, unquote
 
 import streamlit as st
 
-from app.links import INVALID, INVITATION, cookie_name, session_cookie
-from app.server import SIGN_IN
-from backend.demo import ANNOTATORS
-from backend.service.guard import is_loopback
-from db.errors import BlindspotError, Refused
-from db.people import People, Person
-from db.rights import ACTIONS, Role
+from blindspot.app.links import INVALID, INVITATION, cookie_name, session_cookie
+from blindspot.app.server import SIGN_IN
+from blindspot.backend.demo import ANNOTATORS
+from blindspot.backend.service.guard import is_loopback
+from blindspot.db.errors import BlindspotError, Refused
+from blindspot.db.people import People, Person
+from blindspot.db.rights import ACTIONS, Role
 
 Mode = Literal["local", "links", "oidc"]
 
@@ -49,7 +49,7 @@ def who(labels_path: Path) -> Person | None:
     if _oidc():
         email = st.user.email if st.user.is_logged_in else None
         return everybody.with_email(email) if isinstance(email, str) and email and _verified() else None
-    if INVITATION in st.query_params:  # happens only without `app.hosting`, which exchanges links
+    if INVITATION in st.query_params:  # happens only without `blindspot.app.hosting`, which exchanges links
         del st.query_params[INVITATION]
         st.session_state[_WRONG] = True
     session = _session(labels_path)
@@ -76,7 +76,7 @@ def acting(labels_path: Path) -> str | None:
 
 
 def may(labels_path: Path, action: str) -> bool:
-    """Return whether the signed-in person has the right to an action of `db.rights.ACTIONS`; pages hide refused
+    """Return whether the signed-in person has the right to an action of `blindspot.db.rights.ACTIONS`; pages hide refused
     actions.
     """
     person = who(labels_path)

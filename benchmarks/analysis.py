@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis import flips
 from benchmarks.app import RUNS, make_study
 from benchmarks.machine import machine, peak_memory, timed
+from blindspot.analysis import flips
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 EVERYTHING, SLOW = 2.0, 10.0  # targets in seconds: all analyses together; the finder and the overlap, each
 
@@ -68,7 +68,7 @@ def analyses(folder: Path) -> Iterator[Analysis]:
     import plotly.graph_objects  # noqa: F401
     import scipy.special  # noqa: F401
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     study, held = Study.open(folder), Held()
     yield from _of_two_runs(study, held)
@@ -84,7 +84,7 @@ def _keep(held: Held, key: str, work: Callable[[], object]) -> Callable[[], None
 
 
 def _of_two_runs(study: Study, held: Held) -> Iterator[Analysis]:
-    from backend.evaluation.comparison import Comparison, at, by_group, macro_at, measure
+    from blindspot.backend.evaluation.comparison import Comparison, at, by_group, macro_at, measure
 
     records = study.questions.some(study.run(next(iter(RUNS))).question_ids)
 
@@ -110,8 +110,8 @@ def _of_two_runs(study: Study, held: Held) -> Iterator[Analysis]:
 
 
 def _of_three_runs(held: Held) -> Iterator[Analysis]:
-    from backend.evaluation.panel import Panel, frequency_curves, relation_table
-    from backend.evaluation.report_plots import curve_plot, dumbbell
+    from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
+    from blindspot.backend.evaluation.report_plots import curve_plot, dumbbell
 
     def curves() -> None:
         relations = np.unique(held["panel"].relations).tolist()
@@ -132,8 +132,8 @@ def _of_three_runs(held: Held) -> Iterator[Analysis]:
 
 
 def _of_slices(held: Held) -> Iterator[Analysis]:
-    from backend.evaluation.slice_finder import find_slices
-    from backend.evaluation.slices import Facts
+    from blindspot.backend.evaluation.slice_finder import find_slices
+    from blindspot.backend.evaluation.slices import Facts
 
     first = f'relation:P19 and not group:"<=1 mentions" and first({next(iter(RUNS))})<=5'
     tags = ("bm25_only", "dense_only", "both_fail", "gold_below_unlabelled", "answer_in_unlabelled")

@@ -24,14 +24,14 @@ import numpy as np
 import psutil
 import regex
 
-from backend.core.study import Study
-from backend.retrieval.bm25 import BM25
-from backend.text.answers import RULES, match_run
-from backend.text.answers.run import processors
 from benchmarks.machine import machine, timed
 from benchmarks.retrieval import real_study
-from db.corpus import Corpus
-from db.records import Question
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval.bm25 import BM25
+from blindspot.backend.text.answers import RULES, match_run
+from blindspot.backend.text.answers.run import processors
+from blindspot.db.corpus import Corpus
+from blindspot.db.records import Question
 from tests.conftest import REAL_DATA
 
 TOKEN = regex.compile(r"([\p{L}\p{N}\p{M}]+)|([^\p{Z}\p{C}])")

@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.relations import RELATIONS
-from app.server import SIGN_IN
-from app.study import SECONDS_TO_READ
-from backend.core.study import ENVIRONMENT_VARIABLE
 from benchmarks.machine import machine
-from db.records import Hits, Passage, Question
+from blindspot.analysis.relations import RELATIONS
+from blindspot.app.server import SIGN_IN
+from blindspot.app.study import SECONDS_TO_READ
+from blindspot.backend.core.study import ENVIRONMENT_VARIABLE
+from blindspot.db.records import Hits, Passage, Question
 
 K, RUNS, SEED = 100, {"bm25-dev": "bm25", "dense-dev": "encoder", "hybrid-dev": "hybrid"}, 0
 FIRST_PAGE, NEXT_QUESTION = 2.0, 0.3  # target in seconds
@@ -68,9 +68,9 @@ def main() -> None:
 
 
 def make_study(folder: Path, n_passages: int, n_questions: int) -> Path:
-    from backend.core.runs import write_run
-    from backend.core.study import Study
-    from db.corpus import CorpusWriter
+    from blindspot.backend.core.runs import write_run
+    from blindspot.backend.core.study import Study
+    from blindspot.db.corpus import CorpusWriter
 
     rng = np.random.default_rng(SEED)
     study = Study.create(folder, "benchmark")
@@ -211,8 +211,8 @@ def _until(tab: Any, act: Callable[[], Any], selector: str) -> float:
 
 @contextmanager
 def _server(study: Path) -> Iterator[str]:
-    from app import server
-    from backend.core.study import Study
+    from blindspot.app import server
+    from blindspot.backend.core.study import Study
 
     port = 8599
     process = subprocess.Popen(

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.accuracy import found_by
-from analysis.buckets import frequency_group
-from analysis.significance import sign_flip
-from backend.core.study import Study
-from backend.data.encyclopedia import SECOND_DATASET
-from backend.demo.making import PASSAGES, SPLIT
-from backend.evaluation.comparison import Comparison, measure
+from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.buckets import frequency_group
+from blindspot.analysis.significance import sign_flip
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.encyclopedia import SECOND_DATASET
+from blindspot.backend.demo.making import PASSAGES, SPLIT
+from blindspot.backend.evaluation.comparison import Comparison, measure
 
 K = 5
 GROUPS = ("<=1", "2-3", "4-9", "10+")
@@ -55,7 +55,7 @@ def main() -> None:
 
 def searched(folder: Path, passages: int, seed: int) -> Study:
     """The demo's study with its BM25 and dense runs."""
-    from backend.demo.making import RUNS, begin, missing
+    from blindspot.backend.demo.making import RUNS, begin, missing
 
     study = begin(folder / f"seed-{seed}", passages, seed)
     for part in missing(study):
@@ -65,7 +65,7 @@ def searched(folder: Path, passages: int, seed: int) -> Study:
 
 
 def found_in(study: Study) -> Found:
-    from backend.demo.making import RUNS
+    from blindspot.backend.demo.making import RUNS
 
     compared = Comparison.of(*(measure(study, RUNS[kind]) for kind in ("bm25", "dense")))
     groups = [frequency_group(question.frequency or 0) for question in compared.questions]

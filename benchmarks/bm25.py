@@ -22,13 +22,13 @@ from statistics import median
 
 import numpy as np
 
-from backend.core.study import Study
-from backend.data.importing.importer import import_passages
-from backend.retrieval import bm25
 from benchmarks.bm25_sides import SIDES, peak_memory, write_bm25s
 from benchmarks.machine import machine, timed
 from benchmarks.retrieval import in_process
 from benchmarks.zipf import questions_of, write_passages
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.importing.importer import import_passages
+from blindspot.backend.retrieval import bm25
 from tests.pyserini_oracle import as_anserini_prints
 
 SEED = 0

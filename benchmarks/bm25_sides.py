@@ -52,16 +52,16 @@ def _status(entry: str) -> float:
 
 
 def _ours(folder: Path, texts: list[str], threads: int) -> tuple[Search, Scores]:
-    from backend.core.study import Study
-    from backend.retrieval.bm25 import BM25
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.bm25 import BM25
 
     retriever = BM25(Study.open(folder / "study"), K1, B)
     return lambda k: retriever.search(texts, k), lambda hits, k: hits.scores
 
 
 def _lucene(folder: Path, texts: list[str], threads: int) -> tuple[Search, Scores]:
-    from backend.retrieval.lucene import on_jvm
     from benchmarks.retrieval import _pyserini
+    from blindspot.backend.retrieval.lucene import on_jvm
 
     searcher = on_jvm(_pyserini, str(folder / "study" / "indexes" / "bm25"))
     keys = [str(i) for i in range(len(texts))]
@@ -115,9 +115,9 @@ def write_bm25s(folder: Path) -> None:
     """Write the index of bm25s over the terms in Lucene's index, unless it exists, and the terms of the questions."""
     import bm25s
 
-    from backend.core.study import Study
-    from backend.retrieval.bm25 import BM25
-    from backend.retrieval.lucene import on_jvm
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.bm25 import BM25
+    from blindspot.backend.retrieval.lucene import on_jvm
 
     retriever = BM25(Study.open(folder / "study"), K1, B)
     texts = json.loads((folder / "questions.json").read_text(encoding="utf-8"))

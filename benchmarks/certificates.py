@@ -33,16 +33,16 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.audit import rate
-from analysis.certificates import bets, pilot_chances, plan, times_to
-from analysis.exact_bounds import sample_size_alone
-from analysis.prediction_powered import ScoredSample, powered_rate
-from analysis.weighted_draws import cells_of, draw_order
-from backend.core.study import Study
 from benchmarks.machine import machine
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
+from blindspot.analysis.audit import rate
+from blindspot.analysis.certificates import bets, pilot_chances, plan, times_to
+from blindspot.analysis.exact_bounds import sample_size_alone
+from blindspot.analysis.prediction_powered import ScoredSample, powered_rate
+from blindspot.analysis.weighted_draws import cells_of, draw_order
+from blindspot.backend.core.study import Study
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
 
 STUDIES = 100
 PASSAGES, SEEDS = 3000, "1903,1904,1905,1906,1907"
@@ -93,11 +93,11 @@ class Tried:
 
 def prepared_sets(folder: Path, passages: int, seed: int) -> dict[str, TruePairs]:
     """Return the negatives of each policy's set over an encyclopedia."""
-    from backend.judges.feature_judge import learn_judge
-    from backend.retrieval.retrieve import retrieve
-    from backend.training_sets.builder import build
-    from backend.training_sets.training_set import TrainingSet
     from benchmarks.denoising.planted import prepared, truth_of
+    from blindspot.backend.judges.feature_judge import learn_judge
+    from blindspot.backend.retrieval.retrieve import retrieve
+    from blindspot.backend.training_sets.builder import build
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     study = prepared(folder, passages, seed)
     retrieve(study, "bm25", split="train", k=DEPTH, name=RUN)
@@ -128,7 +128,7 @@ def _pilot(study: Study, made, truth: Mapping[str, set[str]]) -> set[tuple[str, 
 
 
 def _true_pairs(study: Study, made, truth: Mapping[str, set[str]], pilot: set[tuple[str, str]]) -> TruePairs:
-    from backend.judges.scores import ScoreStore
+    from blindspot.backend.judges.scores import ScoreStore
 
     rows = [pair for _, pairs in made.groups() for pair in pairs if pair.role == "negative"]
     known = ScoreStore.open(study, JUDGE)([pair[:2] for pair in rows])

@@ -28,14 +28,14 @@ from statistics import median
 
 import numpy as np
 
-from backend.core.model_files import locate
-from backend.core.settings import EncoderSettings
-from backend.retrieval.encoder import Encoder, load_encoder
-from backend.retrieval.openvino_model import has_openvino
-from backend.retrieval.passage_encoder import PRECISIONS, PassageEncoder
-from backend.retrieval.shards import BLOCK
 from benchmarks.machine import machine, peak_memory
-from db.records import Passage
+from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.retrieval.encoder import Encoder, load_encoder
+from blindspot.backend.retrieval.openvino_model import has_openvino
+from blindspot.backend.retrieval.passage_encoder import PRECISIONS, PassageEncoder
+from blindspot.backend.retrieval.shards import BLOCK
+from blindspot.db.records import Passage
 from tests.conftest import REAL_DATA
 
 BATCHES = {"cpu": (4, 8, 16, 32), "cuda": (32, 128, 512, 2048)}

@@ -11,7 +11,7 @@ import tempfile
 import time
 from multiprocessing import get_context
 
-from backend.data.encyclopedia import write
+from blindspot.backend.data.encyclopedia import write
 
 
 def made(passages: int) -> tuple[float, float, int]:

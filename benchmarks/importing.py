@@ -28,8 +28,8 @@ OPENERS = {".tsv": open, ".gz": gzip.open, ".xz": lzma.open}
 
 
 def ours(path: Path, folder: Path) -> int:
-    from backend.core.study import Study
-    from backend.data.importing.importer import import_passages
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.data.importing.importer import import_passages
 
     return import_passages(Study.create(folder / "study"), path).rows
 
@@ -108,7 +108,7 @@ def child(way: str, path: str, folder: str) -> None:
     if way == "pandas":  # imports are not measured
         import pandas  # noqa: F401
     elif way == "ours":
-        import backend.core.study  # noqa: F401
+        import blindspot.backend.core.study  # noqa: F401
     began = time.perf_counter()
     rows = WAYS[way](Path(path), Path(folder))
     seconds = time.perf_counter() - began

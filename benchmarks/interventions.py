@@ -2,9 +2,9 @@
 
 python -m benchmarks.interventions [--each 200] [--seed 2026]
 
-Misses of six causes are planted in a generated encyclopedia (`backend.data.encyclopedia.planted`), each written with and
+Misses of six causes are planted in a generated encyclopedia (`blindspot.backend.data.encyclopedia.planted`), each written with and
 without its cause. A planted miss counts if MiniLM finds its gold passage without the cause and misses it with the
-cause. The first EACH of each cause that count are explained by `backend.interventions`, which knows nothing of the
+cause. The first EACH of each cause that count are explained by `blindspot.backend.interventions`, which knows nothing of the
 planting. The figure is the share whose smallest mending edit names the planted cause.
 """
 
@@ -20,17 +20,17 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.accuracy import proportion
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.data.encyclopedia import Encyclopedia
-from backend.data.encyclopedia.planted import CAUSES, PlantedMiss, PlantedStudy
-from backend.interventions.explaining import MissExplainer
-from backend.interventions.searching import Attempt, ranks
-from backend.retrieval import dense
-from backend.retrieval.question_vectors import question_vectors
 from benchmarks.machine import machine
-from db.corpus import CorpusWriter
+from blindspot.analysis.accuracy import proportion
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.encyclopedia import Encyclopedia
+from blindspot.backend.data.encyclopedia.planted import CAUSES, PlantedMiss, PlantedStudy
+from blindspot.backend.interventions.explaining import MissExplainer
+from blindspot.backend.interventions.searching import Attempt, ranks
+from blindspot.backend.retrieval import dense
+from blindspot.backend.retrieval.question_vectors import question_vectors
+from blindspot.db.corpus import CorpusWriter
 
 # Settings of the reported run, committed before it. The planting and the edits were developed on seed 5.
 SEED = 2026

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.core.study import Study
-from backend.retrieval.approximate import POINTS_PER_CENTROID, ROUNDS, FaissOptions, trained_ivfpq
-from backend.retrieval.dense import Dense
-from backend.retrieval.question_vectors import question_vectors
 from benchmarks.machine import machine
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval.approximate import POINTS_PER_CENTROID, ROUNDS, FaissOptions, trained_ivfpq
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.question_vectors import question_vectors
 
 FAISS_ROUNDS, FAISS_POINTS = 25, 256
 QUESTIONS, K = 500, 20

@@ -19,16 +19,24 @@ from typing import Any
 
 import numpy as np
 
-from backend.core.gold import gold_matrix
-from backend.core.study import Study
-from backend.judges.feature_judge import Lists, features_of, labelled_lists, lists_of
-from backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN, Examples, FeatureModel, fit_model, report
-from backend.judges.features import FEATURES, Family, WordWeights, columns, words
-from backend.judges.settings import FeatureJudgeSettings
-from backend.retrieval.dense import Dense
-from backend.text.answers import match_run
 from benchmarks.machine import machine
-from db.records import Hits, Question
+from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.feature_judge import Lists, features_of, labelled_lists, lists_of
+from blindspot.backend.judges.feature_model import (
+    NEGATIVE,
+    POSITIVE,
+    UNKNOWN,
+    Examples,
+    FeatureModel,
+    fit_model,
+    report,
+)
+from blindspot.backend.judges.features import FEATURES, Family, WordWeights, columns, words
+from blindspot.backend.judges.settings import FeatureJudgeSettings
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.text.answers import match_run
+from blindspot.db.records import Hits, Question
 
 RESAMPLES = 2000
 DRAWS = 8
@@ -269,10 +277,10 @@ def relabel(bench: Bench) -> None:
 
 def adapter(bench: Bench, training_set: str) -> None:
     """Linear and MLP maps over MiniLM's index; settings chosen at the first seed and kept for the others."""
-    from backend.training.adapter import read_questions
-    from backend.training.adapter_map import MapLearner, TrainingQuestions, learn
-    from backend.training.training_settings import AdapterSettings
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.backend.training.adapter import read_questions
+    from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, learn
+    from blindspot.backend.training.training_settings import AdapterSettings
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     questions = read_questions(bench.study, bench.dense, TrainingSet.open(bench.study, training_set))
     asked = dev_vectors(bench, bench.questions)
@@ -324,7 +332,7 @@ def adapter(bench: Bench, training_set: str) -> None:
 
 
 def dev_vectors(bench: Bench, questions: Sequence[Question]) -> np.ndarray:
-    from backend.retrieval.question_vectors import question_vectors
+    from blindspot.backend.retrieval.question_vectors import question_vectors
 
     return question_vectors(bench.study, bench.dense, [question.text for question in questions])
 
@@ -419,7 +427,7 @@ def paraphrases(bench: Bench, before: np.ndarray, after: np.ndarray) -> None:
     """Every dev question in a wording that no training question has; the judge is the one that learned from the usual
     wordings.
     """
-    from backend.retrieval.bm25 import BM25
+    from blindspot.backend.retrieval.bm25 import BM25
 
     asked = [Question(q.id, PARAPHRASES[q.relation or ""].format(q.subject), q.answers) for q in bench.questions]
     hits: Hits = BM25(bench.study).search([question.text for question in asked], SHALLOW)

@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from backend.core.study import Study
-from backend.experiments.label_strategies import label_strategies
-from backend.experiments.strategy_results import as_lines
 from benchmarks.machine import machine
+from blindspot.backend.core.study import Study
+from blindspot.backend.experiments.label_strategies import label_strategies
+from blindspot.backend.experiments.strategy_results import as_lines
 
 FRESH = (9101, 9102, 9103, 9104, 9105)
 PASSAGES, TRAIN_RUN, MINED = 3000, "bm25-train", 20
@@ -86,9 +86,9 @@ def main() -> None:
 
 def prepared(folder: Path, seed: int) -> Study:
     """Return the study of an encyclopedia with its training run and MiniLM's index."""
-    from backend.retrieval import dense
-    from backend.retrieval.retrieve import retrieve
     from benchmarks.denoising.planted import prepared as indexed
+    from blindspot.backend.retrieval import dense
+    from blindspot.backend.retrieval.retrieve import retrieve
 
     study = indexed(folder / f"enc{seed}", PASSAGES, seed)
     if TRAIN_RUN not in study.runs():

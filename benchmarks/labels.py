@@ -27,10 +27,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.machine import machine
-from db.connection import connect
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
+from blindspot.db.connection import connect
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
 
 PASSAGES = ("p0", "p1", "p2", "p3")
 BATCH = "load"
@@ -39,9 +39,9 @@ NEEDED = 2
 
 def prepare(path: Path, annotators: int, questions: int) -> list[str]:
     """Create a labels.db with people and one batch, and return the people's names."""
-    from db.migrations import migrate
-    from db.questions import Questions
-    from db.records import Question
+    from blindspot.db.migrations import migrate
+    from blindspot.db.questions import Questions
+    from blindspot.db.records import Question
 
     migrate(path)
     Questions(path).add([Question(f"q{i}", f"What is {i}?", split="train") for i in range(questions)])
@@ -86,7 +86,7 @@ def written(folder: Path) -> Iterator[tuple[str, float, list[str]]]:
 
 def problems(path: Path, clock: Callable[[], float] = time.time) -> list[str]:
     """Return the problems of the store: damage, missing acknowledged ids, questions with too many people."""
-    from db.backup import check
+    from blindspot.db.backup import check
 
     found = list(check(path).problems)
     acknowledged = {id for _, _, ids in written(path.parent) for id in ids}

@@ -27,7 +27,7 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.machine import machine
-from db.migrations import migrate
+from blindspot.db.migrations import migrate
 
 DPR = 21_015_324
 K, RELATIONS, SEED = 20, 24, 0
@@ -158,8 +158,8 @@ def make_passages(folder: Path, rows: int) -> Iterator[Line]:
 
 
 def import_them(folder: Path, rows: int) -> Iterator[Line]:
-    from backend.core.study import Study
-    from backend.data.importing.importer import import_passages
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.data.importing.importer import import_passages
 
     study = Study.create(folder / "study", "large")
     spent = timed(lambda: import_passages(study, folder / "passages.tsv"))
@@ -168,7 +168,7 @@ def import_them(folder: Path, rows: int) -> Iterator[Line]:
 
 
 def look_up(folder: Path, rows: int) -> Iterator[Line]:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     rng, path = np.random.default_rng(SEED), folder / "study" / "corpus.db"
     len(Study.open(folder / "study").corpus)  # load the modules
@@ -198,7 +198,7 @@ def look_up(folder: Path, rows: int) -> Iterator[Line]:
 
 
 def scan(folder: Path, rows: int) -> Iterator[Line]:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     corpus = Study.open(folder / "study").corpus
     yield "read every passage once", timed(lambda: sum(len(block) for block in corpus.blocks())), 0, True
@@ -208,7 +208,7 @@ def scan(folder: Path, rows: int) -> Iterator[Line]:
 
 
 def make_questions(folder: Path, rows: int) -> Iterator[Line]:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     rng = np.random.default_rng(SEED)
     passages = len(Study.open(folder / "study").corpus)
@@ -236,8 +236,8 @@ def make_questions(folder: Path, rows: int) -> Iterator[Line]:
 
 
 def import_questions_(folder: Path, rows: int) -> Iterator[Line]:
-    from backend.core.study import Study
-    from backend.data.importing.importer import import_questions
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.data.importing.importer import import_questions
 
     study = Study.open(folder / "study")
     spent = timed(lambda: import_questions(study, folder / "questions.jsonl"))
@@ -246,9 +246,9 @@ def import_questions_(folder: Path, rows: int) -> Iterator[Line]:
 
 def make_runs(folder: Path, rows: int) -> Iterator[Line]:
     """Write arrays like those of a search, without answer matching, which `benchmarks.answers` measures."""
-    from backend.core.manifest import whole_folder, write_json, write_manifest
-    from backend.core.runs import question_set_hash
-    from backend.core.study import Study
+    from blindspot.backend.core.manifest import whole_folder, write_json, write_manifest
+    from blindspot.backend.core.runs import question_set_hash
+    from blindspot.backend.core.study import Study
 
     study, rng = Study.open(folder / "study"), np.random.default_rng(SEED)
     ids = [f"q{i}" for i in range(rows)]
@@ -277,13 +277,13 @@ def make_runs(folder: Path, rows: int) -> Iterator[Line]:
 
 def look_at_list(folder: Path, rows: int) -> Iterator[Line]:
     """View the app's list of questions: first view, filters, sorting, pages."""
-    from app.server import SIGN_IN
-    from backend.core.study import ENVIRONMENT_VARIABLE
+    from blindspot.app.server import SIGN_IN
+    from blindspot.backend.core.study import ENVIRONMENT_VARIABLE
 
     os.environ |= {ENVIRONMENT_VARIABLE: str(folder / "study"), SIGN_IN: "none"}
     from streamlit.testing.v1 import AppTest
 
-    from app.components import findings
+    from blindspot.app.components import findings
 
     app = AppTest.from_file(str(Path(__file__).parents[1] / "app" / "main.py"), default_timeout=600)
 

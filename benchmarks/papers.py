@@ -21,13 +21,13 @@ from typing import Any
 
 from rich.console import Console
 
-from backend.core.study import Study
-from backend.experiments.running import run_experiment
-from backend.experiments.tables import as_lines, as_rich
 from benchmarks.denoising.planted import moved
 from benchmarks.machine import machine
-from db.corpus import CorpusWriter
-from db.records import Question
+from blindspot.backend.core.study import Study
+from blindspot.backend.experiments.running import run_experiment
+from blindspot.backend.experiments.tables import as_lines, as_rich
+from blindspot.db.corpus import CorpusWriter
+from blindspot.db.records import Question
 from tests.conftest import REAL_DATA
 
 PASSAGES = 5000
@@ -99,7 +99,7 @@ ASKED_FOR: Mapping[str, Mapping[str, Any]] = {
     "specialised": {**ONE_SET, "training": ONE_TOWER},
     "joint": {**COMMON, "ks": [1, 5], "limit": 400, "measured": 300, "training": ONE_TOWER, "reader": READER},
 }  # fmt: skip
-"""By experiment, the fields of `backend.experiments.plan.Setting`."""
+"""By experiment, the fields of `blindspot.backend.experiments.plan.Setting`."""
 
 
 def main() -> None:
@@ -119,8 +119,8 @@ def main() -> None:
 
 def part_of_the_real_data(folder: Path) -> Study:
     """Return the study; create it if it does not exist."""
-    from backend.data.importing.importer import import_passages, import_questions
-    from backend.retrieval.bm25 import BM25, build_index
+    from blindspot.backend.data.importing.importer import import_passages, import_questions
+    from blindspot.backend.retrieval.bm25 import BM25, build_index
 
     if (folder / "part").is_dir():
         return Study.open(folder / "part")

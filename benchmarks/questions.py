@@ -99,8 +99,8 @@ def one_side(folder: Path, name: str, side: str, out: Path) -> None:
     """Measure one side, print {step: [wall-clock, processor seconds]} and save vectors and hits."""
     import torch  # noqa: F401  # before the clock starts: both sides search with it
 
-    from backend.core.study import Study
-    from backend.retrieval.dense import Dense
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.dense import Dense
 
     study = Study.open(folder)
     dense, texts = Dense(study, name, "cpu"), [question.text for question in study.questions.all(split="dev")]

@@ -39,9 +39,9 @@ def measure(folder: Path, arguments: argparse.Namespace) -> None:
     import torch
     from transformers import DPRReader, DPRReaderTokenizerFast
 
-    from backend.reader.model import load_reader, start_reader
-    from backend.reader.reader import Reader
-    from db.records import Passage
+    from blindspot.backend.reader.model import load_reader, start_reader
+    from blindspot.backend.reader.reader import Reader
+    from blindspot.db.records import Passage
 
     made = start_reader("minilm", layers=arguments.layers)
     made.network.save_pretrained(folder)

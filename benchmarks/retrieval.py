@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.core.study import Study
-from backend.retrieval import bm25, dense
-from backend.retrieval.bm25 import BM25
-from backend.retrieval.lucene import on_jvm
-from backend.text.answers import match_run
 from benchmarks.machine import machine, peak_memory, timed
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval.bm25 import BM25
+from blindspot.backend.retrieval.lucene import on_jvm
+from blindspot.backend.text.answers import match_run
 from tests.conftest import REAL_DATA
 
 K = 100
@@ -46,7 +46,7 @@ def main() -> None:
 
 def real_study(folder: Path) -> Study:
     """Return the real data, imported and indexed for BM25 and dense retrieval."""
-    from backend.data.importing.importer import import_passages, import_questions
+    from blindspot.backend.data.importing.importer import import_passages, import_questions
 
     study = Study.create(folder)
     import_passages(study, REAL_DATA / "passages_100k.tsv.xz")

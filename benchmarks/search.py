@@ -29,9 +29,9 @@ from statistics import median
 
 import numpy as np
 
-from backend.retrieval.exact.gpu import Shards
-from backend.retrieval.search import ExactSearch
 from benchmarks.machine import machine, peak_memory
+from blindspot.backend.retrieval.exact.gpu import Shards
+from blindspot.backend.retrieval.search import ExactSearch
 
 SAMPLE, SEED = 8, 0
 CLOCKS = {"passed": time.perf_counter, "processor": time.process_time}
@@ -137,7 +137,7 @@ def _faiss(vectors: np.ndarray, k: int):
 
 
 def _reading(vectors: np.ndarray, k: int):
-    from backend.retrieval.exact.workers import share_out, threads
+    from blindspot.backend.retrieval.exact.workers import share_out, threads
 
     words = vectors.view(np.int64)
 
@@ -287,10 +287,10 @@ def generate(folder: Path, kind: str, rows: int, width: int, questions: int, dev
 
 def real_vectors(folder: Path, study: str | None) -> None:
     """Return the vectors of a study's first dense index and its encoded dev questions."""
-    from backend.core.study import Study
-    from backend.data.importing.importer import import_passages, import_questions
-    from backend.retrieval import dense
-    from backend.retrieval.dense import Dense
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.data.importing.importer import import_passages, import_questions
+    from blindspot.backend.retrieval import dense
+    from blindspot.backend.retrieval.dense import Dense
     from tests.conftest import REAL_DATA
 
     if study is not None:

@@ -23,11 +23,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from backend.core.study import Study
-from backend.retrieval import live
-from backend.retrieval.remote import BACKEND, TOKEN
-from backend.service.beside import running_service
 from benchmarks.machine import machine
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval import live
+from blindspot.backend.retrieval.remote import BACKEND, TOKEN
+from blindspot.backend.service.beside import running_service
 
 K = 100
 TARGET = 0.150  # seconds, p95, on 2 cores and 100,000 passages

@@ -14,10 +14,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from analysis.accuracy import Estimate
-from backend.core.study import Study
-from backend.evaluation.report import RunReport, report
-from backend.evaluation.report_text import index_size, one_question, per_second
+from blindspot.analysis.accuracy import Estimate
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.report import RunReport, report
+from blindspot.backend.evaluation.report_text import index_size, one_question, per_second
 
 SPLIT, K, JUDGE = "dev", 100, "six-judge"
 SUCCESS_AT, NDCG_AT = (1, 5, 20), 10
@@ -36,7 +36,7 @@ def retrievers(adapter: str) -> dict[str, list[str]]:
 
 
 def blindspot(study: Path, *arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "app.cli", *arguments, "--study", str(study)], check=True)
+    subprocess.run([sys.executable, "-m", "blindspot.app.cli", *arguments, "--study", str(study)], check=True)
 
 
 def row(title: str, answers: RunReport, gold: RunReport) -> str:

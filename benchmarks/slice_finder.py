@@ -10,8 +10,8 @@ questions; the differences are new in each study.
 The tests, all at a family-wise level of 5%:
 - permutation: the test before this one. It draws the questions of a slice at random. Holm's method.
 - Welch: Welch's t test of the slice and the rest. Holm's method.
-- score: the p value of `analysis.slices.p_values`. Holm's method.
-- flips: what the finder uses, `analysis.slices` with Westfall and Young's step-down maximum over sign flips.
+- score: the p value of `blindspot.analysis.slices.p_values`. Holm's method.
+- flips: what the finder uses, `blindspot.analysis.slices` with Westfall and Young's step-down maximum over sign flips.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.significance import holm
-from analysis.slices import MIN_QUESTIONS, SliceTests, slice_tests
 from benchmarks.machine import machine
+from blindspot.analysis.significance import holm
+from blindspot.analysis.slices import MIN_QUESTIONS, SliceTests, slice_tests
 
 SEED = 2024
 STUDIES = 1000

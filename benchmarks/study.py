@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from backend.core.study import Study
+from blindspot.backend.core.study import Study
 
 
 def study_with_runs(folder: Path) -> Study:
-    from backend.retrieval.retrieve import retrieve
     from benchmarks.retrieval import real_study
+    from blindspot.backend.retrieval.retrieve import retrieve
 
     study = real_study(folder)
     for kind in ("bm25", "dense", "hybrid"):

@@ -51,8 +51,8 @@ def main() -> None:
 
 
 def data(count: int) -> list[Any]:
-    from backend.training.examples import Example
-    from db.records import Passage
+    from blindspot.backend.training.examples import Example
+    from blindspot.db.records import Passage
 
     def passage(number: int) -> Passage:
         words = " ".join(
@@ -70,8 +70,8 @@ def data(count: int) -> list[Any]:
 
 
 def model(layers: int) -> Any:
-    from backend.core.settings import EncoderSettings
-    from backend.training.initial_model import Shape, start_model
+    from blindspot.backend.core.settings import EncoderSettings
+    from blindspot.backend.training.initial_model import Shape, start_model
 
     return start_model(EncoderSettings(model="minilm"), Shape(layers=layers, question_tokens=32, passage_tokens=128))
 
@@ -130,9 +130,9 @@ def rounds_of(
     from sentence_transformers.util import dot_score
     from transformers import PrinterCallback
 
-    from backend.training.examples import BatchSampler, NegativeSampler
-    from backend.training.losses import InBatchLoss
-    from backend.training.trainer import Collator, DualEncoderTrainer
+    from blindspot.backend.training.examples import BatchSampler, NegativeSampler
+    from blindspot.backend.training.losses import InBatchLoss
+    from blindspot.backend.training.trainer import Collator, DualEncoderTrainer
 
     examples = data(batch * steps)
     columns = {"question": [one.question for one in examples]}
@@ -197,9 +197,9 @@ def step_memory(layers: int, batch: int, mini: int) -> float:
     """Return the MiB by which one forward and backward pass raises the peak."""
     import torch
 
-    from backend.training.examples import sample_passages
-    from backend.training.losses import InBatchLoss
-    from backend.training.trainer import Collator, features_of
+    from blindspot.backend.training.examples import sample_passages
+    from blindspot.backend.training.losses import InBatchLoss
+    from blindspot.backend.training.trainer import Collator, features_of
 
     encoder = model(layers).train()
     drawn = [sample_passages(one, 1, 0, 0) for one in data(batch)]

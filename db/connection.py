@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from db.errors import BlindspotError, Missing, Refused
+from blindspot.db.errors import BlindspotError, Missing, Refused
 
 BUSY_TIMEOUT_MS = 10_000
 _RETRY_PAUSE = (0.0005, 0.004)  # seconds; a write takes about as long

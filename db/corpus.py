@@ -13,11 +13,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from db.backup import sync
-from db.connection import DatabaseUnavailable, PerThread
-from db.errors import BlindspotError, Missing, Refused
-from db.records import Passage
-from db.word_search import containing
+from blindspot.db.backup import sync
+from blindspot.db.connection import DatabaseUnavailable, PerThread
+from blindspot.db.errors import BlindspotError, Missing, Refused
+from blindspot.db.records import Passage
+from blindspot.db.word_search import containing
 
 _BLOCK = 1000
 _SCHEMA = """

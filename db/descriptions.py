@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from db.connection import PerThread, saving
-from db.errors import BadInput
-from db.names import name_problem, text_problem
-from db.people import require
+from blindspot.db.connection import PerThread, saving
+from blindspot.db.errors import BadInput
+from blindspot.db.names import name_problem, text_problem
+from blindspot.db.people import require
 
 MAX_TEXT, MAX_TAGS = 2000, 20
 
@@ -25,7 +25,7 @@ class Description:
 
 
 class Descriptions(PerThread):
-    """The descriptions in one labels.db, by kind of part and name. For `by` see `db.people.People`."""
+    """The descriptions in one labels.db, by kind of part and name. For `by` see `blindspot.db.people.People`."""
 
     def of_kind(self, kind: str) -> dict[str, Description]:
         """Return the descriptions of a kind of part, by name."""

@@ -7,13 +7,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, replace
 from typing import Any, NamedTuple
 
-from db import leases
-from db.blindness import is_hidden, judged_before
-from db.errors import Forbidden, Missing, Refused
-from db.events import INSERT, LABELLING, MACHINE, Choice, EventRow, LabelEvent, QueueEvent, Receipt, rows_where
-from db.leases import batch_number, extend, reopen
-from db.names import check_display_name
-from db.people import Person, person, refusal
+from blindspot.db import leases
+from blindspot.db.blindness import is_hidden, judged_before
+from blindspot.db.errors import Forbidden, Missing, Refused
+from blindspot.db.events import (
+    INSERT,
+    LABELLING,
+    MACHINE,
+    Choice,
+    EventRow,
+    LabelEvent,
+    QueueEvent,
+    Receipt,
+    rows_where,
+)
+from blindspot.db.leases import batch_number, extend, reopen
+from blindspot.db.names import check_display_name
+from blindspot.db.people import Person, person, refusal
 
 Passages = Callable[[Iterable[str]], Mapping[str, Any]]
 SURPLUS = "others have finished this question meanwhile; your labels are saved as surplus"
@@ -117,7 +127,7 @@ def write_queue_event(connection: sqlite3.Connection, annotator: str, event: Que
     question was reopened, it must not finish the question.
 
     Raises:
-        Missing, Refused: See `db.leases`.
+        Missing, Refused: See `blindspot.db.leases`.
     """
     row = connection.execute(
         "SELECT a.annotator, a.kind, a.question, b.name, a.surplus FROM queue_act a "
@@ -352,7 +362,7 @@ def _batch_item(connection: sqlite3.Connection, batch: int, event: LabelEvent) -
 def _refuse_paused(connection: sqlite3.Connection, name: str, batch: int | None, question: str, now: float) -> None:
     """Refuse an event of a paused annotator unless they still hold the question: only then may it have been in flight.
 
-    Pausing shortens their leases to `db.people.PAUSE_SECONDS`.
+    Pausing shortens their leases to `blindspot.db.people.PAUSE_SECONDS`.
     """
     lease = connection.execute(
         "SELECT 1 FROM lease WHERE batch = ? AND question = ? AND annotator = ? AND state = 'held' AND expires > ?",

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from db.errors import BadInput
-from db.names import text_problem
+from blindspot.db.errors import BadInput
+from blindspot.db.names import text_problem
 
 Label = Literal["positive", "related", "negative", "unsure"]
 MACHINE = "qrels"

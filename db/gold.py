@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from db.connection import PerThread
+from blindspot.db.connection import PerThread
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class GoldMatch:
 
     Attributes:
         passage: The passage id; None if no passage of the collection matches, and `reason` says why.
-        how: "id", "same text", "overlap" (see `backend.text.gold_matching`), "none", or "qrels".
+        how: "id", "same text", "overlap" (see `blindspot.backend.text.gold_matching`), "none", or "qrels".
         score: For a match by text, the shared fraction of the text (0 to 1); for qrels, the grade.
     """
 

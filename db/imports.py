@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from db.connection import PerThread, writing
+from blindspot.db.connection import PerThread, writing
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from db.connection import PerThread, writing
-from db.errors import Missing
+from blindspot.db.connection import PerThread, writing
+from blindspot.db.errors import Missing
 
 _COLUMNS = (
     "id",

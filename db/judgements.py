@@ -1,5 +1,5 @@
 """What the label events amount to: judgements, consensus and corrected relevance, read from views (see
-`db.migrations`).
+`blindspot.db.migrations`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from db.connection import connect
-from db.events import Label
+from blindspot.db.connection import connect
+from blindspot.db.events import Label
 
 VIEWS = ("live_event", "judgement", "adjudication", "consensus", "corrected_relevance")
 

@@ -1,4 +1,4 @@
-"""The label store. Append-only events are the truth; everything else is a view of them (see `db.migrations`).
+"""The label store. Append-only events are the truth; everything else is a view of them (see `blindspot.db.migrations`).
 
 The number of an event row alone orders the rows. A label event may have several rows, one for each passage. An undo
 undoes
@@ -15,10 +15,10 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
-from db.connection import DatabaseUnavailable, PerThread, saving
-from db.errors import BlindspotError, Refused
-from db.event_writer import Passages, write_label_event, write_machine_labels, write_queue_event
-from db.events import (
+from blindspot.db.connection import DatabaseUnavailable, PerThread, saving
+from blindspot.db.errors import BlindspotError, Refused
+from blindspot.db.event_writer import Passages, write_label_event, write_machine_labels, write_queue_event
+from blindspot.db.events import (
     COLUMNS,
     INSERT,
     MACHINE,
@@ -34,8 +34,8 @@ from db.events import (
     rows_where,
     validate,
 )
-from db.judgements import Consensus, CorrectedRelevance, Judgement, as_of
-from db.word_search import containing
+from blindspot.db.judgements import Consensus, CorrectedRelevance, Judgement, as_of
+from blindspot.db.word_search import containing
 
 OutboxEntry = LabelEvent | QueueEvent | Mapping[str, Any]
 

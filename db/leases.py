@@ -1,14 +1,14 @@
 """The lease of one annotator on one question of a batch: hold, extend, finish, skip, reopen.
 
-All functions run inside the caller's transaction. `now` is the server's wall clock, which may jump; see `db.queue`.
+All functions run inside the caller's transaction. `now` is the server's wall clock, which may jump; see `blindspot.db.queue`.
 """
 
 from __future__ import annotations
 
 import sqlite3
 
-from db.errors import Missing, Refused
-from db.people import person
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.people import person
 
 LEASE_SECONDS = 15 * 60.0
 SKIPS_FOR_GOOD = 2

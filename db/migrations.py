@@ -14,10 +14,10 @@ from pathlib import Path
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from db.backup import backup, refuse_lost
-from db.connection import connect, error_name, readable_sqlite_errors, writing
-from db.errors import BadInput, Refused
-from db.events import MACHINE
+from blindspot.db.backup import backup, refuse_lost
+from blindspot.db.connection import connect, error_name, readable_sqlite_errors, writing
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.events import MACHINE
 
 MIGRATIONS = Migrations("blindspot")
 

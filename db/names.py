@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from db.errors import BadInput, Refused
+from blindspot.db.errors import BadInput, Refused
 
 MAX_NAME = 64
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -1,4 +1,4 @@
-"""The people of a study. Roles and rights are in `db.rights`; the stores check them inside their transactions."""
+"""The people of a study. Roles and rights are in `blindspot.db.rights`; the stores check them inside their transactions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from db.connection import PerThread, saving
-from db.errors import BadInput, Forbidden, Missing, Refused
-from db.names import check_display_name
-from db.rights import ACTIONS, ROLES, Role, allows, takes
+from blindspot.db.connection import PerThread, saving
+from blindspot.db.errors import BadInput, Forbidden, Missing, Refused
+from blindspot.db.names import check_display_name
+from blindspot.db.rights import ACTIONS, ROLES, Role, allows, takes
 
 SESSION_SECONDS = 12 * 3600.0
 """How long a browser stays signed in after its person opened their link. The link opens a new session."""
@@ -44,7 +44,7 @@ class Person:
     kind: Kind = "person"
 
     def may(self, action: str) -> bool:
-        """Whether the person's role allows an action of `db.rights.ACTIONS`."""
+        """Whether the person's role allows an action of `blindspot.db.rights.ACTIONS`."""
         return allows(self.role, action)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from db.records import Question
+from blindspot.db.records import Question
 
 Name = TypeVar("Name")
 UNKNOWN_FREQUENCY = -1

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from db.errors import Missing
-from db.question_columns import UNKNOWN_FREQUENCY, ColumnsBuilder, QuestionColumns
-from db.records import Question
+from blindspot.db.errors import Missing
+from blindspot.db.question_columns import UNKNOWN_FREQUENCY, ColumnsBuilder, QuestionColumns
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from db.questions import Questions
+    from blindspot.db.questions import Questions
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from db.connection import PerThread, writing
-from db.errors import Missing, Refused
-from db.gold import GoldMatch, insert_matches
-from db.imports import ImportRecord, insert_record
-from db.question_table import QuestionTable
-from db.records import Question
-from db.word_search import containing
+from blindspot.db.connection import PerThread, writing
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.gold import GoldMatch, insert_matches
+from blindspot.db.imports import ImportRecord, insert_record
+from blindspot.db.question_table import QuestionTable
+from blindspot.db.records import Question
+from blindspot.db.word_search import containing
 
 _COLUMNS = (
     "id", "text", "answers", "relation", "subject", "template", "frequency", "bucket", "dataset", "split", "gold",

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from db import descriptions, leases
-from db.blindness import hidden_questions
-from db.connection import PerThread, saving
-from db.errors import Refused
-from db.leases import LEASE_SECONDS, OTHERS, SKIPS_FOR_GOOD, batch_number, forget_the_future, hold, recount
-from db.names import check_display_name
-from db.people import person, require
+from blindspot.db import descriptions, leases
+from blindspot.db.blindness import hidden_questions
+from blindspot.db.connection import PerThread, saving
+from blindspot.db.errors import Refused
+from blindspot.db.leases import LEASE_SECONDS, OTHERS, SKIPS_FOR_GOOD, batch_number, forget_the_future, hold, recount
+from blindspot.db.names import check_display_name
+from blindspot.db.people import person, require
 
 Arm = Literal["priority", "audit", "second", "repeat"]
 
@@ -129,7 +129,7 @@ class Outcome(NamedTuple):
 
 
 class Queue(PerThread):
-    """The batches and leases of one labels.db. Threads and processes may share it. For `by` see `db.people.People`."""
+    """The batches and leases of one labels.db. Threads and processes may share it. For `by` see `blindspot.db.people.People`."""
 
     def __init__(self, path: str | Path, read_only: bool = False, clock: Callable[[], float] = time.time):
         super().__init__(path, read_only)
@@ -334,7 +334,7 @@ class Queue(PerThread):
         return _held(self.connection, annotator, self._clock())
 
     def hidden(self, annotator: str) -> frozenset[str]:
-        """The questions whose results the annotator must not see yet; see `db.blindness`. Raises Missing.
+        """The questions whose results the annotator must not see yet; see `blindspot.db.blindness`. Raises Missing.
 
         A page asks many times. The answer is kept in this thread until anybody writes to the file, or a second passes.
         """

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from db.blindness import is_hidden
-from db.connection import PerThread, saving
-from db.errors import BadInput, Missing, Refused
-from db.names import MAX_NAME, name_problem, text_problem
-from db.people import person, require
+from blindspot.db.blindness import is_hidden
+from blindspot.db.connection import PerThread, saving
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.names import MAX_NAME, name_problem, text_problem
+from blindspot.db.people import person, require
 
 RESERVED = frozenset(
     "only_a only_b both both_fail bm25_only dense_only gold_below_unlabelled answer_in_unlabelled".split()

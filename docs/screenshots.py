@@ -30,8 +30,8 @@ Shot = tuple[str, dict[str, str], str, str | None]
 
 
 def shots(study: Any) -> dict[str, Shot]:
-    from backend.demo.making import CLEAN, NOISY, RUNS
-    from backend.demo.steps import BEFORE, TRAINED_CLEAN, K, demo_steps
+    from blindspot.backend.demo.making import CLEAN, NOISY, RUNS
+    from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, K, demo_steps
 
     pair = {"a": RUNS["bm25"], "b": BEFORE, "k": str(K)}
     question = next(step.question for step in demo_steps(study) if step.key == "question")
@@ -74,8 +74,8 @@ def main() -> None:
 
 
 def copied(folder: Path, to: Path) -> Any:
-    from backend.core.study import Study
-    from db.people import People
+    from blindspot.backend.core.study import Study
+    from blindspot.db.people import People
 
     shutil.copytree(folder, to / "demo")
     study = Study.open(to / "demo")
@@ -87,7 +87,7 @@ def copied(folder: Path, to: Path) -> Any:
 
 @contextmanager
 def served(study: Any) -> Iterator[tuple[Any, str]]:
-    from app import server
+    from blindspot.app import server
 
     with socket.socket() as probe:
         probe.bind((server.ADDRESS, 0))
@@ -107,7 +107,7 @@ def take(
     """Take the shots at one width and in one colour scheme."""
     from playwright.sync_api import sync_playwright
 
-    from app.links import cookie_name
+    from blindspot.app.links import cookie_name
 
     with sync_playwright() as playwright:
         chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from backend.core.study import Study
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Queue
+from blindspot.backend.core.study import Study
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
 
 WRONG = {"positive": ("related", "negative"), "related": ("positive", "negative"), "negative": ("related", "unsure")}
 

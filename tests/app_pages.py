@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from streamlit.testing.v1 import AppTest
 
-from backend.core.runs import write_run
-from backend.core.study import Study
-from db.records import Hits, Passage, Question
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.study import Study
+from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
 
 MAIN = Path(__file__).parents[1] / "app" / "main.py"

@@ -112,7 +112,7 @@ def pytest_runtest_teardown(item):
 @pytest.fixture
 def blindspot(capsys, monkeypatch):
     """Runs a command in this process: (exit code, standard output, standard error)."""
-    from app import cli
+    from blindspot.app import cli
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["blindspot", *map(str, arguments)])
@@ -193,8 +193,8 @@ def indexed_study(tmp_path_factory):
     """60 passages, 40 questions, a BM25 index and a dense index of a tiny encoder named `tiny`. Tests must not write to
     it.
     """
-    from backend.core.settings import add_encoder
-    from backend.retrieval import bm25, dense
+    from blindspot.backend.core.settings import add_encoder
+    from blindspot.backend.retrieval import bm25, dense
     from tests.studies import births, make_study, people, tiny_bert
 
     passages = people()
@@ -213,7 +213,7 @@ def indexed_study(tmp_path_factory):
 @pytest.fixture
 def own_indexed_study(tmp_path, indexed_study):
     """A copy of `indexed_study` that the test may write to."""
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     return Study.open(shutil.copytree(indexed_study.folder, tmp_path / "s"))
 
@@ -223,7 +223,7 @@ def loads_one_at_a_time(monkeypatch):
     """Fail the test if this process loads a network outside the lock of `readable_model`."""
     from transformers import PreTrainedModel
 
-    from backend.core import model_files
+    from blindspot.backend.core import model_files
 
     load, outside = PreTrainedModel.from_pretrained.__func__, []
 
@@ -244,7 +244,7 @@ def small_demo(tmp_path_factory):
     """
     import fcntl
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
     from tests.studies import make_small_demo
 
     shared = tmp_path_factory.getbasetemp()
@@ -269,9 +269,9 @@ def wheel(tmp_path_factory) -> Path:
     if listed.returncode:
         pytest.skip("no wheel is built here: the tests do not run in a git checkout")
     for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT.parent / name).is_file():
+        if (ROOT.parent / name).exists():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT.parent / name).read_bytes())
+            shutil.copy(ROOT.parent / name, source / name, follow_symlinks=False)
     code = "import setuptools.build_meta as backend; print(backend.build_wheel('dist'))"
     built = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr[-2000:]

@@ -3,9 +3,9 @@
 import dataclasses
 from pathlib import Path
 
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.retrieval import bm25, dense
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval import bm25, dense
 from tests.studies import births, make_study, people, tiny_bert
 
 

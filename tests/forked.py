@@ -33,8 +33,8 @@ from typing import IO
 
 import pytest
 
-from backend.core import jobs
-from backend.core.study import Study
+from blindspot.backend.core import jobs
+from blindspot.backend.core.study import Study
 
 ROOT = Path(__file__).parents[1]
 SERVER = "BLINDSPOT_FORK_SERVER"
@@ -43,7 +43,7 @@ CAN_FORK = sys.platform == "linux"
 SECONDS_TO_START = 120
 SECONDS_BETWEEN_LOOKS = 1.0  # of the fork server, at the pytest process
 FILES = 3  # the most files that a new process gets
-A_JOB = "import sys; from backend.core import jobs; sys.exit(jobs.main(*sys.argv[1:]))"
+A_JOB = "import sys; from blindspot.backend.core import jobs; sys.exit(jobs.main(*sys.argv[1:]))"
 _start_from_nothing = jobs._start_process
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backend.core.study import Study
-from db.records import Passage, Question
+from blindspot.backend.core.study import Study
+from blindspot.db.records import Passage, Question
 from tests.studies import make_study
 
 PASSAGES = [
@@ -73,9 +73,9 @@ class Sample:
 
     def bring(self, study: Study, path: Path, **more: Any):
         """Import it as its kind."""
-        from backend.data.importing import importer as importing
-        from backend.data.importing import qrels as importing_qrels
-        from backend.data.importing import runs as importing_runs
+        from blindspot.backend.data.importing import importer as importing
+        from blindspot.backend.data.importing import qrels as importing_qrels
+        from blindspot.backend.data.importing import runs as importing_runs
 
         take = {
             "passages": importing.import_passages,

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import httpx2
 import uvicorn
 
-from backend.core.study import Study
-from backend.service.api import make_api
-from backend.service.guard import PatientProtocol
-from backend.service.service import Service
+from blindspot.backend.core.study import Study
+from blindspot.backend.service.api import make_api
+from blindspot.backend.service.guard import PatientProtocol
+from blindspot.backend.service.service import Service
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 import importlib
 import pkgutil
 
-import backend
-from backend.core import jobs
+from blindspot import backend
+from blindspot.backend.core import jobs
 
 
 def every_kind() -> dict[str, jobs.JobKind]:

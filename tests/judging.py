@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.core.runs import write_run
-from backend.core.study import Study
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.migrations import migrate
-from db.people import People
-from db.questions import Questions
-from db.queue import Candidate, Item, Queue
-from db.records import Hits, Passage, Question
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.study import Study
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.migrations import migrate
+from blindspot.db.people import People
+from blindspot.db.questions import Questions
+from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
 
 PEOPLE = {"ann": "annotator", "ben": "annotator", "cid": "annotator", "ada": "adjudicator", "lea": "lead"}

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from backend.core.study import Study
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
+from blindspot.backend.core.study import Study
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
 from tests.studies import births, make_study, people
 
 
@@ -27,7 +27,7 @@ def labelled_study(folder: Path) -> Study:
 
 def command(study: Study | Path, *words: object, code: int = 0) -> str:
     """Run a command on a study in this process, check its exit code, and return what it said."""
-    from app.cli import app
+    from blindspot.app.cli import app
 
     done = CliRunner().invoke(app, [*map(str, words), "--study", str(getattr(study, "folder", study))])
     said = done.output + (str(done.exception) if done.exception and done.exit_code else "")

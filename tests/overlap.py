@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.core.runs import write_run
-from backend.core.study import Study
-from backend.data.encyclopedia import Encyclopedia
-from backend.text.gold_matching import lower_tokens
-from db.records import Hits
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.encyclopedia import Encyclopedia
+from blindspot.backend.text.gold_matching import lower_tokens
+from blindspot.db.records import Hits
 from tests.studies import make_study
 
 RUN = "overlap"

@@ -8,7 +8,7 @@ from functools import cache
 import regex
 from hypothesis import strategies as st
 
-from db.records import Passage
+from blindspot.db.records import Passage
 
 STRING_RULES = ("dpr", "entityquestions", "rocketqa_mining")
 

@@ -28,7 +28,7 @@ def as_anserini_prints(scores):
 
 
 def main() -> None:
-    from backend.retrieval.lucene import on_jvm
+    from blindspot.backend.retrieval.lucene import on_jvm
 
     def search(index, k, questions):
         from pyserini.search.lucene import LuceneSearcher

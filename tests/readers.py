@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.core.runs import write_run
-from backend.core.study import Study
-from db.records import Hits
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.study import Study
+from blindspot.db.records import Hits
 from tests.studies import births, make_study, people, tiny_bert
 
 QUICK = {"passages": 4, "batch": 4, "steps": 6, "evaluate_every": 2, "held_out": 4, "learning_rate": 1e-3, "tokens": 64}

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from backend.core.study import Study
-from db.corpus import CorpusWriter
-from db.records import Passage, Question
+from blindspot.backend.core.study import Study
+from blindspot.db.corpus import CorpusWriter
+from blindspot.db.records import Passage, Question
 
 CITIES = ("Oslo", "Bergen", "Molde", "Tromso", "Lillehammer", "Hamar", "Narvik", "Bodo", "Alta", "Skien")
 TRADES = ("skier", "painter", "sailor", "baker", "weaver", "miner")
@@ -109,9 +109,9 @@ def tiny_bert(folder: Path, seed: int = 0, width: int = 32):
 
 def make_small_demo(folder: Path) -> None:
     """Make the demo with 600 passages and a tiny encoder of random weights."""
-    from backend.core import jobs
-    from backend.core.settings import add_encoder
-    from backend.demo import making
+    from blindspot.backend.core import jobs
+    from blindspot.backend.core.settings import add_encoder
+    from blindspot.backend.demo import making
     from tests.forked import jobs_are_forked
 
     study = making.begin(folder, 600)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis import accuracy
-from analysis.buckets import bucket_group, bucket_order, frequency_group
-from analysis.relations import RELATIONS, group_table, relation_name, relation_order
+from blindspot.analysis import accuracy
+from blindspot.analysis.buckets import bucket_group, bucket_order, frequency_group
+from blindspot.analysis.relations import RELATIONS, group_table, relation_name, relation_order
 
 
 def some_run(seed: int, q: int = 60, k: int = 30):

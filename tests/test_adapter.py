@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 
-from backend.core.settings import add_encoder
-from backend.judges.feature_judge import lists_of
-from backend.retrieval import bm25, dense
-from backend.retrieval.dense import Dense
-from backend.retrieval.encoder import load_encoder
-from backend.retrieval.question_vectors import question_vectors
-from backend.retrieval.retrieve import retrieve
-from backend.training.adapter import AdapterSettings, read_questions, train_adapter
-from backend.training.adapter_map import MapLearner, TrainingQuestions, as_dense_modules, learn, make_map
-from backend.training.adapter_map import _loss as loss_of
-from backend.training_sets.builder import build
-from backend.training_sets.training_set import TrainingSet
-from db.errors import BadInput, Missing, Refused
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.judges.feature_judge import lists_of
+from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.question_vectors import question_vectors
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training.adapter import AdapterSettings, read_questions, train_adapter
+from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, as_dense_modules, learn, make_map
+from blindspot.backend.training.adapter_map import _loss as loss_of
+from blindspot.backend.training_sets.builder import build
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
 

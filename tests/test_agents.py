@@ -17,13 +17,13 @@ import uvicorn
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from backend.evaluation.comparison_report import compare_runs
-from backend.retrieval import bm25
-from backend.service.agents import INSTRUCTIONS, make_agents_server
-from backend.service.agents_over_http import PATH, agents_app
-from db.errors import Forbidden
-from db.labels import Labels
-from db.people import People
+from blindspot.backend.evaluation.comparison_report import compare_runs
+from blindspot.backend.retrieval import bm25
+from blindspot.backend.service.agents import INSTRUCTIONS, make_agents_server
+from blindspot.backend.service.agents_over_http import PATH, agents_app
+from blindspot.db.errors import Forbidden
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
 from tests.app_pages import HOSTILE, hand_made_study
 from tests.training_studies import copied
 
@@ -199,7 +199,7 @@ def test_jobs_start_and_are_followed(study, tmp_path):
 
 
 def test_over_standard_input_the_command_serves_a_client(study):
-    command = ["-c", "from app.cli import main; main()", "mcp", str(study.folder), "--as", "claude"]
+    command = ["-c", "from blindspot.app.cli import main; main()", "mcp", str(study.folder), "--as", "claude"]
 
     async def talk() -> tuple:
         parameters = StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))

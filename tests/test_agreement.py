@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.agreement import _alpha_of, _coincidences, _kappa_of, alpha, kappa
+from blindspot.analysis.agreement import _alpha_of, _coincidences, _kappa_of, alpha, kappa
 
 # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability": examples A (two values), B (five values), C (gaps).
 TWO_VALUES = ("0 1 0 0 0 0 0 0 1 0", "1 1 1 0 0 1 0 0 0 0")

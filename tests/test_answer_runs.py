@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.text.answers import RULES, has_answer, match_run, rules, run
-from backend.text.answers.processes import MatcherPool
-from db.corpus import Corpus, CorpusWriter
-from db.errors import Missing, Refused
-from db.records import Passage, Question
+from blindspot.backend.text.answers import RULES, has_answer, match_run, rules, run
+from blindspot.backend.text.answers.processes import MatcherPool
+from blindspot.db.corpus import Corpus, CorpusWriter
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Passage, Question
 from tests.plain_answers import (
     AWKWARD,
     STRING_RULES,
@@ -154,7 +154,9 @@ def test_processes_equal_this_process(cases, rule):
 def children():
     """Return the answer-matching processes, without a browser that other tests keep open."""
     return [
-        each for each in psutil.Process().children(recursive=True) if "backend.text.answers.processes" in _command(each)
+        each
+        for each in psutil.Process().children(recursive=True)
+        if "blindspot.backend.text.answers.processes" in _command(each)
     ]
 
 
@@ -201,9 +203,9 @@ def test_processes_end_with_the_one_that_started_them(awkward, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(f"""
 import os, numpy as np, psutil
-from backend.text.answers import match_run, run
-from db.corpus import Corpus
-from db.records import Question
+from blindspot.backend.text.answers import match_run, run
+from blindspot.db.corpus import Corpus
+from blindspot.db.records import Question
 run.BLOCK = 1
 def kill(done, total, doing):
     print(*[child.pid for child in psutil.Process().children()], flush=True)
@@ -238,7 +240,7 @@ def test_when_processes_are_started(awkward, monkeypatch):
             counts.append((asked.rule, count))
             super().__init__(corpus, asked, count)
 
-    monkeypatch.setattr("backend.text.answers.processes.MatcherPool", Counted)
+    monkeypatch.setattr("blindspot.backend.text.answers.processes.MatcherPool", Counted)
     monkeypatch.setattr(run.os, "sched_getaffinity", lambda process: set(range(4)), raising=False)
     match_run(Corpus(path), asked, ordinals)
     assert not counts  # the run is too small

@@ -7,8 +7,8 @@ import unicodedata
 import pytest
 from hypothesis import given, settings
 
-from backend.text.answers import answer_spans, has_answer, query_spans, rules
-from backend.text.spans import Normalised, merged
+from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rules
+from blindspot.backend.text.spans import Normalised, merged
 from tests.plain_answers import (
     STRING_RULES,
     texts,

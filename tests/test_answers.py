@@ -15,11 +15,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backend.text import answers
-from backend.text.answers import RULES, answer_spans, has_answer, has_tokens, match_run, rules
-from db.corpus import CorpusWriter
-from db.errors import Missing
-from db.records import Question
+from blindspot.backend.text import answers
+from blindspot.backend.text.answers import RULES, answer_spans, has_answer, has_tokens, match_run, rules
+from blindspot.db.corpus import CorpusWriter
+from blindspot.db.errors import Missing
+from blindspot.db.records import Question
 from tests.plain_answers import (
     STRING_RULES,
     Texts,
@@ -189,9 +189,9 @@ def test_the_table_in_the_docs_is_what_the_rules_say():
 
 
 def test_a_matrix_of_the_rule_before_is_matched_again(tmp_path):
-    from backend.core.runs import answer_matrix, write_run
-    from backend.core.study import Study
-    from db.records import Hits
+    from blindspot.backend.core.runs import answer_matrix, write_run
+    from blindspot.backend.core.study import Study
+    from blindspot.db.records import Hits
 
     study = Study.create(tmp_path / "study", "s")
     with CorpusWriter(study.folder / "corpus.db") as writer:

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from app.components.marks import relation_label
-from backend.core.runs import write_run
-from backend.evaluation.comparison_report import ComparisonOptions, compare_runs, compare_with
+from blindspot.app.components.marks import relation_label
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_runs, compare_with
 from tests.app_pages import Page, _hits, hand_made_study
 from tests.studies import births, make_study, people
 
@@ -184,9 +184,9 @@ def test_data_never_becomes_markup(study):
 
 def test_labels_correct_the_figures(tmp_path):
     """Question 3: alpha finds nothing and beta its answer at 2. A filler that both have first is judged positive."""
-    from db.events import Choice, LabelEvent
-    from db.labels import Labels
-    from db.people import People
+    from blindspot.db.events import Choice, LabelEvent
+    from blindspot.db.labels import Labels
+    from blindspot.db.people import People
 
     study = hand_made_study(tmp_path / "s")
     assert "Accuracy with labels" not in Page(study.folder, "compare", a="alpha", b="beta", k=1).text

@@ -7,9 +7,9 @@ import sqlite3
 
 import pytest
 
-from app.log import LOG, start_log, where_details_are
-from db.people import People
-from db.queue import Candidate, Item, Queue
+from blindspot.app.log import LOG, start_log, where_details_are
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
 from tests.app_pages import Page, hand_made_study
 
 
@@ -49,7 +49,7 @@ def fail(error):
     ],
 )
 def test_an_error_of_a_page_is_one_line(study, monkeypatch, caplog, error, retries):
-    monkeypatch.setattr("backend.core.study.Study.parts", fail(error))
+    monkeypatch.setattr("blindspot.backend.core.study.Study.parts", fail(error))
     page = Page(study.folder)
     assert ("tries again every few seconds" in page.text) is retries
     assert type(error).__name__ in page.text or "cannot be read or written now" in page.text
@@ -59,19 +59,19 @@ def test_an_error_of_a_page_is_one_line(study, monkeypatch, caplog, error, retri
 
 def test_judge_comes_back_by_itself_after_a_full_disk(study, monkeypatch):
     with monkeypatch.context() as failing:
-        failing.setattr("db.queue.Queue.claim", fail(sqlite3.OperationalError("database or disk is full")))
-        failing.setattr("app.who.who", lambda path: People(path).get("Ann"))
+        failing.setattr("blindspot.db.queue.Queue.claim", fail(sqlite3.OperationalError("database or disk is full")))
+        failing.setattr("blindspot.app.who.who", lambda path: People(path).get("Ann"))
         page = Page(study.folder, "judge")
         assert "database or disk is full. This page tries again" in page.text
         assert "first" in page.text, "the rest of the page is there"
-    monkeypatch.setattr("app.who.who", lambda path: People(path).get("Ann"))
+    monkeypatch.setattr("blindspot.app.who.who", lambda path: People(path).get("Ann"))
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     page.app.run()
     assert "tries again" not in page.text and not page.app.exception
 
 
 def test_errors_go_to_a_log_that_is_bounded(tmp_path, logging_restored, monkeypatch):
-    monkeypatch.setattr("app.log.BYTES", 2000)
+    monkeypatch.setattr("blindspot.app.log.BYTES", 2000)
     assert where_details_are() == "Details: the terminal where the app was started."
     start_log(tmp_path)
     assert where_details_are() == f"Details: {LOG} in the study's folder."

@@ -2,10 +2,10 @@
 
 import pytest
 
-from backend.core.manifest import read_json, write_json
-from backend.core.study import Study
-from backend.experiments.papers import EXPERIMENTS
-from backend.experiments.running import run_experiment
+from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.core.study import Study
+from blindspot.backend.experiments.papers import EXPERIMENTS
+from blindspot.backend.experiments.running import run_experiment
 from tests.app_pages import HOSTILE, Page
 from tests.experiments import experiment_study
 from tests.training_studies import copied

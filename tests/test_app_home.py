@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from backend.core import jobs, summary
-from backend.core.study import Study
-from db.jobs import Jobs
-from db.people import People
+from blindspot.backend.core import jobs, summary
+from blindspot.backend.core.study import Study
+from blindspot.db.jobs import Jobs
+from blindspot.db.people import People
 from tests.app_pages import Page, hand_made_study
 from tests.studies import births, make_study, people
 

@@ -4,14 +4,14 @@ import re
 
 import pytest
 
-from backend.core import jobs
-from backend.core.study import Study
-from backend.judges.feature_judge import judge_run, learn_judge
-from backend.judging.batches import batch_of_pairs
-from backend.retrieval import bm25
-from backend.retrieval.retrieve import retrieve
-from backend.training.learning_curve import add_point
-from db.queue import Queue
+from blindspot.backend.core import jobs
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.feature_judge import judge_run, learn_judge
+from blindspot.backend.judging.batches import batch_of_pairs
+from blindspot.backend.retrieval import bm25
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training.learning_curve import add_point
+from blindspot.db.queue import Queue
 from tests.app_pages import Page
 from tests.studies import births, make_study, people
 from tests.test_learning_curve import listed, say
@@ -20,7 +20,7 @@ from tests.test_learning_curve import listed, say
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """Training and dev questions, BM25 over both, a judge that has judged dev, and two points of the curve: 0 and 30 labels."""
-    from db.people import People
+    from blindspot.db.people import People
 
     passages = people(105)
     train, dev = births(passages, "train")[:30], births(passages, "dev")[30:]
@@ -44,7 +44,7 @@ def whole(tmp_path_factory):
 @pytest.fixture
 def study(whole, tmp_path):
     """A copy that a test may change."""
-    from backend.core.copying import copy_study
+    from blindspot.backend.core.copying import copy_study
 
     copy_study(whole, tmp_path / "copy")
     return Study.open(tmp_path / "copy")
@@ -128,8 +128,8 @@ def test_no_page_offers_the_runs_of_the_curve(whole, page):
 
 
 def test_the_map_form_offers_no_run_of_the_curve(whole):
-    from app.runs import offered_runs
-    from app.study import runs, shown_runs
+    from blindspot.app.runs import offered_runs
+    from blindspot.app.study import runs, shown_runs
 
     assert any(name.startswith("curve-") for name in runs(whole))
     assert not any(name.startswith("curve-") for name in [*shown_runs(whole), *offered_runs(whole)])
@@ -157,7 +157,7 @@ def question_page(study, person, question):
 
 
 def test_question_shows_the_judge_s_probability_and_what_spoke(whole):
-    from backend.judges.scores import ScoreStore
+    from blindspot.backend.judges.scores import ScoreStore
 
     run = whole.run("bm25-dev")
     question = run.question_ids[0]
@@ -213,7 +213,7 @@ def test_a_training_set_with_a_judge_is_built_from_the_form(study, monkeypatch):
 
 
 def test_the_set_of_that_form_is_built(study):
-    from backend.training_sets.builder import build
+    from blindspot.backend.training_sets.builder import build
 
     made = jobs.run(
         build, study, "judged", ["bm25-train"], policy="judge+labels", last=10, model="mine", positives=["gold", "judge"],

@@ -4,16 +4,16 @@ selections."""
 import numpy as np
 import pytest
 
-from app.components.map.figure import SELECTABLE, figure, selectable
-from backend.core.settings import add_encoder
-from backend.evaluation.saved_selections import save_selection
-from backend.maps import MapRequest, make_map
-from backend.maps.colours import MAP_COLOURS, MapColour, values
-from backend.maps.edits import clusters_of, rename
-from backend.maps.values import known
-from backend.retrieval.dense import build_index
-from backend.retrieval.retrieve import retrieve
-from db.records import Passage
+from blindspot.app.components.map.figure import SELECTABLE, figure, selectable
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.evaluation.saved_selections import save_selection
+from blindspot.backend.maps import MapRequest, make_map
+from blindspot.backend.maps.colours import MAP_COLOURS, MapColour, values
+from blindspot.backend.maps.edits import clusters_of, rename
+from blindspot.backend.maps.values import known
+from blindspot.backend.retrieval.dense import build_index
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.records import Passage
 from tests.app_pages import HOSTILE, Page
 from tests.studies import births, make_study, people, tiny_bert
 
@@ -53,8 +53,8 @@ def study(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def nobody_is_signed_in(monkeypatch):
     """A local browser; the page under test has no cookies."""
-    monkeypatch.setattr("app.who.who", lambda path: None)
-    monkeypatch.setattr("app.who.mode", lambda: "local")
+    monkeypatch.setattr("blindspot.app.who.who", lambda path: None)
+    monkeypatch.setattr("blindspot.app.who.mode", lambda: "local")
 
 
 def test_without_a_map_the_page_says_what_one_is_and_how_to_make_it(study, tmp_path):
@@ -175,7 +175,7 @@ def test_more_points_than_can_be_chosen_from_are_a_fixed_sample():
 
 
 def test_what_cannot_be_chosen_is_drawn_as_density_and_the_page_says_so(study, monkeypatch):
-    monkeypatch.setattr("app.components.map.figure.SELECTABLE", 60)
+    monkeypatch.setattr("blindspot.app.components.map.figure.SELECTABLE", 60)
     map = map_of(study)
     what, state = known(map), clusters_of(map)
     made = figure(map, ["t"] * 101, ["s"] * 101, [str(i) for i in range(101)], values(map, what, "kind", state), [0])
@@ -208,7 +208,7 @@ def test_a_cluster_is_opened_renamed_and_the_change_undone(study):
 
 
 def test_a_cluster_is_sent_to_judging(study):
-    from db.queue import Queue
+    from blindspot.db.queue import Queue
 
     first = clusters_of(map_of(study)).ids[0]
     page = Page(study.folder, "map", map="one", cluster=first + 1, k=10)
@@ -243,6 +243,6 @@ def again(page, study):
 
 
 def map_of(study):
-    from backend.maps import Map
+    from blindspot.backend.maps import Map
 
     return Map.open(study, "one")

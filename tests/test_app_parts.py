@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.components.hit_lists import marked
-from app.markup import Html, join, tag
-from app.selection import Selection
-from backend.text.spans import excerpt
+from blindspot.app.components.hit_lists import marked
+from blindspot.app.markup import Html, join, tag
+from blindspot.app.selection import Selection
+from blindspot.backend.text.spans import excerpt
 from tests.app_pages import HOSTILE
 
 

@@ -7,13 +7,13 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from backend.judging.audits import audit
-from backend.judging.batches import ArmShares, batch_of_pairs, make_batch
-from backend.judging.quality import quality
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.records import Passage, Question
+from blindspot.backend.judging.audits import audit
+from blindspot.backend.judging.batches import ArmShares, batch_of_pairs, make_batch
+from blindspot.backend.judging.quality import quality
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.records import Passage, Question
 from tests.annotators import annotate
 from tests.app_pages import HOSTILE, words
 from tests.overlap import RUN, encyclopedia_study
@@ -23,9 +23,9 @@ ROLES = {"lea": "lead", "ada": "adjudicator", "ann": "annotator"}
 
 
 def script(folder: str, name: str | None) -> None:
-    from app.components.quality.view import render
-    from backend.core.study import Study
-    from db.people import People
+    from blindspot.app.components.quality.view import render
+    from blindspot.backend.core.study import Study
+    from blindspot.db.people import People
 
     study = Study.open(folder)
     render(study, People(study.labels_path).get(name) if name else None)

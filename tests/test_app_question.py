@@ -7,8 +7,8 @@ from html import unescape
 import numpy as np
 import pytest
 
-from backend.core.runs import write_run
-from db.records import Hits, Passage, Question
+from blindspot.backend.core.runs import write_run
+from blindspot.db.records import Hits, Passage, Question
 from tests.app_pages import HOSTILE, Page, hand_made_study
 from tests.studies import births, make_study, people
 
@@ -141,7 +141,7 @@ def test_an_overlong_own_question_is_one_line(indexed_study):
 
 
 def test_no_passages_and_no_runs_say_what_to_do(tmp_path):
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     Study.create(tmp_path / "fresh")
     assert "No passages yet" in Page(tmp_path / "fresh", "question").text

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from app import main
-from backend.evaluation import saved_slices
+from blindspot.app import main
+from blindspot.backend.evaluation import saved_slices
 from tests.app_pages import Page, hand_made_study
 from tests.studies import make_study, people
 

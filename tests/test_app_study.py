@@ -6,9 +6,9 @@ import os
 import threading
 import time
 
-from app import study
-from db.imports import ImportRecord, Imports
-from db.records import Question
+from blindspot.app import study
+from blindspot.db.imports import ImportRecord, Imports
+from blindspot.db.records import Question
 from tests.app_pages import Page, hand_made_study
 
 
@@ -60,8 +60,8 @@ def test_what_the_first_test_needs_is_loaded_after_the_first_page(tmp_path, monk
 
 
 def test_runs_are_read_once_and_a_new_or_replaced_one_shows_at_once(tmp_path, monkeypatch):
-    from backend.core.runs import write_run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import write_run
+    from blindspot.backend.core.study import Study
 
     toy = hand_made_study(tmp_path / "toy")
     opened = Study.open(toy.folder)

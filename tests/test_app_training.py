@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from app.components.training.models import _curves
-from backend.core.manifest import write_json
-from backend.core.study import Study
-from backend.judging.batches import make_batch
-from backend.training.training_log import LOG
-from backend.training.training_settings import DualEncoderSettings
-from db.jobs import Job
-from db.people import People
+from blindspot.app.components.training.models import _curves
+from blindspot.backend.core.manifest import write_json
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.batches import make_batch
+from blindspot.backend.training.training_log import LOG
+from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.db.jobs import Job
+from blindspot.db.people import People
 from tests.app_pages import HOSTILE, Page
 from tests.studies import make_study
 from tests.training_studies import build, copied, say, score, training_study
@@ -40,7 +40,7 @@ def test_without_anything_it_says_where_to_begin(tmp_path):
 
 def test_without_training_questions_it_says_so(tmp_path, study):
     assert "No training set yet" in Page(study.folder, "training").text
-    from db.records import Passage, Question
+    from blindspot.db.records import Passage, Question
 
     none = make_study(tmp_path / "none", [Passage("p", "", "Text.")], [Question("q", "Who?", ("x",), split="dev")])
     assert "No training questions" in Page(none.folder, "training").text
@@ -68,7 +68,7 @@ def test_labels_given_since_are_listed_and_change_the_next_set(study):
 
 def test_the_differences_of_two_sets_begin_with_what_matters_and_are_paged(study, monkeypatch):
     """Negatives that became positives come first, with their texts; other kinds and reasons are a link away."""
-    from app.components.training import changes
+    from blindspot.app.components.training import changes
 
     monkeypatch.setattr(changes, "PER_PAGE", 2)
     build(study, name="raw")
@@ -98,7 +98,8 @@ def test_labels_that_never_train_are_counted_and_a_batch_that_would_is_a_button(
     assert "2 labels: 0 on training questions." in page.text and "change no training set" in page.text
     sent = []
     monkeypatch.setattr(
-        "backend.core.jobs.submit_request", lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments, by))
+        "blindspot.backend.core.jobs.submit_request",
+        lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments, by)),
     )
     with monkeypatch.context() as patch:
         patch.setenv("BLINDSPOT_STUDY", str(study.folder))
@@ -147,7 +148,8 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
     build(study, name="raw")
     sent = []
     monkeypatch.setattr(
-        "backend.core.jobs.submit_request", lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments))
+        "blindspot.backend.core.jobs.submit_request",
+        lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments)),
     )
     page = Page(study.folder, "training")
 
@@ -283,7 +285,7 @@ def test_judges_that_are_missing_are_named(study):
 
 def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatch):
     """The sets were listed before; a cached page would not list them again."""
-    from backend.core import jobs
+    from blindspot.backend.core import jobs
 
     build(study, name="raw")
     job = Job("j", "build training set", {"name": "late"}, "running", None, None, None, None, 0, None, "", None, None)
@@ -294,7 +296,7 @@ def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatc
             ended.append(build(study, name="late"))
         return []
 
-    monkeypatch.setattr("app.components.training.sets.new_labels", meanwhile)
+    monkeypatch.setattr("blindspot.app.components.training.sets.new_labels", meanwhile)
     monkeypatch.setattr(jobs, "recent", lambda *_: [replace(job, state="done" if ended else "running")])
     assert "late none r" in Page(study.folder, "training", "lea", set="raw").text
 
@@ -303,7 +305,8 @@ def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch):
     """40 passages with k = 100: indexing and retrieving would be refused."""
     sent = []
     monkeypatch.setattr(
-        "backend.core.jobs.submit_request", lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments))
+        "blindspot.backend.core.jobs.submit_request",
+        lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments)),
     )
     build(study, name="raw")
     model(study, "mine", kind="dual encoder")
@@ -325,7 +328,7 @@ def test_names_are_cut_at_64_characters_as_they_are_typed(study):
 
 
 def test_a_finished_job_refreshes_the_page_while_another_runs(study, monkeypatch):
-    from app.components import jobs
+    from blindspot.app.components import jobs
 
     unfinished = iter([{"one", "two"}, {"two"}, {"two"}, {"two"}])
     reruns = []

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.core.settings import add_encoder
-from backend.retrieval import approximate, dense
-from backend.retrieval.dense import Dense
-from backend.retrieval.retrieve import retrieve
-from db.errors import BadInput, Missing, Refused
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.retrieval import approximate, dense
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
 

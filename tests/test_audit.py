@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from analysis.audit import rate, rates_by
-from analysis.by_question import ratio_error, resampled, share_interval, summed
-from backend.judging.batches import ArmShares, make_batch
-from backend.judging.pools import Pools
-from db.connection import writing
-from db.queue import Item, Queue
+from blindspot.analysis.audit import rate, rates_by
+from blindspot.analysis.by_question import ratio_error, resampled, share_interval, summed
+from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.pools import Pools
+from blindspot.db.connection import writing
+from blindspot.db.queue import Item, Queue
 from tests.overlap import RUN, encyclopedia_study
 
 SEEDS = 200

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from app.commands.batches import batch_app
-from backend.core.runs import write_run
-from backend.judging.batches import ArmShares, batch_of_pairs, make_batch, questions_of
-from backend.judging.near_duplicates import near_duplicates
-from backend.judging.pools import Pools
-from backend.judging.practice import make_practice
-from backend.judging.priority import Calibration, PooledPassage, harm, select_spread
-from db.errors import BadInput, Missing, Refused
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Queue
-from db.records import Hits, Passage, Question
+from blindspot.app.commands.batches import batch_app
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.judging.batches import ArmShares, batch_of_pairs, make_batch, questions_of
+from blindspot.backend.judging.near_duplicates import near_duplicates
+from blindspot.backend.judging.pools import Pools
+from blindspot.backend.judging.practice import make_practice
+from blindspot.backend.judging.priority import Calibration, PooledPassage, harm, select_spread
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
+from blindspot.db.records import Hits, Passage, Question
 from tests.judging import searched_study
 from tests.studies import births, make_study, people
 
@@ -39,7 +39,7 @@ def study(searched, tmp_path):
     """A fresh copy, because tests write to labels.db."""
     import shutil
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     searched.questions.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copytree(searched.folder, tmp_path / "study")
@@ -118,7 +118,7 @@ def test_the_audit_is_a_uniform_draw_of_questions_and_of_passages(study):
     """Over 200 seeds each question is drawn as often as its probability says (chi-square), and every rank alike."""
     from scipy.stats import chisquare
 
-    from backend.judging.batch_builder import BatchBuilder, PriorityRules
+    from blindspot.backend.judging.batch_builder import BatchBuilder, PriorityRules
 
     pools, drawn, ranks, pool_size = Pools(study, ["a"], 10, "dpr"), Counter(), Counter(), 9
     asked = study.questions.some([f"q{i}" for i in range(40)])

@@ -10,10 +10,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from backend.retrieval.bm25 import BM25
-from backend.retrieval.lucene import on_jvm
 from benchmarks import bm25, zipf
 from benchmarks.bm25_sides import Documents
+from blindspot.backend.retrieval.bm25 import BM25
+from blindspot.backend.retrieval.lucene import on_jvm
 
 
 def test_generated_passages_follow_zipfs_law_and_questions_are_about_them(tmp_path):

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from analysis.accuracy import Estimate
-from backend.core.settings import add_encoder
-from backend.experiments.finding import find
-from backend.training_sets.builder import build
 from benchmarks.denoising import plan
 from benchmarks.denoising.retrievers import BEFORE, Bench, keep_before, keep_cell, outcome, same_plan, set_name
 from benchmarks.denoising.verdict import claims, of_order, verdict
-from db.errors import Refused
+from blindspot.analysis.accuracy import Estimate
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.experiments.finding import find
+from blindspot.backend.training_sets.builder import build
+from blindspot.db.errors import Refused
 from tests.studies import births, make_study, people, tiny_bert
 
 pytest.importorskip("accelerate", reason="training needs accelerate")
@@ -75,8 +75,8 @@ def test_the_plan_is_what_can_be_compared():
 def benches(tmp_path):
     passages = people()
     study = make_study(tmp_path / "s", passages, [*births(passages, "train")[:16], *births(passages)[16:]])
-    from backend.retrieval import bm25
-    from backend.retrieval.retrieve import retrieve
+    from blindspot.backend.retrieval import bm25
+    from blindspot.backend.retrieval.retrieve import retrieve
 
     bm25.build_index(study, threads=1)
     retrieve(study, "bm25", k=5, split="train", name="mined")

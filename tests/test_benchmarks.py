@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app import cli, who
 from benchmarks import __main__ as every
 from benchmarks import app as pages
 from benchmarks import large, papers, twenty, whole
 from benchmarks.tab import Tab
-from db.labels import Labels
-from db.people import People
-from db.records import Question
+from blindspot.app import cli, who
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.records import Question
 from tests.app_pages import hand_made_study
 
 ROOT = Path(__file__).parents[1]
@@ -108,7 +108,7 @@ def test_large_studies_are_those_that_were_asked_for(tmp_path):
     for name, rows in (("make-passages", 300), ("import-passages", 300), ("look-up", 300), ("scan", 300), ("make-questions", 60),
                        ("import-questions", 60), ("make-runs", 60)):  # fmt: skip
         lines |= {line[0]: line for line in steps[name](tmp_path, rows)}
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     study = Study.open(tmp_path / "study")
     assert len(study.corpus) == 300 and len(study.questions) == 60 and study.runs() == ["bm25-dev", "dense-dev"]
@@ -172,7 +172,7 @@ def test_the_ratio_to_the_peer_is_in_the_table(capsys):
 
 
 def test_what_is_asked_of_the_papers_experiments_can_be_asked():
-    from backend.experiments.running import frozen, named
+    from blindspot.backend.experiments.running import frozen, named
 
     for name, given in papers.ASKED_FOR.items():
         setting = named(name).setting(frozen(given))

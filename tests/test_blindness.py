@@ -11,17 +11,17 @@ from io import StringIO
 
 import pytest
 
-import db.connection
-import db.queue
-from backend.core import study as core
-from backend.core.study import Study
-from backend.judging.cards import Cards
-from backend.retrieval import indexes, live
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.leases import LEASE_SECONDS
-from db.people import PAUSE_SECONDS, People
-from db.queue import Candidate, Item, Queue
+import blindspot.db.connection
+import blindspot.db.queue
+from blindspot.backend.core import study as core
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.cards import Cards
+from blindspot.backend.retrieval import indexes, live
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.leases import LEASE_SECONDS
+from blindspot.db.people import PAUSE_SECONDS, People
+from blindspot.db.queue import Candidate, Item, Queue
 from tests.app_pages import Page, hand_made_study
 from tests.judging import Desk
 
@@ -223,7 +223,9 @@ def test_compare_leaves_hidden_questions_out_of_lists_and_figures(study):
 @pytest.mark.parametrize("person, questions", [("ann", 5), ("lea", 7)])
 def test_a_saved_table_has_the_questions_of_the_page(study, monkeypatch, person, questions):
     saved = []
-    monkeypatch.setattr("app.components.downloads.table_downloads", lambda name, latex, csv: saved.append((latex, csv)))
+    monkeypatch.setattr(
+        "blindspot.app.components.downloads.table_downloads", lambda name, latex, csv: saved.append((latex, csv))
+    )
     Page(study.folder, "compare", person, **PAIR, by="relation")
     ((latex, csv),) = saved
     rows = list(DictReader(StringIO(csv())))
@@ -301,7 +303,7 @@ def test_cards_hold_ranks_and_settled_labels_only_of_passages_that_are_labelled(
 
 
 def test_questions_of_one_s_own_wait_until_the_others_are_judged(study, monkeypatch):
-    from backend.retrieval import live
+    from blindspot.backend.retrieval import live
 
     asked = []
     monkeypatch.setattr(live, "available", lambda _: ["bm25"])
@@ -337,8 +339,8 @@ def test_what_is_hidden_is_read_again_only_when_the_file_or_the_second_changes(t
     desk, now, asked = Desk(tmp_path), [1000.0], []
     desk.batch(questions=2)
     queue = Queue(desk.queue.path, clock=lambda: now[0])
-    read = db.queue.hidden_questions
-    monkeypatch.setattr(db.queue, "hidden_questions", lambda *about: asked.append(about) or read(*about))
+    read = blindspot.db.queue.hidden_questions
+    monkeypatch.setattr(blindspot.db.queue, "hidden_questions", lambda *about: asked.append(about) or read(*about))
     assert [queue.hidden("ann") for _ in range(5)] == [{"q0", "q1"}] * 5 and len(asked) == 1
     assert queue.hidden("lea") == frozenset() and queue.hidden("ann") == {"q0", "q1"}, "each person has an own answer"
     desk.queue.set_state("b1", "closed")  # another connection writes
@@ -359,14 +361,18 @@ def test_a_question_page_asks_the_files_little(study, monkeypatch):
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
     statements, hidden, manifests = [], [], []
-    execute, read, manifest = db.connection._Connection.execute, db.queue.hidden_questions, core.read_manifest
+    execute, read, manifest = (
+        blindspot.db.connection._Connection.execute,
+        blindspot.db.queue.hidden_questions,
+        core.read_manifest,
+    )
 
     def counted(connection, sql, *values):
         statements.append(sql)
         return execute(connection, sql, *values)
 
-    monkeypatch.setattr(db.connection._Connection, "execute", counted)
-    monkeypatch.setattr(db.queue, "hidden_questions", lambda *about: hidden.append(about) or read(*about))
+    monkeypatch.setattr(blindspot.db.connection._Connection, "execute", counted)
+    monkeypatch.setattr(blindspot.db.queue, "hidden_questions", lambda *about: hidden.append(about) or read(*about))
     monkeypatch.setattr(core, "read_manifest", lambda folder: manifests.append(folder) or manifest(folder))
     page.app.run()
     assert "Where is thing 0?" in page.text

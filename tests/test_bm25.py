@@ -7,11 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-from backend.retrieval import bm25, lucene_search, postings
-from backend.retrieval.bm25 import BM25
-from backend.retrieval.lucene import java_class, on_jvm
-from db.errors import Missing, Refused
-from db.records import Passage
+from blindspot.backend.retrieval import bm25, lucene_search, postings
+from blindspot.backend.retrieval.bm25 import BM25
+from blindspot.backend.retrieval.lucene import java_class, on_jvm
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Passage
 from tests.pyserini_oracle import as_anserini_prints
 from tests.studies import make_study, people
 
@@ -127,7 +127,7 @@ def test_lucene_searches_where_there_are_no_postings(tmp_path, monkeypatch):
 
 def test_lucene_searches_where_the_compiled_search_does_not_load(indexed_study, monkeypatch):
     monkeypatch.setattr(bm25, "WORTH_POSTINGS", 0)
-    monkeypatch.setitem(sys.modules, "backend.retrieval.postings_kernel", None)
+    monkeypatch.setitem(sys.modules, "blindspot.backend.retrieval.postings_kernel", None)
     postings.can_search.cache_clear()
     retriever = BM25(indexed_study)
     monkeypatch.setattr(retriever, "_search_postings", None)
@@ -264,8 +264,8 @@ def test_an_interrupted_build_leaves_nothing(tmp_path):
 
 def test_real_passages_equal_pyserini(tmp_path, real_data, pyserini, monkeypatch):
     """2,000 Wikipedia passages, 60 EntityQuestions questions, k=100."""
-    from backend.core.study import Study
-    from backend.data.importing.importer import import_passages
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.data.importing.importer import import_passages
     from tests.real import first_passages, questions
 
     study = Study.create(tmp_path / "s")

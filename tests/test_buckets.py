@@ -5,8 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.accuracy import wilson
-from analysis.buckets import FEW, GROUPS, cumulative_buckets, curves, frequency_group, mention_groups, seen, subject_key
+from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.buckets import (
+    FEW,
+    GROUPS,
+    cumulative_buckets,
+    curves,
+    frequency_group,
+    mention_groups,
+    seen,
+    subject_key,
+)
 
 
 def test_eight_equal_masses_by_hand():

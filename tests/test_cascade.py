@@ -6,21 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from backend.core.copying import copy_study
-from backend.core.study import Study
-from backend.judges.cascade import DecisionStore, _measured, cascade_stages, judge_with_cascade, make_cascade
-from backend.judges.judge import judge_kind_of
-from backend.judges.llm.judge import add_llm_judge
-from backend.judges.llm.judging import judge_with_llm
-from backend.judges.scores import ScoreStore
-from backend.judging.batches import ArmShares, make_batch
-from backend.retrieval import bm25
-from backend.retrieval.retrieve import retrieve
-from db.errors import Missing, Refused
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Queue
+from blindspot.backend.core.copying import copy_study
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.cascade import DecisionStore, _measured, cascade_stages, judge_with_cascade, make_cascade
+from blindspot.backend.judges.judge import judge_kind_of
+from blindspot.backend.judges.llm.judge import add_llm_judge
+from blindspot.backend.judges.llm.judging import judge_with_llm
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.retrieval import bm25
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
 from tests.llm_server import ChatServer
 from tests.studies import births, make_study, people
 from tests.training_studies import score

@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from backend.core.runs import write_run
-from backend.evaluation.cause_rules import ORDER, RULES, run_causes
-from backend.evaluation.causes import CAUSES, Cause
-from backend.evaluation.comparison import Comparison, measure_all
-from backend.evaluation.miss_report import COLUMNS, MissOptions, misses
-from backend.evaluation.miss_table import miss_table
-from backend.evaluation.slices import Facts, by_results
-from backend.judges.scores import ScoreStore
-from db.errors import BadInput, Missing
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
-from db.records import Hits, Passage, Question
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.evaluation.cause_rules import ORDER, RULES, run_causes
+from blindspot.backend.evaluation.causes import CAUSES, Cause
+from blindspot.backend.evaluation.comparison import Comparison, measure_all
+from blindspot.backend.evaluation.miss_report import COLUMNS, MissOptions, misses
+from blindspot.backend.evaluation.miss_table import miss_table
+from blindspot.backend.evaluation.slices import Facts, by_results
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.records import Hits, Passage, Question
 from tests.app_pages import Page
 from tests.studies import make_study
 
@@ -335,7 +335,7 @@ def test_from_python(study):
 
 
 def test_the_report_for_colleagues_has_the_table(study):
-    from backend.reports.html_report import html_report
+    from blindspot.backend.reports.html_report import html_report
 
     text = html_report(study, ["dense", "bm25"])
     assert "Causes of the misses of" in text and "Near-namesake on top" in text and "causes-" in text
@@ -358,7 +358,7 @@ def test_compare_counts_causes_and_lists_their_questions(study):
 
 def test_an_annotator_with_open_questions_sees_no_causes_by_labels(study, compared):
     """Their pages still count every other cause."""
-    from backend.core.copying import copy_study
+    from blindspot.backend.core.copying import copy_study
 
     copy = study.folder.parent / "copy"
     copy_study(study, copy)

@@ -6,8 +6,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from analysis.certificates import bets, pilot_chances, plan, share_after, share_before, times_to
-from analysis.exact_bounds import (
+from blindspot.analysis.certificates import bets, pilot_chances, plan, share_after, share_before, times_to
+from blindspot.analysis.exact_bounds import (
     SampledStratum,
     clopper_pearson_upper,
     hypergeometric_lower,
@@ -15,7 +15,7 @@ from analysis.exact_bounds import (
     sample_size_alone,
     stratified_upper,
 )
-from analysis.weighted_draws import cells_of, draw_order, simulated_draws
+from blindspot.analysis.weighted_draws import cells_of, draw_order, simulated_draws
 
 POPULATION, TARGET = 3000, 0.06
 

@@ -7,23 +7,23 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from analysis.certificates import bets
-from analysis.weighted_draws import draw_order
-from app.cli import app
-from backend.core.runs import write_run
-from backend.core.study import Study
-from backend.judges.scores import ScoreStore
-from backend.judging.audits import audit
-from backend.training_sets.certificates import certify, stated_certificate
-from backend.training_sets.certification import draw_more, make_plan, queue_plan, read_plan, share_of
-from backend.training_sets.exports import export
-from backend.training_sets.training_set import TrainingSet
-from db.errors import BadInput, Missing, Refused
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Queue
-from db.records import Hits, Passage, Question
+from blindspot.analysis.certificates import bets
+from blindspot.analysis.weighted_draws import draw_order
+from blindspot.app.cli import app
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.audits import audit
+from blindspot.backend.training_sets.certificates import certify, stated_certificate
+from blindspot.backend.training_sets.certification import draw_more, make_plan, queue_plan, read_plan, share_of
+from blindspot.backend.training_sets.exports import export
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
+from blindspot.db.records import Hits, Passage, Question
 from tests.app_pages import Page
 from tests.studies import make_study
 from tests.training_studies import build, copied

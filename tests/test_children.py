@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from app.server import wait_until_up
-from backend.core.children import child, end_child, start_child
+from blindspot.app.server import wait_until_up
+from blindspot.backend.core.children import child, end_child, start_child
 from tests.studies import make_study, people
 
 SLEEPER = [sys.executable, "-c", "import os, sys, time; print(os.getpid(), flush=True); time.sleep(600)"]
@@ -21,7 +21,7 @@ STUBBORN = [
     "-c",
     "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(os.getpid(), flush=True); time.sleep(600)",
 ]
-PARENT = f"from backend.core.children import start_child; start_child({SLEEPER!r}).wait()"
+PARENT = f"from blindspot.backend.core.children import start_child; start_child({SLEEPER!r}).wait()"
 
 
 def is_running(pid):
@@ -86,7 +86,7 @@ def test_files_are_passed_on(tmp_path):
 
 
 def started_command(*words, **options):
-    return subprocess.Popen([sys.executable, "-m", "app.cli", *words], stdout=subprocess.DEVNULL, **options)
+    return subprocess.Popen([sys.executable, "-m", "blindspot.app.cli", *words], stdout=subprocess.DEVNULL, **options)
 
 
 def wait_for_child(process, name, seconds=60.0):
@@ -97,7 +97,10 @@ def wait_for_child(process, name, seconds=60.0):
     while time.monotonic() < deadline and process.poll() is None:
         for each in psutil.Process(process.pid).children(recursive=True):
             try:
-                if any(name in word for word in each.cmdline()) and "backend.core.children" not in each.cmdline():
+                if (
+                    any(name in word for word in each.cmdline())
+                    and "blindspot.backend.core.children" not in each.cmdline()
+                ):
                     return each.pid
             except psutil.Error:
                 continue
@@ -127,7 +130,7 @@ def test_kill_9_of_open_leaves_no_server_on_the_port(tmp_path):
     process = started_command(
         "open", "--study", str(study.folder), "--port", str(port), "--address", "127.0.0.2", "--backend", "none"
     )
-    app = wait_for_child(process, "app.hosting")
+    app = wait_for_child(process, "blindspot.app.hosting")
     wait_until_up(port, process, "127.0.0.2")
     process.kill()
     process.wait()

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from backend.retrieval.retriever import RETRIEVERS
+from blindspot.backend.retrieval.retriever import RETRIEVERS
 from tests.studies import births, people, tiny_bert
 
 
@@ -166,7 +166,7 @@ def test_what_goes_wrong_is_one_line(blindspot, files, tmp_path, monkeypatch, ar
 
 
 def test_ctrl_c_ends_with_130_and_says_what_is_kept(blindspot, files, tmp_path, monkeypatch):
-    from backend.core import jobs
+    from blindspot.backend.core import jobs
 
     blindspot("new", tmp_path / "s")
 
@@ -179,7 +179,7 @@ def test_ctrl_c_ends_with_130_and_says_what_is_kept(blindspot, files, tmp_path, 
 
 
 def test_a_file_that_cannot_be_read_is_one_line(blindspot, tmp_path, monkeypatch):
-    from backend.core import jobs
+    from blindspot.backend.core import jobs
 
     blindspot("new", tmp_path / "s")
 
@@ -203,7 +203,7 @@ def test_open_refuses_a_port_in_use(blindspot, tmp_path):
 def test_help_loads_nothing_heavy():
     """The help is fast because it loads no heavy package, so the test checks the imports."""
     code = (
-        "import sys; sys.argv = ['blindspot', '--help']\nimport app.cli, atexit\n"
+        "import sys; sys.argv = ['blindspot', '--help']\nimport blindspot.app.cli, atexit\n"
         "atexit.register(lambda: print([m for m in ('numpy', 'rich', 'sqlite3', 'torch', 'streamlit') if m in sys.modules]))\napp.cli.main()"
     )
     started = time.monotonic()

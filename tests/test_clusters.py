@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from analysis.clusters import by_size, cluster, log_odds_z, telling_words, words
+from blindspot.analysis.clusters import by_size, cluster, log_odds_z, telling_words, words
 
 
 def two_blobs():

@@ -12,16 +12,16 @@ from html import unescape
 import numpy as np
 import pytest
 
-from analysis import published
-from analysis.accuracy import wilson
-from analysis.buckets import UNKNOWN
-from analysis.significance import holm, mcnemar, sign_flip
-from backend.core.runs import write_run
-from backend.evaluation import saved_slices
-from backend.evaluation.comparison import Comparison, at, by_group, macro_at, measure_all
-from backend.evaluation.comparison_report import COLUMNS, compare_runs
-from backend.evaluation.comparison_words import conclusion
-from backend.evaluation.panel import (
+from blindspot.analysis import published
+from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.buckets import UNKNOWN
+from blindspot.analysis.significance import holm, mcnemar, sign_flip
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.evaluation import saved_slices
+from blindspot.backend.evaluation.comparison import Comparison, at, by_group, macro_at, measure_all
+from blindspot.backend.evaluation.comparison_report import COLUMNS, compare_runs
+from blindspot.backend.evaluation.comparison_words import conclusion
+from blindspot.backend.evaluation.panel import (
     ALL,
     RANDOM,
     TRAINED,
@@ -31,11 +31,11 @@ from backend.evaluation.panel import (
     runs_named,
     training_subjects,
 )
-from backend.evaluation.report_plots import curve_plot
-from backend.evaluation.slice_report import find_in_runs
-from backend.reports.html_report import html_report, write_html_report
-from db.errors import BadInput, Missing
-from db.records import Question
+from blindspot.backend.evaluation.report_plots import curve_plot
+from blindspot.backend.evaluation.slice_report import find_in_runs
+from blindspot.backend.reports.html_report import html_report, write_html_report
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.records import Question
 from tests.app_pages import HOSTILE, RANKS_A, RANKS_B, _hits, hand_made_study
 from tests.studies import births, make_study, people
 
@@ -173,7 +173,7 @@ def test_the_conclusion_says_no_more_than_the_test(study):
     clear = make_study(study.folder.parent / "clear", passages, births(passages))
     ids = [question.id for question in clear.questions.all()]
     rows = np.arange(len(passages))
-    from db.records import Hits
+    from blindspot.db.records import Hits
 
     gold = [clear.corpus.ordinals(question.gold)[question.gold[0]] for question in clear.questions.all()]
     others = rows[[" born in " not in passage.text for passage in passages]][:5]
@@ -319,11 +319,11 @@ def test_the_report_begins_with_conclusions_and_shows_examples_side_by_side(stud
 
 def test_the_report_says_what_labels_and_training_changed(small_demo):
     """Every figure is that of the page or command that shows it."""
-    from backend.demo.steps import BEFORE
-    from backend.judging.corrected import corrected_run
-    from backend.judging.quality import quality
-    from backend.training_sets.differences import change_summary
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.backend.demo.steps import BEFORE
+    from blindspot.backend.judging.corrected import corrected_run
+    from blindspot.backend.judging.quality import quality
+    from blindspot.backend.training_sets.differences import change_summary
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     _, sections = report_of(html_report(small_demo))
     found = quality(small_demo)
@@ -375,7 +375,7 @@ def test_the_command_prints_the_same_figures(study):
     import typer
     from typer.testing import CliRunner
 
-    from app.commands.compare import compare
+    from blindspot.app.commands.compare import compare
 
     app = typer.Typer()
     app.command()(compare)

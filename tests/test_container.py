@@ -14,7 +14,7 @@ import pytest
 import typer
 import yaml
 
-from app.cli import app
+from blindspot.app.cli import app
 from tests.app_pages import hand_made_study
 from tests.container_build import BuildInFolders, faults, let_in, listed, stages
 
@@ -61,7 +61,7 @@ def test_only_what_the_build_copies_reaches_it():
     copied = [each.rest.split()[:-1] for each in stages(DOCKERFILE)[0].instructions if each.name == "COPY"]
     for name in sum(copied, []):
         assert (ROOT / name).exists() and let_in(IGNORE, name), name
-    rooms = {"app", "backend", "analysis", "blindspot", "db"}
+    rooms = {"app", "backend", "analysis", "src", "db"}
     assert rooms < set(sum(copied, [])), "every package that the wheel holds"
 
 
@@ -104,8 +104,8 @@ def test_the_compose_file_is_valid_and_asks_for_no_more_than_it_needs():
 def test_the_health_check_of_the_service_asks_an_address_that_exists(tmp_path):
     from fastapi.testclient import TestClient
 
-    from backend.service.api import make_api
-    from backend.service.service import Service
+    from blindspot.backend.service.api import make_api
+    from blindspot.backend.service.service import Service
 
     assert "localhost:8600/health'" in COMPOSE["services"]["service"]["healthcheck"]["test"][-1]
     with TestClient(
@@ -125,7 +125,7 @@ def installed(target: Path, replaced: dict[str, str], arguments: dict[str, str] 
 def check_image(place: Path, folder: Path) -> None:
     """Make a study with the installed command, outside of the checkout."""
     environment = {"PATH": f"{place}/bin:/usr/bin:/bin", "HOME": str(folder), "BLINDSPOT_STUDY": str(folder / "study")}
-    code = "import sys; sys.argv[0] = 'blindspot'; from app.cli import main; import app; print(app.__file__); main()"
+    code = "import sys; sys.argv[0] = 'blindspot'; from blindspot.app.cli import main; from blindspot import app; print(app.__file__); main()"
     for words in (["new", str(folder / "study")], ["status"], ["serve", "--help"], ["open", "--help"]):
         done = subprocess.run(
             [place / "bin" / "python", "-c", code, *words], cwd=folder, env=environment, capture_output=True, text=True

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from db.corpus import Corpus, CorpusWriter, DuplicateId
-from db.errors import Missing, Refused
-from db.records import Passage
+from blindspot.db.corpus import Corpus, CorpusWriter, DuplicateId
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Passage
 
 PASSAGES = [Passage(f"p{i}", f"Title {i % 7}", f"Text number {i}, façade \U0001f3db.") for i in range(2500)]
 
@@ -97,7 +97,7 @@ def test_what_the_progress_raises_stops_the_index_and_leaves_nothing(tmp_path, m
         raise Cancelled
 
     ticks = iter(range(0, 10_000_000, 10))
-    monkeypatch.setattr("db.corpus.time.monotonic", lambda: next(ticks))
+    monkeypatch.setattr("blindspot.db.corpus.time.monotonic", lambda: next(ticks))
     with pytest.raises(Cancelled), CorpusWriter(tmp_path / "corpus.db") as writer:
         writer.add([Passage(str(i), "", "x") for i in range(30_000)])
         writer.finish(tick=tick)

@@ -7,11 +7,11 @@ import time
 
 import numpy as np
 
-from backend.core.study import Study
-from backend.evaluation.report import report
-from backend.retrieval.cost import LATENCY_QUESTIONS, Cost, cost_of, index_bytes, live_latency
-from backend.retrieval.retriever import RETRIEVERS
-from db.records import Hits
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.report import report
+from blindspot.backend.retrieval.cost import LATENCY_QUESTIONS, Cost, cost_of, index_bytes, live_latency
+from blindspot.backend.retrieval.retriever import RETRIEVERS
+from blindspot.db.records import Hits
 
 
 class Slow:
@@ -38,7 +38,7 @@ def test_latency_is_the_median_of_questions_asked_alone_over_the_whole_set():
 
 
 def test_a_slow_retriever_is_asked_fewer_questions_and_no_question_gives_no_figure(monkeypatch):
-    monkeypatch.setattr("backend.retrieval.cost.LATENCY_SECONDS", 0.01)
+    monkeypatch.setattr("blindspot.backend.retrieval.cost.LATENCY_SECONDS", 0.01)
     assert live_latency(Slow(0.02), ["a", "b", "c"], 1)["n"] == 1
     assert live_latency(Slow(0), [], 1) == {}
 
@@ -58,8 +58,8 @@ def test_a_manifest_without_the_figures_has_none_of_them():
 
 
 def test_a_run_records_its_cost_and_the_report_shows_it(indexed_study, tmp_path):
-    from backend.core.copying import copy_study
-    from backend.retrieval.retrieve import retrieve
+    from blindspot.backend.core.copying import copy_study
+    from blindspot.backend.retrieval.retrieve import retrieve
 
     copy_study(indexed_study, tmp_path / "copy")
     study = Study.open(tmp_path / "copy")

@@ -7,15 +7,22 @@ import numpy as np
 import pytest
 import torch
 
-from backend.core.manifest import read_json
-from backend.judges.calibration import ProbabilityCalibration, at_thresholds, brier, cross_validated, fit, reliability
-from backend.training.cross_encoder import CrossEncoderSettings, held_out_pairs, train, whole_lists
-from backend.training.evaluators import PairEvaluator, mean_average_precision
-from backend.training.examples import Example, hold_out
-from backend.training.scoring import CrossEncoderScorer, LabelledPair, score, score_run, with_base_rate
-from backend.training.training_log import read_lines
-from db.errors import Missing, Refused
-from db.records import Passage
+from blindspot.backend.core.manifest import read_json
+from blindspot.backend.judges.calibration import (
+    ProbabilityCalibration,
+    at_thresholds,
+    brier,
+    cross_validated,
+    fit,
+    reliability,
+)
+from blindspot.backend.training.cross_encoder import CrossEncoderSettings, held_out_pairs, train, whole_lists
+from blindspot.backend.training.evaluators import PairEvaluator, mean_average_precision
+from blindspot.backend.training.examples import Example, hold_out
+from blindspot.backend.training.scoring import CrossEncoderScorer, LabelledPair, score, score_run, with_base_rate
+from blindspot.backend.training.training_log import read_lines
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Passage
 from tests.training import examples, start, weights
 
 QUICK = {
@@ -201,9 +208,9 @@ def test_checkpoints_are_compared_within_a_question(quick, tmp_path):
 
 def test_a_processor_with_bfloat16_uses_it(tmp_path, monkeypatch):
     """For training and for judging, unless somebody asks for float32."""
-    from backend.core import processor
-    from backend.training.checkpoints import uses_bfloat16
-    from backend.training.scoring import logits
+    from blindspot.backend.core import processor
+    from blindspot.backend.training.checkpoints import uses_bfloat16
+    from blindspot.backend.training.scoring import logits
 
     class Model:
         device = torch.device("cpu")
@@ -247,7 +254,7 @@ def test_what_is_no_cross_encoder(tmp_path, bert):
 def test_pickled_weights_are_not_read(quick, bert, tmp_path):
     import shutil
 
-    from backend.training import cross_encoder
+    from blindspot.backend.training import cross_encoder
 
     shutil.copytree(bert, tmp_path / "pickled")
     (tmp_path / "pickled" / "model.safetensors").unlink()
@@ -350,9 +357,9 @@ def test_precision_and_recall_are_sklearns():
 def test_a_runs_passages_are_judged_once(quick, indexed_study, tmp_path):
     import shutil
 
-    from backend.core.study import Study
-    from backend.judges.scores import lookup
-    from backend.retrieval.retrieve import retrieve
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judges.scores import lookup
+    from blindspot.backend.retrieval.retrieve import retrieve
 
     shutil.copytree(indexed_study.folder, tmp_path / "study")
     study = Study.open(tmp_path / "study")

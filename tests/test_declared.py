@@ -7,8 +7,8 @@ from typing import Literal
 
 import pytest
 
-from backend.core.declared import Field, build, declared, markdown_table, settings_class, toml_section
-from db.errors import BadInput
+from blindspot.backend.core.declared import Field, build, declared, markdown_table, settings_class, toml_section
+from blindspot.db.errors import BadInput
 
 
 @settings_class

@@ -10,24 +10,24 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from analysis.accuracy import found_by
-from app import cli, who
-from backend.core import jobs
-from backend.core.runs import write_run
-from backend.core.study import Study
-from backend.data.encyclopedia import BLIND_SPOT, Encyclopedia
-from backend.demo import ANNOTATORS, is_demo, making
-from backend.demo.annotators import truth_of
-from backend.demo.steps import cleaning_verdict, demo_steps, telling_question
-from backend.evaluation.comparison import Comparison, measure
-from backend.experiments.running import results
-from backend.maps import maps_of
-from backend.training.checkpoints import models_of
-from backend.training_sets.training_set import TrainingSet, training_sets
-from db.errors import Refused
-from db.labels import Labels
-from db.queue import Queue
-from db.records import Hits
+from blindspot.analysis.accuracy import found_by
+from blindspot.app import cli, who
+from blindspot.backend.core import jobs
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.encyclopedia import BLIND_SPOT, Encyclopedia
+from blindspot.backend.demo import ANNOTATORS, is_demo, making
+from blindspot.backend.demo.annotators import truth_of
+from blindspot.backend.demo.steps import cleaning_verdict, demo_steps, telling_question
+from blindspot.backend.evaluation.comparison import Comparison, measure
+from blindspot.backend.experiments.running import results
+from blindspot.backend.maps import maps_of
+from blindspot.backend.training.checkpoints import models_of
+from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
+from blindspot.db.errors import Refused
+from blindspot.db.labels import Labels
+from blindspot.db.queue import Queue
+from blindspot.db.records import Hits
 from tests.app_pages import Page
 from tests.studies import births, make_study, people
 

@@ -4,9 +4,9 @@ every policy.
 
 import pytest
 
-from backend.training_sets import denoising
-from backend.training_sets.assemble import DENIED, NO_POSITIVE, QuestionEvidence, assemble
-from backend.training_sets.denoising import (
+from blindspot.backend.training_sets import denoising
+from blindspot.backend.training_sets.assemble import DENIED, NO_POSITIVE, QuestionEvidence, assemble
+from blindspot.backend.training_sets.denoising import (
     DENOISING,
     OwnThresholds,
     PassageEvidence,
@@ -20,8 +20,8 @@ from backend.training_sets.denoising import (
     policy_names,
     score_ceiling,
 )
-from backend.training_sets.mining import NegativeCandidate
-from db.errors import BadInput, Refused
+from blindspot.backend.training_sets.mining import NegativeCandidate
+from blindspot.db.errors import BadInput, Refused
 
 DEFAULT = Thresholds()
 

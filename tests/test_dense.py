@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from backend.core.manifest import read_manifest
-from backend.core.settings import add_encoder
-from backend.retrieval import dense, shards
-from backend.retrieval import passage_encoder as bulk
-from backend.retrieval.dense import Dense
-from backend.retrieval.encoder import load_encoder
-from db.errors import BadInput, Missing, Refused
+from blindspot.backend.core.manifest import read_manifest
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.retrieval import dense, shards
+from blindspot.backend.retrieval import passage_encoder as bulk
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
 

@@ -5,9 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from analysis.disagreements import NO, SILENT, YES, pairs_of, patterns, tabulate
-from backend.training_sets.judge_agreement import judge_agreement
-from db.errors import Missing
+from blindspot.analysis.disagreements import NO, SILENT, YES, pairs_of, patterns, tabulate
+from blindspot.backend.training_sets.judge_agreement import judge_agreement
+from blindspot.db.errors import Missing
 from tests.training_studies import say, score, training_study
 
 # rank, people, cross-encoder, answer match

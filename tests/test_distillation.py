@@ -11,16 +11,16 @@ import pytest
 import torch
 from scipy.special import logit
 
-from backend.core.manifest import read_json, write_json
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.judges.scores import ScoreStore
-from backend.retrieval import bm25
-from backend.retrieval.retrieve import retrieve
-from backend.training.distillation import CERTAIN, Teacher, log_odds
-from backend.training.dual_encoder import train, train_dual_encoder
-from backend.training.estimate import estimate
-from backend.training.examples import (
+from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.retrieval import bm25
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training.distillation import CERTAIN, Teacher, log_odds
+from blindspot.backend.training.dual_encoder import train, train_dual_encoder
+from blindspot.backend.training.estimate import estimate
+from blindspot.backend.training.examples import (
     BatchSampler,
     Example,
     NegativeSampler,
@@ -30,13 +30,13 @@ from backend.training.examples import (
     hold_out,
     sample_passages,
 )
-from backend.training.losses import distillation_loss
-from backend.training.training_settings import DualEncoderSettings
-from backend.training_sets.builder import build
-from backend.training_sets.training_set import TrainingSet
-from db.errors import BadInput, Missing, Refused
-from db.people import People
-from db.records import Passage
+from blindspot.backend.training.losses import distillation_loss
+from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.backend.training_sets.builder import build
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.people import People
+from blindspot.db.records import Passage
 from tests.studies import births, make_study, people, tiny_bert
 from tests.training import QUICK, Stopped, examples, start, weights
 from tests.training_studies import say

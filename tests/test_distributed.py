@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from backend.core.settings import EncoderSettings
-from backend.retrieval.encoder import load_encoder
-from backend.training.losses import InBatchLoss
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.training.losses import InBatchLoss
 from tests import forked
 from tests.training import examples, quick, start
 
@@ -59,7 +59,7 @@ CASES = [("softmax", None), ("softmax", 2), ("triplet", None)]
 
 def one_of_two(folder: Path):
     """Run one of the two processes."""
-    from backend.training.distributed import rank
+    from blindspot.backend.training.distributed import rank
 
     torch.set_num_threads(1)
     quick(bert(folder), folder / "two", batch=4, **SETTINGS)
@@ -76,7 +76,7 @@ def begin(rank: int, folder: Path, port: str) -> None:
 
 def both(folder: Path, port: str) -> int:
     """Run the two processes, and return 0 if both succeed."""
-    for name in ("backend.training.trainer", "transformers.models.bert.modeling_bert", "datasets"):
+    for name in ("blindspot.backend.training.trainer", "transformers.models.bert.modeling_bert", "datasets"):
         importlib.import_module(name)
     forks = multiprocessing.get_context("fork")
     running = [forks.Process(target=begin, args=(rank, folder, port)) for rank in range(2)]

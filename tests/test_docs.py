@@ -17,7 +17,7 @@ def walk():
     """(words of the command, command) for every command and group."""
     import typer
 
-    from app.cli import app
+    from blindspot.app.cli import app
 
     def below(command, words):
         yield words, command
@@ -97,7 +97,7 @@ def test_commands_shown_in_the_docs_parse(page, line):
 
     import typer
 
-    from app.cli import app
+    from blindspot.app.cli import app
 
     command, words = typer.main.get_command(app), shlex.split(line)[1:]
     while hasattr(command, "commands"):

@@ -8,9 +8,9 @@ import zipfile
 
 import pytest
 
-from backend.data import download as module
-from backend.data.download import fetch, unpack
-from db.errors import BadInput, Missing, Refused
+from blindspot.backend.data import download as module
+from blindspot.backend.data.download import fetch, unpack
+from blindspot.db.errors import BadInput, Missing, Refused
 
 BODY = bytes(range(256)) * 5000
 

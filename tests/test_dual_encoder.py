@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from backend.core.manifest import read_json
-from backend.core.settings import EncoderSettings
-from backend.retrieval.encoder import load_encoder
-from backend.training import evaluators
-from backend.training import trainer as training_loop
-from backend.training.checkpoints import readable_training_errors
-from backend.training.evaluators import ranks
-from backend.training.examples import BatchSampler, Example, hold_out, make_pool, sample_passages
-from backend.training.training_log import read_lines
-from db.errors import BadInput, Missing, Refused
-from db.records import Passage
+from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.training import evaluators
+from blindspot.backend.training import trainer as training_loop
+from blindspot.backend.training.checkpoints import readable_training_errors
+from blindspot.backend.training.evaluators import ranks
+from blindspot.backend.training.examples import BatchSampler, Example, hold_out, make_pool, sample_passages
+from blindspot.backend.training.training_log import read_lines
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.records import Passage
 from tests import forked
 from tests.training import Stopped, examples, quick, start, stop_at, weights
 
@@ -84,7 +84,7 @@ def test_kill_9(bert, tmp_path):
     quick(bert, tmp_path / "whole")
     code = (
         "import os, signal, sys, torch; from pathlib import Path\n"
-        "from backend.core.settings import EncoderSettings; from tests.training import quick\n"
+        "from blindspot.backend.core.settings import EncoderSettings; from tests.training import quick\n"
         "torch.set_num_threads(1)\n"
         "def kill(done, total, doing):\n    if done == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
         "quick(EncoderSettings(model=sys.argv[1], pooling='cls', max_tokens=64), Path(sys.argv[2]), progress=kill)"
@@ -96,7 +96,7 @@ def test_kill_9(bert, tmp_path):
 
 
 def test_broken_off_after_its_last_step_it_only_keeps_the_best(bert, tmp_path, monkeypatch):
-    from backend.training import dual_encoder
+    from blindspot.backend.training import dual_encoder
 
     quick(bert, tmp_path / "whole")
     monkeypatch.setattr(dual_encoder, "_save_best", lambda *_: (_ for _ in ()).throw(Stopped))
@@ -149,8 +149,8 @@ def test_one_tower_alone(bert, tmp_path, only, fixed, trained):
 
 def test_gradient_caching_gives_the_same_gradient(tmp_path):
     """With dropout, both encodings use the same random numbers. Mini-batches of 3 do not divide the batch of 8."""
-    from backend.training.initial_model import Shape, start_model
-    from backend.training.losses import InBatchLoss
+    from blindspot.backend.training.initial_model import Shape, start_model
+    from blindspot.backend.training.losses import InBatchLoss
 
     def gradient(dropout, mini_batch):
         model = start_model(
@@ -281,8 +281,8 @@ def test_few_questions_make_small_batches(bert, tmp_path):
 
 
 def test_an_estimate_comes_from_steps_that_were_tried(bert, tmp_path):
-    from backend.training.estimate import estimate
-    from backend.training.training_settings import DualEncoderSettings
+    from blindspot.backend.training.estimate import estimate
+    from blindspot.backend.training.training_settings import DualEncoderSettings
     from tests.training import QUICK
 
     few, many = (
@@ -300,8 +300,8 @@ def test_comparing_does_not_take_longer_than_training():
     144."""
     from types import SimpleNamespace
 
-    from backend.training.checkpoints import set_schedule
-    from backend.training.training_settings import DualEncoderSettings
+    from blindspot.backend.training.checkpoints import set_schedule
+    from blindspot.backend.training.training_settings import DualEncoderSettings
 
     def every(steps, **settings):
         arguments = SimpleNamespace(eval_strategy="no")

@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pytest
 
-from backend.core.settings import EncoderSettings
-from backend.retrieval.encoder import load_encoder
-from db.errors import Missing, Refused
-from db.records import Passage
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Passage
 from tests.studies import tiny_bert
 
 PASSAGES = [

@@ -17,11 +17,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.data.encyclopedia import BLIND_SPOT, DATASET, PLAIN, SECOND_DATASET, Encyclopedia, describe, write
-from backend.data.encyclopedia.language import CLAUSES, LEADS, OWN, SECOND_WORDINGS, TEMPLATES
-from backend.text.answers import joined
-from db.errors import Refused
-from db.records import Question
+from blindspot.backend.data.encyclopedia import (
+    BLIND_SPOT,
+    DATASET,
+    PLAIN,
+    SECOND_DATASET,
+    Encyclopedia,
+    describe,
+    write,
+)
+from blindspot.backend.data.encyclopedia.language import CLAUSES, LEADS, OWN, SECOND_WORDINGS, TEMPLATES
+from blindspot.backend.text.answers import joined
+from blindspot.db.errors import Refused
+from blindspot.db.records import Question
 
 SIZE, SEED = 3000, 7
 
@@ -61,7 +69,7 @@ def digest(folder: Path) -> str:
 
 def test_the_same_seed_gives_the_same_bytes_in_any_process(folder, tmp_path):
     path, _ = folder
-    code = f"from backend.data.encyclopedia import write; write({str(tmp_path)!r}, 600, 3)"
+    code = f"from blindspot.backend.data.encyclopedia import write; write({str(tmp_path)!r}, 600, 3)"
     root = Path(__file__).parents[1]
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env=os.environ | {"PYTHONHASHSEED": "12345"})
     assert digest(tmp_path) == digest(path)

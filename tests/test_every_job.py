@@ -11,41 +11,41 @@ import time
 
 import pytest
 
-from backend.core import jobs
-from backend.core.manifest import write_manifest
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.data.importing import importer, qrels, runs, triples
-from backend.experiments.label_budget import label_budget
-from backend.experiments.label_strategies import label_strategies
-from backend.experiments.running import run_experiment
-from backend.interventions.batch import explain_misses
-from backend.judges.cascade import CascadeStage, judge_with_cascade
-from backend.judges.feature_judge import judge_run, learn_judge, trainable_questions
-from backend.judges.imported import import_judgements
-from backend.judges.label_judge import learn_label_judge
-from backend.judges.llm.injections import measure_injections
-from backend.judges.llm.judge import add_llm_judge
-from backend.judges.llm.judging import judge_with_llm
-from backend.judging.batches import make_batch
-from backend.maps import make
-from backend.reader.reading import read
-from backend.reader.training import train_reader
-from backend.recipes.rocketqa import train_rocketqa
-from backend.retrieval import approximate, bm25, dense, late_interaction, milvus, quantised, sparse, titles
-from backend.retrieval.opened import open_index
-from backend.retrieval.retrieve import retrieve
-from backend.retrieval.static_encoder import make_static_encoder
-from backend.training.adapter import train_adapter
-from backend.training.cross_encoder import train_cross_encoder
-from backend.training.dual_encoder import train_dual_encoder, try_model
-from backend.training.learning_curve import add_history, add_point
-from backend.training.per_relation import retrieve_per_relation, train_per_relation
-from backend.training.ready_cross_encoder import add_cross_encoder
-from backend.training.scoring import score_run
-from backend.training_sets.builder import build
-from backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
-from db.people import People
+from blindspot.backend.core import jobs
+from blindspot.backend.core.manifest import write_manifest
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.importing import importer, qrels, runs, triples
+from blindspot.backend.experiments.label_budget import label_budget
+from blindspot.backend.experiments.label_strategies import label_strategies
+from blindspot.backend.experiments.running import run_experiment
+from blindspot.backend.interventions.batch import explain_misses
+from blindspot.backend.judges.cascade import CascadeStage, judge_with_cascade
+from blindspot.backend.judges.feature_judge import judge_run, learn_judge, trainable_questions
+from blindspot.backend.judges.imported import import_judgements
+from blindspot.backend.judges.label_judge import learn_label_judge
+from blindspot.backend.judges.llm.injections import measure_injections
+from blindspot.backend.judges.llm.judge import add_llm_judge
+from blindspot.backend.judges.llm.judging import judge_with_llm
+from blindspot.backend.judging.batches import make_batch
+from blindspot.backend.maps import make
+from blindspot.backend.reader.reading import read
+from blindspot.backend.reader.training import train_reader
+from blindspot.backend.recipes.rocketqa import train_rocketqa
+from blindspot.backend.retrieval import approximate, bm25, dense, late_interaction, milvus, quantised, sparse, titles
+from blindspot.backend.retrieval.opened import open_index
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.retrieval.static_encoder import make_static_encoder
+from blindspot.backend.training.adapter import train_adapter
+from blindspot.backend.training.cross_encoder import train_cross_encoder
+from blindspot.backend.training.dual_encoder import train_dual_encoder, try_model
+from blindspot.backend.training.learning_curve import add_history, add_point
+from blindspot.backend.training.per_relation import retrieve_per_relation, train_per_relation
+from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
+from blindspot.backend.training.scoring import score_run
+from blindspot.backend.training_sets.builder import build
+from blindspot.backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
+from blindspot.db.people import People
 from tests.encoder_models import tiny_colbert, tiny_splade
 from tests.job_kinds import every_kind
 from tests.llm_server import ChatServer

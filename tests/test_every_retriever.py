@@ -20,23 +20,23 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app import cli
-from app.runs import retriever_label
-from backend.core.declared import declared
-from backend.core.runs import Run
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.retrieval import approximate, late_interaction, live, milvus, quantised, sparse, titles
-from backend.retrieval.bm25 import BM25
-from backend.retrieval.cost import cost_of
-from backend.retrieval.dense import Dense
-from backend.retrieval.engines.engine import ENGINES
-from backend.retrieval.indexes import names
-from backend.retrieval.opened import open_index
-from backend.retrieval.retriever import RETRIEVERS, kind_of, kind_of_run
-from backend.service.api import make_api
-from backend.service.service import Service
-from backend.training.ready_cross_encoder import add_cross_encoder
+from blindspot.app import cli
+from blindspot.app.runs import retriever_label
+from blindspot.backend.core.declared import declared
+from blindspot.backend.core.runs import Run
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval import approximate, late_interaction, live, milvus, quantised, sparse, titles
+from blindspot.backend.retrieval.bm25 import BM25
+from blindspot.backend.retrieval.cost import cost_of
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.engines.engine import ENGINES
+from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.opened import open_index
+from blindspot.backend.retrieval.retriever import RETRIEVERS, kind_of, kind_of_run
+from blindspot.backend.service.api import make_api
+from blindspot.backend.service.service import Service
+from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from tests.app_pages import Page
 from tests.encoder_models import tiny_colbert, tiny_splade
 from tests.search_engines import OpenSearchEngine, SearchEngine, VespaEngine

@@ -10,14 +10,14 @@ import json
 import numpy as np
 import pytest
 
-from backend.experiments import cost as costs
-from backend.experiments import running, tables
-from backend.experiments.cost import _CostEstimator, _singular, cost, planned_parts
-from backend.experiments.gain import crossed_mean
-from backend.experiments.hits import Bm25Hits
-from backend.experiments.papers import EXPERIMENTS, About
-from backend.experiments.parts import QuestionSelection
-from backend.experiments.plan import (
+from blindspot.backend.experiments import cost as costs
+from blindspot.backend.experiments import running, tables
+from blindspot.backend.experiments.cost import _CostEstimator, _singular, cost, planned_parts
+from blindspot.backend.experiments.gain import crossed_mean
+from blindspot.backend.experiments.hits import Bm25Hits
+from blindspot.backend.experiments.papers import EXPERIMENTS, About
+from blindspot.backend.experiments.parts import QuestionSelection
+from blindspot.backend.experiments.plan import (
     SMALL_STEPS,
     Cell,
     Experiment,
@@ -30,16 +30,16 @@ from backend.experiments.plan import (
     success_cells,
     word_of,
 )
-from backend.experiments.running import results, run_experiment
-from backend.experiments.trainings import DualEncoder, TrainingData
-from backend.experiments.workbench import Workbench
-from backend.training.estimate import TrainingEstimate
-from backend.training.training_settings import DualEncoderSettings
-from backend.training_sets.training_set import TrainingSet
-from db.errors import BadInput, Missing
-from db.events import LabelEvent
-from db.labels import Labels
-from db.people import People
+from blindspot.backend.experiments.running import results, run_experiment
+from blindspot.backend.experiments.trainings import DualEncoder, TrainingData
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.training.estimate import TrainingEstimate
+from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.events import LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
 from tests.experiments import TINY as ALL
 from tests.experiments import experiment_study
 from tests.training_studies import copied
@@ -243,7 +243,7 @@ def test_a_trial_takes_a_small_batch_whatever_the_batch_of_the_training(study, m
         tried.append(settings.batch)
         return TrainingEstimate(1, 0.5, 0.5)
 
-    monkeypatch.setattr("backend.training.estimate.estimate", estimate)
+    monkeypatch.setattr("blindspot.backend.training.estimate.estimate", estimate)
     estimator = _CostEstimator(Workbench(study, "cpu"))
     assert estimator._step(DualEncoderSettings(batch=128), "tiny") == pytest.approx(0.5 * 128 / tried[0])
     assert tried[0] <= 8
@@ -320,7 +320,7 @@ def test_bad_input_is_one_line_and_makes_nothing(study, tmp_path, name, given, e
 
 
 def test_every_experiment_has_its_file():
-    from backend.experiments.papers import EXPERIMENTS
+    from blindspot.backend.experiments.papers import EXPERIMENTS
 
     assert all(running.named(name).name == name for name in EXPERIMENTS)
 
@@ -341,9 +341,9 @@ def test_words_of_older_results_read_as_the_present_ones(tmp_path):
 
 def test_parts_made_under_former_class_names_are_found(study):
     """Older studies named parts by hashes over the class names of that time."""
-    from backend.experiments.parts import FORMER_NAMES, StudyEncoder, former_names
-    from backend.experiments.readers import ReadingPart
-    from backend.experiments.trainings import ScoresPart
+    from blindspot.backend.experiments.parts import FORMER_NAMES, StudyEncoder, former_names
+    from blindspot.backend.experiments.readers import ReadingPart
+    from blindspot.backend.experiments.trainings import ScoresPart
 
     assert former_names("(Success(hits=DenseHits(asked=QuestionSelection(split='dev'))), ReadingPart(k=1))") == (
         "(Success(hits=DenseHits(asked=Asked(split='dev'))), Read(k=1))"
@@ -355,8 +355,8 @@ def test_parts_made_under_former_class_names_are_found(study):
 
 
 def test_an_installed_package_adds_an_experiment(monkeypatch):
-    from backend.core.registry import Registry
-    from backend.experiments import papers
+    from blindspot.backend.core.registry import Registry
+    from blindspot.backend.experiments import papers
 
     foreign = Experiment("foreign", About("a package", "Table 1", "Does it help?"), two_batches)
     registry = Registry("experiment", check=papers._check)

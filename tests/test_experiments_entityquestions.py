@@ -9,22 +9,22 @@ import pytest
 from scipy.stats import ttest_ind
 from sklearn.metrics.pairwise import cosine_similarity
 
-from backend.core.study import Study
-from backend.data.encyclopedia import SECOND_DATASET
-from backend.experiments.blocks import AsMuchText, BlockHits, BlockIndex, Blocks, blocks
-from backend.experiments.buckets import bucket_numbers, difference_values
-from backend.experiments.fine_tuning import Apart, words_of
-from backend.experiments.gain import crossed_mean
-from backend.experiments.hits import Bm25Hits, Index
-from backend.experiments.papers.embedding_spread import SpreadMeasure
-from backend.experiments.parts import QuestionSelection, StudyEncoder
-from backend.experiments.plan import Success, macro_values
-from backend.experiments.question_encoders import QuestionEncoders
-from backend.experiments.running import named, run_experiment
-from backend.experiments.trainings import DualEncoder
-from backend.experiments.workbench import Workbench
-from db.errors import BadInput, BlindspotError, Missing, Refused
-from db.records import Passage, Question
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.encyclopedia import SECOND_DATASET
+from blindspot.backend.experiments.blocks import AsMuchText, BlockHits, BlockIndex, Blocks, blocks
+from blindspot.backend.experiments.buckets import bucket_numbers, difference_values
+from blindspot.backend.experiments.fine_tuning import Apart, words_of
+from blindspot.backend.experiments.gain import crossed_mean
+from blindspot.backend.experiments.hits import Bm25Hits, Index
+from blindspot.backend.experiments.papers.embedding_spread import SpreadMeasure
+from blindspot.backend.experiments.parts import QuestionSelection, StudyEncoder
+from blindspot.backend.experiments.plan import Success, macro_values
+from blindspot.backend.experiments.question_encoders import QuestionEncoders
+from blindspot.backend.experiments.running import named, run_experiment
+from blindspot.backend.experiments.trainings import DualEncoder
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.db.records import Passage, Question
 from tests.experiments import TINY, experiment_study
 from tests.studies import make_study
 from tests.training_studies import copied

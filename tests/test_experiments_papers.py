@@ -6,16 +6,16 @@ from functools import partial
 import numpy as np
 import pytest
 
-from backend.experiments import rocketqa, running
-from backend.experiments.papers import EXPERIMENTS
-from backend.experiments.running import named, run_experiment
-from backend.experiments.trainings import DualEncoder, TrainingData
-from backend.experiments.workbench import Workbench
-from backend.retrieval.bm25 import BM25
-from backend.training.training_settings import check
-from backend.training_sets.denoising import Thresholds
-from backend.training_sets.training_set import TrainingSet
-from db.errors import BadInput
+from blindspot.backend.experiments import rocketqa, running
+from blindspot.backend.experiments.papers import EXPERIMENTS
+from blindspot.backend.experiments.running import named, run_experiment
+from blindspot.backend.experiments.trainings import DualEncoder, TrainingData
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.retrieval.bm25 import BM25
+from blindspot.backend.training.training_settings import check
+from blindspot.backend.training_sets.denoising import Thresholds
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import BadInput
 from tests.experiments import TINY, experiment_study
 from tests.training_studies import copied
 
@@ -156,7 +156,7 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
 
 
 def test_a_second_round_in_an_experiment_takes_nothing_that_its_sets_dropped(study, monkeypatch):
-    from backend.training import refresh
+    from blindspot.backend.training import refresh
 
     given, mine = [], refresh._mine
     monkeypatch.setattr(refresh, "_mine", lambda *each: (given.append(each[3]), mine(*each))[1])
@@ -205,7 +205,7 @@ def test_rocketqas_strategies_share_their_steps(study, adds_positives):
 def test_better_retrieval_and_better_answers(study):
     """Two of the readings by hand: the answers that the reader gives, compared as SQuAD does, here plain enough for
     lower case alone."""
-    from backend.reader.reading import Reading
+    from blindspot.backend.reader.reading import Reading
 
     result = found(study, "end-to-end", ks=[1, 5])
     assert rows(result) == [
@@ -253,12 +253,12 @@ def test_starts_and_random_negatives(study):
 
 def test_the_audit_is_what_people_said(study, tmp_path):
     """Two drawn questions, each with two unlabelled passages judged: three of the four answer."""
-    from backend.judging.batches import ArmShares, make_batch
-    from backend.retrieval.retrieve import retrieve
-    from db.events import Choice, LabelEvent
-    from db.labels import Labels
-    from db.people import People
-    from db.queue import Queue
+    from blindspot.backend.judging.batches import ArmShares, make_batch
+    from blindspot.backend.retrieval.retrieve import retrieve
+    from blindspot.db.events import Choice, LabelEvent
+    from blindspot.db.labels import Labels
+    from blindspot.db.people import People
+    from blindspot.db.queue import Queue
 
     study = copied(study, tmp_path / "s")
     with pytest.raises(BadInput, match="nobody has finished a question of an audit"):
@@ -281,7 +281,7 @@ def test_the_audit_is_what_people_said(study, tmp_path):
 
 def test_shares_of_unlabelled_questions_count_after_leaks_are_out(tmp_path):
     """Of four unlabelled questions one has the text of a dev question: a limit of half of them is half of three."""
-    from backend.experiments.rocketqa import unlabelled
+    from blindspot.backend.experiments.rocketqa import unlabelled
     from tests.studies import births, make_study, people
 
     passages = people(12)

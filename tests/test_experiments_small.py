@@ -4,21 +4,21 @@ import dataclasses
 
 import pytest
 
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.data.encyclopedia import SECOND_DATASET
-from backend.data.encyclopedia.language import SECOND_WORDINGS
-from backend.data.importing.importer import import_questions
-from backend.experiments import tables
-from backend.experiments.papers import EXPERIMENTS
-from backend.experiments.running import named, run_experiment
-from backend.judging.batches import ArmShares, make_batch
-from backend.retrieval.retrieve import retrieve
 from benchmarks.denoising.planted import prepared, truth_of
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Queue
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.encyclopedia import SECOND_DATASET
+from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS
+from blindspot.backend.data.importing.importer import import_questions
+from blindspot.backend.experiments import tables
+from blindspot.backend.experiments.papers import EXPERIMENTS
+from blindspot.backend.experiments.running import named, run_experiment
+from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
 from tests.studies import tiny_bert
 
 pytestmark = pytest.mark.slow

@@ -7,13 +7,13 @@ import re
 import numpy as np
 import pytest
 
-from app.components.explanation import heat_map, marked_passage, term_weights
-from backend.core.settings import add_encoder
-from backend.evaluation.findings import spoken_names
-from backend.retrieval import late_interaction, live, sparse
-from backend.retrieval.explanation import TermMatch, TermWeights, TokenMatches
-from backend.retrieval.model_kinds import encoders_of_kind
-from backend.retrieval.retrieve import retrieve
+from blindspot.app.components.explanation import heat_map, marked_passage, term_weights
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.evaluation.findings import spoken_names
+from blindspot.backend.retrieval import late_interaction, live, sparse
+from blindspot.backend.retrieval.explanation import TermMatch, TermWeights, TokenMatches
+from blindspot.backend.retrieval.model_kinds import encoders_of_kind
+from blindspot.backend.retrieval.retrieve import retrieve
 from tests.app_pages import HOSTILE, Page
 from tests.encoder_models import tiny_colbert, tiny_splade
 from tests.studies import births, make_study, people

@@ -23,15 +23,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from db import backup as backups
-from db.corpus import Corpus
-from db.errors import BlindspotError
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.db import backup as backups
+from blindspot.db.corpus import Corpus
+from blindspot.db.errors import BlindspotError
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
 from tests.studies import births, make_study, people, tiny_bert
 
 ROOT = Path(__file__).parents[1]
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.slow
 def start(study, *words, mark="", **options):
     """Start a command in a separate process whose children inherit `mark`."""
     return subprocess.Popen(
-        [sys.executable, "-m", "app.cli", *map(str, words), "--study", str(study)],
+        [sys.executable, "-m", "blindspot.app.cli", *map(str, words), "--study", str(study)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -81,7 +81,7 @@ def whole(folder):
         opened = study.run(name)
         assert opened.hits.ordinals.shape == opened.answers().shape == (len(opened.question_ids), opened.hits.k)
     for name in study.parts("training_sets"):
-        from backend.training_sets.training_set import TrainingSet
+        from blindspot.backend.training_sets.training_set import TrainingSet
 
         assert sum(1 for _ in TrainingSet.open(study, name).groups()) > 0
     for name, manifest in study.parts("indexes").items():
@@ -261,7 +261,7 @@ def disk(tmp_path):
 
 
 def test_labels_on_a_full_disk_lose_nothing_and_go_on(disk, cycles=40):
-    from db.connection import NotSaved
+    from blindspot.db.connection import NotSaved
 
     folder, leave = disk
     passages = people(12)

@@ -7,21 +7,28 @@ import sys
 import numpy as np
 import pytest
 
-from app import cli
-from backend.core.runs import write_run
-from backend.core.settings import check_name
-from backend.judges import feature_model, features, scorers
-from backend.judges.feature_judge import FeatureJudge, judge_run, labelled_lists, learn_judge, lists_of
-from backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN, Examples, FeatureJudgeSettings, fit_model
-from backend.judges.rerank import rerank
-from backend.judges.scores import ScoreStore
-from backend.retrieval import bm25
-from backend.retrieval.retrieve import retrieve
-from db.errors import BadInput, Missing, Refused
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.records import Hits, Passage, Question
+from blindspot.app import cli
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.judges import feature_model, features, scorers
+from blindspot.backend.judges.feature_judge import FeatureJudge, judge_run, labelled_lists, learn_judge, lists_of
+from blindspot.backend.judges.feature_model import (
+    NEGATIVE,
+    POSITIVE,
+    UNKNOWN,
+    Examples,
+    FeatureJudgeSettings,
+    fit_model,
+)
+from blindspot.backend.judges.rerank import rerank
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.retrieval import bm25
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.records import Hits, Passage, Question
 from tests.studies import births, make_study, people
 
 NAMES = features.NAMES
@@ -184,7 +191,7 @@ def test_unlabelled_passages_with_an_answer_are_no_negatives_anywhere():
 
 
 def test_the_summary_says_what_was_left_out_and_what_it_could_be():
-    from app.judge_texts import _bound
+    from blindspot.app.judge_texts import _bound
 
     left_out = {"share": 0.01, "pairs": 900, "left_out": 100}
     assert "another 100 pairs" in _bound(left_out)[0] and "up to 10.9% could be false" in _bound(left_out)[0]
@@ -388,8 +395,8 @@ def test_reranking_orders_the_first_and_leaves_the_rest():
 
 
 def test_reranking_is_a_retriever_like_the_others(study, judge):
-    from backend.retrieval import live
-    from backend.retrieval.retriever import kind_of_run
+    from blindspot.backend.retrieval import live
+    from blindspot.backend.retrieval.retriever import kind_of_run
 
     run = retrieve(study, "rerank", split="dev", k=10, judge="judge", name="reranked")
     base = study.run("bm25-dev")
@@ -407,8 +414,8 @@ def test_on_real_data_the_judge_tells_gold_from_the_rest(real_data, tmp_path):
     """The figures in the docs: gold in BM25's top 20 on dev questions, none of which was used for learning."""
     from sklearn.metrics import roc_auc_score
 
-    from backend.core.gold import gold_matrix
-    from backend.data.importing.importer import import_passages, import_questions
+    from blindspot.backend.core.gold import gold_matrix
+    from blindspot.backend.data.importing.importer import import_passages, import_questions
 
     study = make_study_of(real_data, tmp_path, import_passages, import_questions)
     learn_judge(study, "judge", "bm25-train")
@@ -428,7 +435,7 @@ def test_on_real_data_the_judge_tells_gold_from_the_rest(real_data, tmp_path):
 
 
 def make_study_of(real_data, folder, import_passages, import_questions):
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     study = Study.create(folder / "real")
     import_passages(study, real_data / "passages_100k.tsv.xz")
@@ -440,7 +447,7 @@ def make_study_of(real_data, folder, import_passages, import_questions):
 
 
 def test_the_summary_speaks_of_known_positives_where_gold_and_labels_are_all_it_measured():
-    from app.judge_texts import quality_lines
+    from blindspot.app.judge_texts import quality_lines
 
     reached = {"value": 0.1, "pairs": 952, "share": 0.003, "low": 0.001, "high": 0.009}
     missed = {"value": None, "pairs": 0, "share": None, "low": None, "high": None}

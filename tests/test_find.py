@@ -7,18 +7,18 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import app
-from backend.core.study import Study
-from backend.retrieval import full_text
-from backend.retrieval.bm25 import BM25
-from backend.retrieval.full_text import find
-from db.errors import BadInput
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.questions import Questions
-from db.queue import Candidate, Item, Queue
-from db.records import Passage, Question
+from blindspot.app.cli import app
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval import full_text
+from blindspot.backend.retrieval.bm25 import BM25
+from blindspot.backend.retrieval.full_text import find
+from blindspot.db.errors import BadInput
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.questions import Questions
+from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.records import Passage, Question
 from tests.app_pages import HOSTILE, Page, hand_made_study
 from tests.http_service import client, served
 from tests.studies import make_study

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep
 
-from analysis.accuracy import proportion
-from analysis.significance import independent_difference
-from backend.core.runs import write_run
-from backend.evaluation.comparison import Comparison, measure
-from backend.evaluation.findings import findings, frequency_points, where
-from db.records import Hits, Passage, Question
+from blindspot.analysis.accuracy import proportion
+from blindspot.analysis.significance import independent_difference
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.evaluation.comparison import Comparison, measure
+from blindspot.backend.evaluation.findings import findings, frequency_points, where
+from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
 
 FILLERS = 12

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from backend.core.registry import Registry
-from backend.core.study import Study
-from backend.data.exporting import export_run
-from backend.data.formats import REGISTRY, contexts, find_format, formats
-from backend.data.formats.articles import piece_blocks, word_blocks
-from backend.data.formats.base import ImportedQuestion, Options, RunEntry
-from backend.data.formats.json_stream import JsonStream
-from backend.data.importing.importer import import_passages, import_questions
-from backend.data.importing.qrels import import_qrels
-from backend.data.importing.runs import import_run
-from backend.evaluation.report import report
-from db.errors import BadInput, Refused
-from db.gold import GoldMatches
-from db.records import Passage, Question
+from blindspot.backend.core.registry import Registry
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.exporting import export_run
+from blindspot.backend.data.formats import REGISTRY, contexts, find_format, formats
+from blindspot.backend.data.formats.articles import piece_blocks, word_blocks
+from blindspot.backend.data.formats.base import ImportedQuestion, Options, RunEntry
+from blindspot.backend.data.formats.json_stream import JsonStream
+from blindspot.backend.data.importing.importer import import_passages, import_questions
+from blindspot.backend.data.importing.qrels import import_qrels
+from blindspot.backend.data.importing.runs import import_run
+from blindspot.backend.evaluation.report import report
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.gold import GoldMatches
+from blindspot.db.records import Passage, Question
 from tests.bad_files import BAD
 from tests.format_files import PAQ, PASSAGES, QUESTIONS, SAMPLES, Sample, contents, names, study_for
 from tests.studies import make_study
@@ -61,8 +61,8 @@ def test_an_installed_package_adds_a_format_and_a_broken_one_is_one_line(tmp_pat
 
     module = tmp_path / "own_format_of_a_test.py"
     module.write_text(
-        "from backend.data.formats.base import Format, ImportedQuestion\n"
-        "from db.records import Question\n"
+        "from blindspot.backend.data.formats.base import Format, ImportedQuestion\n"
+        "from blindspot.db.records import Question\n"
         "def read(path, options):\n"
         "    for n, text in enumerate(path.read_text().splitlines()[1:], 2):\n"
         "        yield ImportedQuestion(Question(f'own{n}', text, ('x',), dataset='own', split='dev'), str(path), n)\n"
@@ -80,7 +80,7 @@ def test_an_installed_package_adds_a_format_and_a_broken_one_is_one_line(tmp_pat
     )
     for each in formats():
         own.register(each)
-    monkeypatch.setattr("backend.data.formats.REGISTRY", own)
+    monkeypatch.setattr("blindspot.backend.data.formats.REGISTRY", own)
     path = tmp_path / "questions.own"
     path.write_text("OWN\nwho was born first?\n")
     assert find_format(path, "questions").name == "own"
@@ -283,7 +283,7 @@ def test_articles_are_cut_into_blocks_of_words_or_word_pieces(tmp_path):
 def test_word_pieces_are_counted_by_the_tokenizer_and_no_word_is_cut():
     from transformers import AutoTokenizer
 
-    from backend.core.model_files import locate
+    from blindspot.backend.core.model_files import locate
 
     tokenizer = AutoTokenizer.from_pretrained(locate("minilm"))
     text = " ".join(p.text for p in PASSAGES) + " antidisestablishmentarianism, Llanfairpwllgwyngyll."

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.data.formats import find_format, formats
-from backend.data.formats.base import (
+from blindspot.backend.data.formats import find_format, formats
+from blindspot.backend.data.formats.base import (
     ImportedQuestion,
     Options,
     PassageBatch,
@@ -20,8 +20,8 @@ from backend.data.formats.base import (
     checked,
     question_fault,
 )
-from backend.data.importing.from_results import study_from_results
-from db.errors import BadInput, BlindspotError
+from blindspot.backend.data.importing.from_results import study_from_results
+from blindspot.db.errors import BadInput, BlindspotError
 from tests.format_files import SAMPLES, Sample, contents, names, study_for
 
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]}

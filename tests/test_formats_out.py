@@ -14,17 +14,17 @@ from pathlib import Path
 import ir_measures
 import pytest
 
-from backend.core.study import Study
-from backend.data.exporting import export_passages, export_qrels, export_questions, export_run
-from backend.data.formats import find_format
-from backend.data.formats.base import Options
-from backend.data.importing.importer import import_passages, import_questions
-from backend.data.importing.qrels import import_qrels
-from backend.data.importing.runs import import_run
-from backend.evaluation.report import report
-from db.errors import Missing, Refused
-from db.gold import GoldMatches
-from db.records import Passage, Question
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.exporting import export_passages, export_qrels, export_questions, export_run
+from blindspot.backend.data.formats import find_format
+from blindspot.backend.data.formats.base import Options
+from blindspot.backend.data.importing.importer import import_passages, import_questions
+from blindspot.backend.data.importing.qrels import import_qrels
+from blindspot.backend.data.importing.runs import import_run
+from blindspot.backend.evaluation.report import report
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.gold import GoldMatches
+from blindspot.db.records import Passage, Question
 from tests.format_files import PASSAGES, QUESTIONS
 from tests.studies import make_study
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from backend.core.study import Study
-from backend.data.formats import find_format, psgs, streams
-from backend.data.formats.base import Options, checked
-from backend.data.importing.importer import import_passages
-from db.errors import BadInput, Refused
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.formats import find_format, psgs, streams
+from blindspot.backend.data.formats.base import Options, checked
+from blindspot.backend.data.importing.importer import import_passages
+from blindspot.db.errors import BadInput, Refused
 
 FIELDS = st.text(st.sampled_from('ab"\t\nü\U0001f3db \u2028\x85,'), max_size=12)
 

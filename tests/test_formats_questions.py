@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.data.formats import find_format
-from backend.data.formats.base import ImportedQuestion, Options
-from db.errors import BadInput
-from db.records import Question
+from blindspot.backend.data.formats import find_format
+from blindspot.backend.data.formats.base import ImportedQuestion, Options
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Question
 
 QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 WHERE = [

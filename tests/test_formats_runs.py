@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.data.formats.dpr_results import write_results
-from backend.data.formats.trec import falling, write_run
-from db.errors import Refused
-from db.records import Passage, Question
+from blindspot.backend.data.formats.dpr_results import write_results
+from blindspot.backend.data.formats.trec import falling, write_run
+from blindspot.db.errors import Refused
+from blindspot.db.records import Passage, Question
 
 
 def test_a_trec_run_is_read_in_our_order_by_other_tools(tmp_path):

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from app import cli
-from backend.core.summary import summary
-from backend.data.importing.from_results import study_from_results
-from backend.evaluation.report import report
-from backend.retrieval.next_steps import next_steps
-from db.errors import BadInput, Refused
-from db.records import Passage
+from blindspot.app import cli
+from blindspot.backend.core.summary import summary
+from blindspot.backend.data.importing.from_results import study_from_results
+from blindspot.backend.evaluation.report import report
+from blindspot.backend.retrieval.next_steps import next_steps
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.records import Passage
 from tests.format_files import PASSAGES, QUESTIONS, contexts
 
 

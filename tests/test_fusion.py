@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from backend.retrieval import live, titles
-from backend.retrieval.fusion import FusionKind, contributions, fused, normalised
-from backend.retrieval.hybrid import reciprocal_rank_fusion
-from backend.retrieval.indexes import names
-from backend.retrieval.retrieve import retrieve
-from backend.retrieval.titles import TitleLookup
-from db.errors import BadInput, Missing, Refused
-from db.records import Hits, Passage, Question
+from blindspot.backend.retrieval import live, titles
+from blindspot.backend.retrieval.fusion import FusionKind, contributions, fused, normalised
+from blindspot.backend.retrieval.hybrid import reciprocal_rank_fusion
+from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.retrieval.titles import TitleLookup
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.records import Hits, Passage, Question
 from tests.studies import births, make_study, people
 
 
@@ -98,7 +98,7 @@ class Rows:
 @pytest.fixture
 def with_rows(study, monkeypatch):
     """A second kind of retriever without an index or a model, registered for one test."""
-    from backend.retrieval.retriever import RETRIEVERS, RetrieverKind
+    from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind
 
     class RowsKind(RetrieverKind):
         name, title, help = "rows", "Rows", "by row"
@@ -139,7 +139,7 @@ def test_weights_are_tuned_on_dev(with_rows):
     assert accuracy[chosen] == max(accuracy.values()) >= accuracy[1.0, 1.0] and len(accuracy) > 6
     assert tuned["on"] == "dev" and tuned["measure"] == "Success@20" and tuned["n"] == 40
     # Success@20 of a run over dev with these weights is the tuned figure: every list is shorter than the tuning depth.
-    from backend.evaluation.report import report
+    from blindspot.backend.evaluation.report import report
 
     weights = ",".join(map(str, chosen))
     retrieve(with_rows, "fusion", k=30, split="dev", of="rows,titles", weights=weights, name="same")

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from backend.core.runs import write_run
-from backend.judges.label_judge import fit_label_model, learn_label_judge
-from backend.judges.scores import ScoreStore
-from backend.judging.batches import ArmShares, make_batch
-from backend.judging.gain import (
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.judges.label_judge import fit_label_model, learn_label_judge
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.gain import (
     DrawingRules,
     GainPairs,
     PairLimits,
@@ -18,12 +18,12 @@ from backend.judging.gain import (
     unit,
     word_vectors,
 )
-from backend.training_sets.judged_batches import make_batch_by_gain
-from backend.training_sets.training_set import TrainingSet
-from db.errors import BadInput, Missing, Refused
-from db.people import People
-from db.queue import Queue
-from db.records import Hits, Passage, Question
+from blindspot.backend.training_sets.judged_batches import make_batch_by_gain
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
+from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
 from tests.training_studies import build, copied, say
 
@@ -86,8 +86,8 @@ def test_limits():
 
 @pytest.mark.parametrize("n, shortlist", [(300, 4096), (300, 20)])
 def test_the_lazy_selection_equals_comparing_all_pairs(n, shortlist, monkeypatch):
-    monkeypatch.setattr("backend.judging.gain.SHORTLIST", shortlist)
-    monkeypatch.setattr("backend.judging.gain.BLOCK", 7)
+    monkeypatch.setattr("blindspot.backend.judging.gain.SHORTLIST", shortlist)
+    monkeypatch.setattr("blindspot.backend.judging.gain.BLOCK", 7)
     rng = np.random.default_rng(3)
     vectors = unit(rng.normal(size=(n, 6)) + 1)
     given = pairs(rng.random(n).round(1), rng.integers(0, 4, n), rng.integers(0, 40, n), rng.integers(-1, 5, n))

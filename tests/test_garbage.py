@@ -5,8 +5,8 @@ import weakref
 
 import pytest
 
-from app import garbage, hosting
-from app.garbage import LONG, SECONDS_BETWEEN, SHARE, ShortCollections, keep_collections_short
+from blindspot.app import garbage, hosting
+from blindspot.app.garbage import LONG, SECONDS_BETWEEN, SHARE, ShortCollections, keep_collections_short
 
 WHOLE = {"generation": 2, "collected": 0, "uncollectable": 0}
 
@@ -110,7 +110,7 @@ def test_younger_generations_are_left_alone(monkeypatch):
 def test_the_server_installs_it_once(clock, monkeypatch, tmp_path):
     gc.callbacks.clear()
     monkeypatch.setenv("BLINDSPOT_STUDY", str(tmp_path))
-    monkeypatch.setattr("app.log.start_log", lambda folder: None)
+    monkeypatch.setattr("blindspot.app.log.start_log", lambda folder: None)
     seen = []
     monkeypatch.setattr(hosting, "host", lambda *where: seen.append(list(gc.callbacks)))
     hosting.main(["--port", "1", "--address", "127.0.0.1"])

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from backend.text.gold_matching import (
+from blindspot.backend.text.gold_matching import (
     NO_ANSWER,
     NOTHING_LIKE_IT,
     TOO_SHORT,
@@ -15,8 +15,8 @@ from backend.text.gold_matching import (
     containment,
     match_gold,
 )
-from db.corpus import Corpus, CorpusWriter
-from db.records import Passage
+from blindspot.db.corpus import Corpus, CorpusWriter
+from blindspot.db.records import Passage
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("l", "n", "r", "s", "t", "ck")]
 

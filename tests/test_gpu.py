@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from backend.retrieval.exact import gpu as module
-from backend.retrieval.exact import staging
-from backend.retrieval.exact.gpu import GPUShard, Shards, best_rows
-from backend.retrieval.search import ExactSearch
-from db.errors import Refused
+from blindspot.backend.retrieval.exact import gpu as module
+from blindspot.backend.retrieval.exact import staging
+from blindspot.backend.retrieval.exact.gpu import GPUShard, Shards, best_rows
+from blindspot.backend.retrieval.search import ExactSearch
+from blindspot.db.errors import Refused
 from tests.test_search import brute_force
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from backend.retrieval.exact.gpu import Shards
-from backend.retrieval.search import ExactSearch
 from benchmarks.gpu import float8
 from benchmarks.gpu.float8 import Float8Search, on_one_device, power_of_two, products
-from db.errors import Refused
+from blindspot.backend.retrieval.exact.gpu import Shards
+from blindspot.backend.retrieval.search import ExactSearch
+from blindspot.db.errors import Refused
 
 
 def topics(rows, questions, width=64, noise=0.3, scale=1.0, seed=0):

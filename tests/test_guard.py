@@ -17,11 +17,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import server, who
-from backend.service import guard
-from backend.service import running as running_service
-from backend.service.guard import Guard, Hosts, PatientProtocol, RequestRate, is_loopback
-from db.errors import BlindspotError, Refused
+from blindspot.app import server, who
+from blindspot.backend.service import guard
+from blindspot.backend.service import running as running_service
+from blindspot.backend.service.guard import Guard, Hosts, PatientProtocol, RequestRate, is_loopback
+from blindspot.db.errors import BlindspotError, Refused
 from tests.studies import births, make_study, people
 
 BIG = 64 << 20
@@ -110,7 +110,7 @@ def test_a_name_of_a_proxy_makes_a_local_server_one_for_others(study, monkeypatc
         running_service.serve(study, 1, hosts=["retrieval.example.org"])
     for name, value in server.environment(study, hosts=["judging.example.org"]).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("app.who._oidc", lambda: False)
+    monkeypatch.setattr("blindspot.app.who._oidc", lambda: False)
     monkeypatch.setattr("streamlit.get_option", lambda name: "localhost")
     assert who.mode() == "links"
 

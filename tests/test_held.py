@@ -8,12 +8,12 @@ import time
 import numpy as np
 import pytest
 
-from analysis.overlap import rank_biased_overlap
-from backend.core.gold import gold_matrix
-from backend.evaluation import comparison as compared
-from backend.evaluation.comparison import Comparison, measure_all
-from backend.evaluation.held import ResultCache
-from db.records import Question
+from blindspot.analysis.overlap import rank_biased_overlap
+from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.evaluation import comparison as compared
+from blindspot.backend.evaluation.comparison import Comparison, measure_all
+from blindspot.backend.evaluation.held import ResultCache
+from blindspot.db.records import Question
 from tests.app_pages import hand_made_study
 
 

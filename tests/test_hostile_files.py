@@ -16,17 +16,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.core.arrays import open_array
-from backend.core.manifest import read_manifest
-from backend.core.runs import write_run
-from backend.core.study import Study
-from backend.data.formats import archive, find_format
-from backend.data.importing.importer import import_questions
-from backend.data.importing.triple_files import read_templates
-from backend.text.answers import has_answer, pattern_fault
-from db.corpus import CorpusWriter
-from db.errors import BadInput, BlindspotError
-from db.records import Hits, Question
+from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.manifest import read_manifest
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.formats import archive, find_format
+from blindspot.backend.data.importing.importer import import_questions
+from blindspot.backend.data.importing.triple_files import read_templates
+from blindspot.backend.text.answers import has_answer, pattern_fault
+from blindspot.db.corpus import CorpusWriter
+from blindspot.db.errors import BadInput, BlindspotError
+from blindspot.db.records import Hits, Question
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 5
@@ -97,9 +97,9 @@ def test_arrays_of_another_kind_are_one_line(tmp_path, kind):
 
 
 def test_vectors_of_an_encoder_are_opened_so(study, tmp_path):
-    from backend.core.settings import EncoderSettings
-    from backend.retrieval.dense import _check_vectors
-    from backend.retrieval.encoder import load_encoder
+    from blindspot.backend.core.settings import EncoderSettings
+    from blindspot.backend.retrieval.dense import _check_vectors
+    from blindspot.backend.retrieval.encoder import load_encoder
     from tests.studies import tiny_bert
 
     tiny_bert(tmp_path / "tiny")
@@ -149,7 +149,7 @@ def test_a_manifest_that_was_read_is_an_ordinary_dict(study):
                 '{"slices": [{"name": ["x"], "expression": "a", "made": "b"}]}', "null"]
 )  # fmt: skip
 def test_saved_slices_of_another_shape_are_one_line(study, content):
-    from backend.evaluation.saved_slices import saved
+    from blindspot.backend.evaluation.saved_slices import saved
 
     path = study.folder / "slices.json"
     path.write_text(content)
@@ -164,8 +164,8 @@ def linked_to_itself(path):
 
 @pytest.mark.parametrize("make", [os.mkfifo, linked_to_itself], ids=["pipe", "self-link"])
 def test_pipes_and_links_to_themselves_hang_nothing(study, tmp_path, make):
-    from backend.data.importing.runs import import_run
-    from backend.judging.labels_io import import_labels
+    from blindspot.backend.data.importing.runs import import_run
+    from blindspot.backend.judging.labels_io import import_labels
 
     odd = tmp_path / "odd.jsonl"
     make(odd)
@@ -189,7 +189,7 @@ def test_pipes_and_links_to_themselves_hang_nothing(study, tmp_path, make):
 
 
 def test_a_report_of_a_relation_with_a_long_name(study, tmp_path):
-    from backend.reports.html_report import write_html_report
+    from blindspot.backend.reports.html_report import write_html_report
 
     assert write_html_report(study, tmp_path / "report.html") > 1000
 
@@ -206,11 +206,11 @@ def test_a_line_of_two_gigabytes_is_refused_in_bounded_memory(study, tmp_path, n
         file.truncate(2 << 30)
     script = f"""
         import resource
-        from backend.core.study import Study
-        from backend.judging.labels_io import import_labels
-        from backend.data.importing.importer import import_questions
-        from backend.data.formats import psgs
-        from db.errors import BlindspotError
+        from blindspot.backend.core.study import Study
+        from blindspot.backend.judging.labels_io import import_labels
+        from blindspot.backend.data.importing.importer import import_questions
+        from blindspot.backend.data.formats import psgs
+        from blindspot.db.errors import BlindspotError
         study = Study.open({str(study.folder)!r})
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         try:

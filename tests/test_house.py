@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PLACES = {"blindspot": "src/blindspot"}  # the other rooms are folders of their own name
 MAY_IMPORT = {
     "blindspot": {"blindspot", "backend", "analysis", "db"},
     "app": {"app", "backend", "analysis", "db"},
@@ -43,16 +44,26 @@ BESIDE = {"reader": {"maps"}, "maps": {"reader"}}  # same height: neither import
 
 
 def modules(room):
-    return sorted((ROOT / room).rglob("*.py"))
+    """The Python files of a room. (`rglob` does not follow the links of src/blindspot to the other rooms.)"""
+    return sorted((ROOT / PLACES.get(room, room)).rglob("*.py"))
 
 
 def imported(path):
-    """(top-level name, line) of every import of a file, inside functions as well."""
+    """(room or top-level name, line) of every import of a file, inside functions as well.
+
+    `blindspot.backend.core` belongs to the room backend; what is left of `blindspot` is the room of that name.
+    """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            yield node.module.split(".")[0], node.lineno
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            top, _, rest = name.partition(".")
+            inner = rest.split(".")[0]
+            yield (inner if top == "blindspot" and inner in MAY_IMPORT else top), node.lineno
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
@@ -66,11 +77,25 @@ def test_imports_run_one_way(room):
     assert modules(room) and not wrong, wrong
 
 
+def test_the_rooms_are_imported_from_blindspot():
+    """A folder `db` or `backend` of the person who runs Blindspot must never be taken for ours."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in (*MAY_IMPORT, "tests", "benchmarks", "docs")
+        for path in modules(folder)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and not getattr(node, "level", 0)
+        for name in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+        if name.split(".")[0] in set(MAY_IMPORT) - {"blindspot"}
+    ]
+    assert not wrong, wrong
+
+
 def backend_sources():
     """Module name to source text, for everything in backend/."""
     found = {}
     for path in modules("backend"):
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        name = ".".join(("blindspot", *path.relative_to(ROOT).with_suffix("").parts))
         found[name.removesuffix(".__init__")] = path.read_text(encoding="utf-8")
     return found
 
@@ -81,8 +106,9 @@ def backend_imports(source):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            # `from backend import maps` names the package only in its second half.
-            names = [f"backend.{alias.name}" for alias in node.names] if node.module == "backend" else [node.module]
+            # `from blindspot.backend import maps` names the package only in its second half.
+            only_half = node.module == "blindspot.backend"
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if only_half else [node.module]
             yield from ((name, node.lineno) for name in names)
 
 
@@ -90,13 +116,13 @@ def layer_faults(sources):
     """Return the imports that go up, sideways, or to a package without a layer, one line each."""
     faults = []
     for module, source in sources.items():
-        if module == "backend":
+        if module == "blindspot.backend":
             continue
-        here = module.split(".")[1]
+        here = module.split(".")[2]
         for imported_module, line in backend_imports(source):
-            if not imported_module.startswith("backend."):
+            if not imported_module.startswith("blindspot.backend."):
                 continue
-            there = imported_module.split(".")[1]
+            there = imported_module.split(".")[2]
             edge = f"{module}:{line} imports {imported_module}"
             if here not in LAYERS or there not in LAYERS:
                 faults.append(f"{edge}: name the layer of {here if here not in LAYERS else there!r} in LAYERS")
@@ -112,14 +138,14 @@ def test_the_layers_inside_backend():
 
 
 def test_a_planted_fault_fails_the_layer_test():
-    lower, upper = "backend.retrieval.planted", "backend.training.planted"
+    lower, upper = "blindspot.backend.retrieval.planted", "blindspot.backend.training.planted"
     at_top = {lower: f"from {upper} import x", upper: f"import {lower}"}
     assert [fault.split(" ")[0] for fault in layer_faults(at_top)] == [f"{lower}:1"]
     in_function = {lower: f"def f():\n    from {upper} import x\n    return x"}
     assert [fault.split(" ")[0] for fault in layer_faults(in_function)] == [f"{lower}:2"]
-    by_package = {lower: "from backend import training"}
-    assert layer_faults(by_package) == [f"{lower}:1 imports backend.training: retrieval lies below training"]
-    assert "name the layer" in layer_faults({"backend.attic.x": "import backend.core.study"})[0]
+    by_package = {lower: "from blindspot.backend import training"}
+    assert layer_faults(by_package) == [f"{lower}:1 imports blindspot.backend.training: retrieval lies below training"]
+    assert "name the layer" in layer_faults({"blindspot.backend.attic.x": "import blindspot.backend.core.study"})[0]
 
 
 def test_only_the_app_knows_streamlit():
@@ -135,15 +161,15 @@ def test_only_the_app_knows_streamlit():
 @pytest.mark.parametrize(
     "module",
     [
-        "app.cli",
+        "blindspot.app.cli",
         "blindspot",
-        "backend.core.study",
-        "backend.core.jobs",
-        "backend.evaluation.report",
-        "backend.retrieval.live",
-        "backend.data.importing.importer",
-        "analysis.accuracy",
-        "db.labels" if (ROOT / "db/labels.py").exists() else "db.corpus",
+        "blindspot.backend.core.study",
+        "blindspot.backend.core.jobs",
+        "blindspot.backend.evaluation.report",
+        "blindspot.backend.retrieval.live",
+        "blindspot.backend.data.importing.importer",
+        "blindspot.analysis.accuracy",
+        "blindspot.db.labels" if (ROOT / "db/labels.py").exists() else "blindspot.db.corpus",
     ],
 )
 def test_nothing_heavy_at_import(module):
@@ -181,7 +207,7 @@ def test_every_third_party_import_is_required():
 
 
 def test_progress_is_defined_once():
-    """Whatever reports progress takes the same type, backend.progress.Progress, and no class shares its name."""
+    """Whatever reports progress takes the same type, blindspot.backend.progress.Progress, and no class shares its name."""
     defined = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for room in MAY_IMPORT

@@ -18,17 +18,17 @@ from fastapi.testclient import TestClient
 from openapi_pydantic import OpenAPI
 from typer.testing import CliRunner
 
-from app.cli import app
-from backend.core.study import Study
-from backend.evaluation import comparison_report
-from backend.evaluation.comparison_report import ComparisonOptions
-from backend.service import guard, reading
-from backend.service.api import make_api
-from backend.service.caller import Caller
-from backend.service.service import Service
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
+from blindspot.app.cli import app
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation import comparison_report
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions
+from blindspot.backend.service import guard, reading
+from blindspot.backend.service.api import make_api
+from blindspot.backend.service.caller import Caller
+from blindspot.backend.service.service import Service
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
 from tests.app_pages import HOSTILE, hand_made_study
 from tests.http_service import client, served
 from tests.training_studies import copied
@@ -350,7 +350,7 @@ def test_an_acknowledged_label_survives_the_end_of_the_service(study):
     command = [
         sys.executable,
         "-c",
-        "from app.cli import main; main()",
+        "from blindspot.app.cli import main; main()",
         "serve",
         "--port",
         "0",

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from backend.core.copying import copy_study
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.hub.pulling import pull, pull_study
-from backend.hub.pushing import planned, push
-from backend.hub.repository import HubRepository, check_inside
-from backend.training_sets.builder import build
-from backend.training_sets.training_set import PAIRS, TrainingSet
-from db.errors import BadInput, BlindspotError, Missing, Refused
-from db.labels import Labels
-from db.people import People
+from blindspot.backend.core.copying import copy_study
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.hub.pulling import pull, pull_study
+from blindspot.backend.hub.pushing import planned, push
+from blindspot.backend.hub.repository import HubRepository, check_inside
+from blindspot.backend.training_sets.builder import build
+from blindspot.backend.training_sets.training_set import PAIRS, TrainingSet
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
 from tests.hub_server import TOKEN, HubServer, Repo
 from tests.studies import births, make_study, people
 
@@ -52,8 +52,8 @@ def filled(tmp_path_factory):
     """A study with a training set, an encoder of its own, and labels of two people."""
     import numpy as np
 
-    from backend.core.runs import write_run
-    from db.records import Hits
+    from blindspot.backend.core.runs import write_run
+    from blindspot.db.records import Hits
     from tests.studies import tiny_bert
 
     passages = people(30)
@@ -120,7 +120,7 @@ def test_a_second_push_replaces_the_first(hub, filled):
 
 
 def test_an_encoder_goes_out_and_comes_back(hub, filled, tmp_path):
-    from backend.retrieval.encoder import load_encoder
+    from blindspot.backend.retrieval.encoder import load_encoder
 
     pushed(filled, "encoder", "tiny")
     files = files_of(hub, "model")
@@ -141,8 +141,8 @@ def test_an_encoder_goes_out_and_comes_back(hub, filled, tmp_path):
 
 
 def test_a_judge_goes_out_and_comes_back(hub, filled, tmp_path):
-    from backend.judges.imported import import_judgements
-    from backend.judges.judge import judges_of
+    from blindspot.backend.judges.imported import import_judgements
+    from blindspot.backend.judges.judge import judges_of
 
     copy_study(filled, tmp_path / "mine")
     study = Study.open(tmp_path / "mine")
@@ -174,7 +174,7 @@ def test_a_study_goes_out_without_names_and_comes_back(hub, filled, tmp_path):
     question = study.questions.all()[0].id
     qrels = tmp_path / "ada.qrels"
     qrels.write_text(f"{question} 0 p0 1\n{question} 0 p1 0\n")
-    from backend.judging.labels_io import import_labels
+    from blindspot.backend.judging.labels_io import import_labels
 
     import_labels(study, qrels, "qrels", "Ada Lund", by_person=True)
     before = Labels(study.labels_path).consensus()
@@ -325,7 +325,7 @@ def test_the_commands_use_the_environment_of_the_client(hub, filled, tmp_path):
     }
 
     def blindspot(*words):
-        command = [sys.executable, "-m", "app.cli", "hub", *words, "--study", str(filled.folder)]
+        command = [sys.executable, "-m", "blindspot.app.cli", "hub", *words, "--study", str(filled.folder)]
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
     words = ("push", "training-set", "ada/cli", "--name", "clean")

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from backend.retrieval.bm25 import BM25
-from backend.retrieval.dense import Dense
-from backend.retrieval.hybrid import (
+from blindspot.backend.retrieval.bm25 import BM25
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.hybrid import (
     Candidates,
     Hybrid,
     least_scores,
@@ -16,8 +16,8 @@ from backend.retrieval.hybrid import (
     union,
     weighted,
 )
-from db.errors import Refused
-from db.records import Hits
+from blindspot.db.errors import Refused
+from blindspot.db.records import Hits
 
 
 def hits(*rows):

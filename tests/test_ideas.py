@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from backend.text.answers import RULES
-from backend.text.gold_matching import GoldParagraph, match_gold
-from backend.training.losses import InBatchLoss
+from blindspot.backend.text.answers import RULES
+from blindspot.backend.text.gold_matching import GoldParagraph, match_gold
+from blindspot.backend.training.losses import InBatchLoss
 
 PAGE = (Path(__file__).parents[1] / "docs" / "ideas.md").read_text(encoding="utf-8")
 

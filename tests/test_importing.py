@@ -15,16 +15,21 @@ import regex
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.core.study import Study
-from backend.data.importing import mentions
-from backend.data.importing.importer import count_frequencies, import_frequencies, import_passages, import_questions
-from backend.data.importing.mentions import count_mentions
-from backend.text.answers import joined, nfd
-from backend.text.token_arrays import token_arrays
-from db.corpus import Corpus
-from db.errors import BadInput, Missing, Refused
-from db.imports import Imports
-from db.records import Passage
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.importing import mentions
+from blindspot.backend.data.importing.importer import (
+    count_frequencies,
+    import_frequencies,
+    import_passages,
+    import_questions,
+)
+from blindspot.backend.data.importing.mentions import count_mentions
+from blindspot.backend.text.answers import joined, nfd
+from blindspot.backend.text.token_arrays import token_arrays
+from blindspot.db.corpus import Corpus
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.imports import Imports
+from blindspot.db.records import Passage
 
 ROWS = [
     ("p1", "Ada", "Ada Lovelace was born in London."),
@@ -369,7 +374,7 @@ def test_the_real_files(tmp_path, real_data):
 
 def test_the_real_entityquestions(tmp_path, real_data):
     """The paper's counts: 220,703 questions of 24 relations; every subject is recovered from its question."""
-    from backend.data.formats import entityquestions
+    from blindspot.backend.data.formats import entityquestions
 
     items = list(entityquestions.read(real_data / "entityquestions_dataset.tar.xz"))
     main = [item.question for item in items if item.question.dataset == "entityquestions"]
@@ -394,7 +399,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(study, tmp_path, monkeypatch
         raise sqlite3.OperationalError("database or disk is full")
 
     before = contents(study)
-    monkeypatch.setattr("db.corpus.CorpusWriter.add_rows", full)
+    monkeypatch.setattr("blindspot.db.corpus.CorpusWriter.add_rows", full)
     with pytest.raises(Refused, match="disk is full"):
         import_passages(study, write(tmp_path, tsv(ROWS)))
     assert contents(study) == before

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from backend.interventions.batch import NONE, cause_counts, explain_misses
-from backend.interventions.edits import EDITS, MissedQuestion, changed_tokens, edited, renamed, size
-from backend.interventions.misses import Wordings
-from backend.interventions.searching import Attempt, ranks
-from backend.interventions.sentences import answer_sentence, sentences
-from db.errors import BadInput, Missing
-from db.records import Passage, Question
+from blindspot.backend.interventions.batch import NONE, cause_counts, explain_misses
+from blindspot.backend.interventions.edits import EDITS, MissedQuestion, changed_tokens, edited, renamed, size
+from blindspot.backend.interventions.misses import Wordings
+from blindspot.backend.interventions.searching import Attempt, ranks
+from blindspot.backend.interventions.sentences import answer_sentence, sentences
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.records import Passage, Question
 
 TEXT = "She kept bees in J. K. Lane. The coast is near. In Oslo she came into the world. Little else is known."
 BORN = Question(
@@ -151,7 +151,7 @@ def test_patterns_and_stand_ins_come_from_the_studys_questions():
 
 @pytest.mark.parametrize("similarity", ["dot", "l2"])
 def test_ranks_equal_a_plain_sort(similarity, monkeypatch):
-    from backend.interventions import searching
+    from blindspot.backend.interventions import searching
 
     monkeypatch.setattr(searching, "ROWS_PER_BLOCK", 7)
     random = np.random.default_rng(0)
@@ -179,9 +179,9 @@ def test_ranks_equal_a_plain_sort(similarity, monkeypatch):
 @pytest.fixture(scope="module")
 def missing(tmp_path_factory, indexed_study):
     """The tiny study with a run of its random encoder, which misses a lot."""
-    from backend.core.copying import copy_study
-    from backend.core.study import Study
-    from backend.retrieval.retrieve import retrieve
+    from blindspot.backend.core.copying import copy_study
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.retrieve import retrieve
 
     study = Study.open(copy_study(indexed_study, tmp_path_factory.mktemp("missing") / "study").folder)
     retrieve(study, "dense", k=60, encoder="tiny", name="tiny", device="cpu")
@@ -190,7 +190,7 @@ def missing(tmp_path_factory, indexed_study):
 
 
 def test_the_misses_of_a_run_are_explained_and_ranks_are_computed_once(missing, monkeypatch):
-    from backend.retrieval.encoder import Encoder
+    from blindspot.backend.retrieval.encoder import Encoder
 
     result = explain_misses(missing, "tiny", k=3, limit=10, device="cpu")
     assert 0 < result["explained"] == min(10, result["missed"])
@@ -215,7 +215,7 @@ def test_the_misses_of_a_run_are_explained_and_ranks_are_computed_once(missing, 
 
 
 def test_a_job_out_of_time_keeps_the_misses_that_it_explained(missing, monkeypatch):
-    monkeypatch.setattr("backend.interventions.explaining.PER_BLOCK", 2)
+    monkeypatch.setattr("blindspot.backend.interventions.explaining.PER_BLOCK", 2)
     reports = []
     result = explain_misses(
         missing, "tiny", k=3, limit=10, minutes=1e-9, device="cpu", progress=lambda *each: reports.append(each)
@@ -251,7 +251,7 @@ def test_wrong_input_gets_one_line(missing):
 
 
 def test_the_command_prints_the_table_with_n(missing):
-    from app.cli import app
+    from blindspot.app.cli import app
 
     arguments = ["why", "tiny", "--k", "3", "--misses", "10", "--study", str(missing.folder)]
     shown = CliRunner().invoke(app, arguments)
@@ -274,8 +274,8 @@ def test_question_tries_the_edits_live_and_escapes_the_edited_texts(missing):
 
 
 def test_edited_texts_are_escaped():
-    from app.components.edits import _table
-    from backend.interventions.explaining import ExplainedMiss, TriedEdit
+    from blindspot.app.components.edits import _table
+    from blindspot.backend.interventions.explaining import ExplainedMiss, TriedEdit
 
     hostile = "<script>alert(1)</script>"
     tried = TriedEdit("move_first", 1, 0.1, hostile, hostile, hostile, 0)
@@ -284,7 +284,7 @@ def test_edited_texts_are_escaped():
 
 
 def test_the_report_has_the_table_until_the_run_changes(missing):
-    from backend.reports.interventions import intervention_parts
+    from blindspot.backend.reports.interventions import intervention_parts
 
     explain_misses(missing, "tiny", k=3, limit=10, device="cpu")
     shown = "".join(intervention_parts(missing, ["tiny"]))

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import app
-from backend.core.study import Study
-from backend.data.importing.ir_datasets import ir_dataset_folder, is_ir_id, split_of
-from db.errors import BadInput, BlindspotError, Missing
+from blindspot.app.cli import app
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.importing.ir_datasets import ir_dataset_folder, is_ir_id, split_of
+from blindspot.db.errors import BadInput, BlindspotError, Missing
 
 ir_datasets = pytest.importorskip("ir_datasets")
 

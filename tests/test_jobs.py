@@ -15,15 +15,15 @@ import numpy as np
 import psutil
 import pytest
 
-from backend.core import job_process, jobs
-from backend.core.jobs import job
-from backend.core.manifest import read_manifest
-from backend.core.study import Study
-from backend.judging.batches import make_batch
-from backend.retrieval.bm25 import build_index
-from backend.retrieval.retrieve import retrieve
-from db.errors import Missing, Refused
-from db.jobs import Jobs
+from blindspot.backend.core import job_process, jobs
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_manifest
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.batches import make_batch
+from blindspot.backend.retrieval.bm25 import build_index
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.jobs import Jobs
 from tests.studies import make_study, people
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -123,7 +123,7 @@ def test_here(study):
 def test_in_a_process_of_its_own(study):
     job = wait(study, jobs.submit(build_index, study, threads=1))
     assert job.state == "done", (job.error, jobs.log(study, job.id))
-    assert (job.kind, job.function) == ("index bm25", "backend.retrieval.bm25:build_index")
+    assert (job.kind, job.function) == ("index bm25", "blindspot.backend.retrieval.bm25:build_index")
     assert job.result["passages"] == 30
     assert read_manifest(study.folder / "indexes" / "bm25")["passages"] == 30
 
@@ -215,7 +215,7 @@ def test_a_killed_process_is_found_dead_and_writes_no_more(study, tmp_path):
 def test_a_job_goes_on_when_the_process_that_submitted_it_is_killed(study, tmp_path):
     lines = tmp_path / "lines"
     code = (
-        "import sys, time; from backend.core import jobs; from backend.core.study import Study\n"
+        "import sys, time; from blindspot.backend.core import jobs; from blindspot.backend.core.study import Study\n"
         "from tests.test_jobs import count_up\n"
         "print(jobs.submit(count_up, Study.open(sys.argv[1]), steps=150, file=sys.argv[2]), flush=True); time.sleep(60)"
     )
@@ -444,7 +444,7 @@ def test_a_study_opened_by_the_version_before_keeps_its_jobs(tmp_path):
     """The columns are added, and the old rows read."""
     from sqlite_utils import Database
 
-    from db.migrations import MIGRATIONS
+    from blindspot.db.migrations import MIGRATIONS
 
     path = tmp_path / "labels.db"
     database = Database(path)
@@ -462,8 +462,8 @@ def test_a_study_opened_by_the_version_before_keeps_its_jobs(tmp_path):
 def test_the_list_shows_ids_whole_at_80_columns(study, monkeypatch):
     from typer.testing import CliRunner
 
-    from app import tables
-    from app.cli import app
+    from blindspot.app import tables
+    from blindspot.app.cli import app
 
     monkeypatch.setattr(tables.console, "width", 80)
     jobs.run(count_up, study, steps=1)

@@ -5,25 +5,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.judge_quality import Judged, judge_figures, verdict, weighted_auc
-from backend.core.copying import copy_study
-from backend.core.study import Study
-from backend.judges.feature_judge import learn_judge
-from backend.judges.imported import import_judgements
-from backend.judges.judge import judge_kind_of, judges_of
-from backend.judges.measuring import measurable_judges, measure_judges
-from backend.judges.scores import ScoreStore
-from backend.judging.audits import audit, audited_pairs
-from backend.judging.batches import ArmShares, make_batch
-from backend.judging.labels_io import import_labels
-from backend.retrieval import bm25
-from backend.retrieval.retrieve import retrieve
-from backend.training.checkpoints import new_model_folder
-from db.errors import BadInput, Missing, Refused
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Queue
+from blindspot.analysis.judge_quality import Judged, judge_figures, verdict, weighted_auc
+from blindspot.backend.core.copying import copy_study
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.feature_judge import learn_judge
+from blindspot.backend.judges.imported import import_judgements
+from blindspot.backend.judges.judge import judge_kind_of, judges_of
+from blindspot.backend.judges.measuring import measurable_judges, measure_judges
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.audits import audit, audited_pairs
+from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.labels_io import import_labels
+from blindspot.backend.retrieval import bm25
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training.checkpoints import new_model_folder
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
 from tests.app_pages import Page
 from tests.studies import births, make_study, people
 from tests.training_studies import say, score
@@ -286,7 +286,7 @@ def test_quality_shows_the_judges_and_one_in_detail(study):
 
 
 def test_the_app_runs_language_models_and_adds_none(study, original):
-    from backend.judges.llm.judge import add_llm_judge
+    from blindspot.backend.judges.llm.judge import add_llm_judge
 
     assert "Add one on the command line" in Page(study.folder, "training", "ann").text
     add_llm_judge(study, "near", "http://127.0.0.1:9/v1", ["m"])

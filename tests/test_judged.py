@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from analysis.accuracy import success_at
-from analysis.judged import NONE, OTHER, POSITIVE, bounds, corrected, figures, is_judged, judged_at
+from blindspot.analysis.accuracy import success_at
+from blindspot.analysis.judged import NONE, OTHER, POSITIVE, bounds, corrected, figures, is_judged, judged_at
 
 N, P, X = NONE, POSITIVE, OTHER
 

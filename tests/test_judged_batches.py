@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from backend.core.runs import write_run
-from backend.judges.judge import JUDGES, JudgeKind, judge_kind_of, judges_of
-from backend.judges.scores import ScoreStore
-from backend.judging.batches import ArmShares, make_batch
-from backend.judging.priority import Calibration
-from backend.training_sets.judged_batches import drawn_negatives, make_batch_by_judge
-from db.errors import Missing
-from db.queue import Queue
-from db.records import Hits, Passage, Question
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.judges.judge import JUDGES, JudgeKind, judge_kind_of, judges_of
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.priority import Calibration
+from blindspot.backend.training_sets.judged_batches import drawn_negatives, make_batch_by_judge
+from blindspot.db.errors import Missing
+from blindspot.db.queue import Queue
+from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
 from tests.training_studies import build
 
@@ -86,9 +86,9 @@ def test_the_audit_is_the_same_with_and_without_a_judge(study):
 def make_study_again(study):
     import shutil
 
-    from backend.core.copying import copy_study
-    from backend.core.study import Study
-    from db.connection import connect
+    from blindspot.backend.core.copying import copy_study
+    from blindspot.backend.core.study import Study
+    from blindspot.db.connection import connect
 
     folder = study.folder.with_name("copy")
     copy_study(study, folder)
@@ -123,7 +123,7 @@ def test_judges_of_every_kind_are_listed_and_an_unknown_one_is_named(study):
 
 
 def test_an_installed_package_adds_a_kind_of_judge(study, monkeypatch):
-    from backend.core.registry import Registry, must_be
+    from blindspot.backend.core.registry import Registry, must_be
 
     class Coin(JudgeKind):
         name, title, help = "coin", "coin", "heads or tails"

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.accuracy import mean
-from backend.core.manifest import read_json
-from backend.core.settings import add_encoder
-from backend.experiments import budget_results, label_budget
-from backend.experiments.gain import Gain, crossed_mean
-from backend.judges.label_judge import learn_label_judge
-from backend.retrieval import bm25
-from backend.retrieval.retrieve import retrieve
-from backend.training_sets.training_set import TrainingSet
-from db.errors import BadInput, Refused
-from db.labels import Labels
-from db.people import People
+from blindspot.analysis.accuracy import mean
+from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.experiments import budget_results, label_budget
+from blindspot.backend.experiments.gain import Gain, crossed_mean
+from blindspot.backend.judges.label_judge import learn_label_judge
+from blindspot.backend.retrieval import bm25
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
 from tests.studies import births, make_study, people, tiny_bert
 from tests.training_studies import copied, say
 
@@ -268,7 +268,7 @@ def test_figures_are_of_the_hits_that_are_kept(whole):
 def test_the_command(whole, monkeypatch):
     from typer.testing import CliRunner
 
-    from app.cli import app
+    from blindspot.app.cli import app
 
     study, result, _, _ = whole
     asked = read_json(study.folder / "experiments" / "budget" / "manifest.json")["request"]

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from db.connection import NotSaved, connect, writing
-from db.errors import Refused
-from db.events import COLUMNS, Choice, LabelEvent
-from db.labels import Labels
+from blindspot.db.connection import NotSaved, connect, writing
+from blindspot.db.errors import Refused
+from blindspot.db.events import COLUMNS, Choice, LabelEvent
+from blindspot.db.labels import Labels
 from tests.judging import Desk
 
 
@@ -88,7 +88,7 @@ def test_a_read_only_file_is_one_clear_line(desk):
 
 
 def test_somebody_who_writes_for_too_long_is_one_clear_line(desk, monkeypatch):
-    from db import connection as saving
+    from blindspot.db import connection as saving
 
     monkeypatch.setattr(saving, "BUSY_TIMEOUT_MS", 100)
     other = connect(desk.path)
@@ -103,9 +103,9 @@ def test_somebody_who_writes_for_too_long_is_one_clear_line(desk, monkeypatch):
 
 READ_ONLY = """
 import os, sys
-from db.events import LabelEvent
-from db.labels import Labels
-from db.connection import NotSaved
+from blindspot.db.events import LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.connection import NotSaved
 if os.geteuid() == 0:
     os.setuid(65534)  # root may write to anything
 labels = Labels(sys.argv[1])
@@ -156,9 +156,9 @@ def test_a_file_without_the_right_to_write_is_one_clear_line_until_it_has_it(des
 
 LIMITED = """
 import resource, signal, sys
-from db.events import LabelEvent
-from db.labels import Labels
-from db.connection import NotSaved
+from blindspot.db.events import LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.connection import NotSaved
 labels = Labels(sys.argv[1])
 labels.add_all("ann", [LabelEvent("before", "note", "q0", note="x")])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -199,8 +199,8 @@ def test_order_is_by_number_though_the_clock_jumps_back(desk):
 def test_a_store_of_before_there_were_labels_is_brought_up_with_a_backup(tmp_path):
     from sqlite_utils import Database
 
-    from db import migrations
-    from db.connection import connect as open_file
+    from blindspot.db import migrations
+    from blindspot.db.connection import connect as open_file
 
     path = tmp_path / "labels.db"
     connection = open_file(path)
@@ -218,7 +218,7 @@ def test_a_store_of_before_there_were_labels_is_brought_up_with_a_backup(tmp_pat
 
 
 def test_a_store_with_labels_is_brought_up_with_its_labels(tmp_path, monkeypatch):
-    from db import migrations
+    from blindspot.db import migrations
 
     before = migrations.Migrations("blindspot")
     before._migrations = [each for each in migrations.MIGRATIONS._migrations if each.name < "m010"]
@@ -242,7 +242,7 @@ def test_a_store_with_labels_is_brought_up_with_its_labels(tmp_path, monkeypatch
 
 
 def test_a_newer_schema_is_refused_in_one_line_and_not_touched(desk):
-    from db.migrations import migrate
+    from blindspot.db.migrations import migrate
 
     desk.label("ann", "q0", {"p1": "positive"})
     connection = connect(desk.path)

@@ -5,18 +5,18 @@ import json
 import numpy as np
 import pytest
 
-from backend.core.manifest import read_json
-from backend.core.runs import write_run
-from backend.experiments import label_strategies as experiment
-from backend.experiments.label_simulation import SimulatedAnnotator, simulated_pool, truths_of
-from backend.experiments.label_strategies import label_strategies
-from backend.experiments.strategy_results import as_lines, share_of_gain
-from backend.judges.feature_model import NEGATIVE, POSITIVE
-from backend.judging.gain import DrawingRules
-from backend.retrieval.dense import Dense
-from backend.retrieval.retrieve import retrieve
-from db.errors import BadInput, Missing, Refused
-from db.labels import Labels
+from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.experiments import label_strategies as experiment
+from blindspot.backend.experiments.label_simulation import SimulatedAnnotator, simulated_pool, truths_of
+from blindspot.backend.experiments.label_strategies import label_strategies
+from blindspot.backend.experiments.strategy_results import as_lines, share_of_gain
+from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE
+from blindspot.backend.judging.gain import DrawingRules
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.labels import Labels
 from tests.training_studies import copied
 
 ASKED = {
@@ -142,7 +142,7 @@ def test_a_truth_file_with_a_bad_line(study, tmp_path):
 def test_the_command(study, tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from app.cli import app
+    from blindspot.app.cli import app
 
     copy = copied(study, tmp_path / "s")
     words = [

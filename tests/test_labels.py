@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from db.errors import BadInput, Missing, Refused
-from db.events import LABELS, Choice, LabelEvent, parse_label_event
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.events import LABELS, Choice, LabelEvent, parse_label_event
 from tests.judging import PASSAGES, Desk
 
 
@@ -248,7 +248,7 @@ def test_what_was_shown_is_kept_with_the_event(desk):
 
 
 def item_of_audit():
-    from db.queue import Candidate, Item
+    from blindspot.db.queue import Candidate, Item
 
     return Item("q0", (Candidate("p1", 0, "dense", 4, 0.5, True, 0.3, 0.05),), "audit", inclusion_probability=0.1)
 

@@ -11,16 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from app.commands.labels import labels_app
-from backend.core.spreadsheets import plain_cell, safe_cell
-from backend.core.study import Study
-from backend.judging.batches import batch_of_pairs
-from backend.judging.labels_io import export_labels, import_labels
-from db.errors import BadInput, BlindspotError, Missing, Refused
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
+from blindspot.app.commands.labels import labels_app
+from blindspot.backend.core.spreadsheets import plain_cell, safe_cell
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.batches import batch_of_pairs
+from blindspot.backend.judging.labels_io import export_labels, import_labels
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
 from tests.judging import Clock
 from tests.studies import births, make_study, people
 

@@ -13,8 +13,8 @@ from collections import Counter
 import pytest
 
 from benchmarks.labels import NEEDED, crowded, prepare, problems, start, written
-from db.connection import connect
-from db.queue import Queue
+from blindspot.db.connection import connect
+from blindspot.db.queue import Queue
 
 
 def judged_by_all(folder, rounds, haste=1.0):

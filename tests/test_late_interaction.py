@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from backend.core.settings import EncoderSettings, add_encoder
-from backend.retrieval import live
-from backend.retrieval import token_vectors as stored
-from backend.retrieval.encoder import load_encoder
-from backend.retrieval.indexes import names
-from backend.retrieval.late_interaction import LateInteraction, build_index
-from backend.retrieval.multi_vector_encoder import load_multi_vector_encoder
-from backend.retrieval.retrieve import retrieve
-from backend.retrieval.retriever import RETRIEVERS, top_k
-from backend.retrieval.token_vectors import TokenVectors, write_token_vectors
-from backend.service.api import make_api
-from backend.service.service import Service
-from db.errors import Missing, Refused
+from blindspot.backend.core.settings import EncoderSettings, add_encoder
+from blindspot.backend.retrieval import live
+from blindspot.backend.retrieval import token_vectors as stored
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.late_interaction import LateInteraction, build_index
+from blindspot.backend.retrieval.multi_vector_encoder import load_multi_vector_encoder
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.retrieval.retriever import RETRIEVERS, top_k
+from blindspot.backend.retrieval.token_vectors import TokenVectors, write_token_vectors
+from blindspot.backend.service.api import make_api
+from blindspot.backend.service.service import Service
+from blindspot.db.errors import Missing, Refused
 from tests.encoder_models import tiny_colbert
 from tests.studies import births, make_study, people, tiny_bert
 

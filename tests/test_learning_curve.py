@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from backend.core.settings import add_encoder
-from backend.evaluation.comparison import Comparison, measure
-from backend.judges.feature_judge import settled_labels
-from backend.judging.batches import batch_of_pairs
-from backend.retrieval import bm25, dense
-from backend.retrieval.retrieve import retrieve
-from backend.training import curve_bench, learning_curve
-from backend.training.curve_bench import curve_inputs
-from backend.training.curve_points import LABELS_PER_POINT, changed_pairs, curve_points, due
-from backend.training.learning_curve import add_history, add_point
-from db.errors import Missing
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Queue
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.evaluation.comparison import Comparison, measure
+from blindspot.backend.judges.feature_judge import settled_labels
+from blindspot.backend.judging.batches import batch_of_pairs
+from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training import curve_bench, learning_curve
+from blindspot.backend.training.curve_bench import curve_inputs
+from blindspot.backend.training.curve_points import LABELS_PER_POINT, changed_pairs, curve_points, due
+from blindspot.backend.training.learning_curve import add_history, add_point
+from blindspot.db.errors import Missing
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
 from tests.studies import births, make_study, people, tiny_bert
 from tests.training_studies import copied
 
@@ -228,8 +228,8 @@ def test_a_point_is_due_every_25_labels_and_after_a_finished_batch(own):
 
 def test_labels_start_the_job_by_themselves(own, monkeypatch):
     """The first label asks for the point without labels. Labels that come while it is computed get theirs in the same job."""
-    from backend.core import jobs
-    from backend.training.learning_curve import start_if_due
+    from blindspot.backend.core import jobs
+    from blindspot.backend.training.learning_curve import start_if_due
 
     study = own
     assert start_if_due(study) is None
@@ -245,8 +245,8 @@ def test_labels_start_the_job_by_themselves(own, monkeypatch):
 
 
 def test_a_point_that_fails_is_not_tried_after_every_label(own, monkeypatch):
-    from backend.core import jobs
-    from backend.training.learning_curve import start_if_due
+    from blindspot.backend.core import jobs
+    from blindspot.backend.training.learning_curve import start_if_due
 
     study = own
     add_point(study)
@@ -297,7 +297,7 @@ def test_without_a_dense_index_there_is_no_adapter(tmp_path):
 def test_the_command_line_adds_a_point_and_says_what_labels_changed(study, told):
     from typer.testing import CliRunner
 
-    from app.cli import app
+    from blindspot.app.cli import app
 
     run = CliRunner()
     found = run.invoke(app, ["judge", "curve", "--list", "--study", str(study.folder)])

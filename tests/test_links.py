@@ -9,10 +9,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app.links import PersonalLinks, cookie_name, session_cookie
-from app.markup import plain
-from db.errors import Refused
-from db.people import SESSION_SECONDS, People
+from blindspot.app.links import PersonalLinks, cookie_name, session_cookie
+from blindspot.app.markup import plain
+from blindspot.db.errors import Refused
+from blindspot.db.people import SESSION_SECONDS, People
 from tests.app_pages import Page, hand_made_study
 from tests.judging import Clock
 from tests.studies import make_study
@@ -175,8 +175,8 @@ def test_a_tab_that_is_not_signed_in_any_more_stores_nothing(tmp_path, monkeypat
     """The browser sends its outbox before the page is drawn again; the component asks who is at work at every message."""
     import streamlit as st
 
-    from app import who
-    from app.components import judging
+    from blindspot.app import who
+    from blindspot.app.components import judging
 
     study = hand_made_study(tmp_path / "study")
     people = People(study.labels_path)

@@ -10,11 +10,11 @@ import time
 import pytest
 from fastapi.testclient import TestClient
 
-from backend.retrieval import live, remote
-from backend.retrieval.remote import BACKEND, Backend, ServiceDown
-from backend.service.api import make_api
-from backend.service.service import Service
-from db.errors import BlindspotError, Missing, Refused
+from blindspot.backend.retrieval import live, remote
+from blindspot.backend.retrieval.remote import BACKEND, Backend, ServiceDown
+from blindspot.backend.service.api import make_api
+from blindspot.backend.service.service import Service
+from blindspot.db.errors import BlindspotError, Missing, Refused
 from tests.studies import make_study, people
 
 QUESTION = "Where was Arve Aurset0 born?"
@@ -122,7 +122,7 @@ def test_other_passages_are_refused(tmp_path, through):
 def test_another_index_of_the_name_is_refused(tmp_path, indexed_study, through):
     import shutil
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     shutil.copytree(indexed_study.folder, tmp_path / "copy")
     study = Study.open(tmp_path / "copy")

@@ -9,21 +9,21 @@ import time
 
 import pytest
 
-from backend.core import http_client
-from backend.core.copying import copy_study
-from backend.core.study import Study
-from backend.judges.judge import judge_kind_of, judges_of
-from backend.judges.llm import endpoint as http
-from backend.judges.llm.answers import AnswerStore
-from backend.judges.llm.injections import INJECTIONS, measure_injections, unrelated_pairs
-from backend.judges.llm.judge import LLMJudge, add_llm_judge
-from backend.judges.llm.judging import judge_with_llm, plan
-from backend.judges.llm.prompts import BUILT_IN, majority, read_prompt
-from backend.judges.scores import ScoreStore
-from backend.retrieval.retrieve import retrieve
-from db.errors import BadInput, Missing, Refused
-from db.people import People
-from db.records import Passage
+from blindspot.backend.core import http_client
+from blindspot.backend.core.copying import copy_study
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.judge import judge_kind_of, judges_of
+from blindspot.backend.judges.llm import endpoint as http
+from blindspot.backend.judges.llm.answers import AnswerStore
+from blindspot.backend.judges.llm.injections import INJECTIONS, measure_injections, unrelated_pairs
+from blindspot.backend.judges.llm.judge import LLMJudge, add_llm_judge
+from blindspot.backend.judges.llm.judging import judge_with_llm, plan
+from blindspot.backend.judges.llm.prompts import BUILT_IN, majority, read_prompt
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.people import People
+from blindspot.db.records import Passage
 from tests.llm_server import ChatServer, answer, pair_of
 from tests.studies import births, make_study, people
 from tests.training_studies import say
@@ -33,7 +33,7 @@ QUICK = {"timeout": 5.0, "retries": 2, "concurrency": 4}
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    from backend.retrieval import bm25
+    from blindspot.backend.retrieval import bm25
 
     passages = people()
     study = make_study(tmp_path_factory.mktemp("llm") / "s", passages, births(passages))
@@ -404,7 +404,7 @@ def test_injections_are_tried_on_passages_that_do_not_answer(study):
 def test_a_killed_run_resumes_without_asking_twice(study):
     with ChatServer(truth, seconds=0.05) as server:
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
-        code = "import sys; from app.cli import main; sys.argv = ['blindspot', *sys.argv[1:]]; main()"
+        code = "import sys; from blindspot.app.cli import main; sys.argv = ['blindspot', *sys.argv[1:]]; main()"
         command = [
             sys.executable,
             "-c",

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from backend.core.manifest import read_json
-from backend.core.settings import EncoderSettings
-from backend.retrieval.encoder import load_encoder
-from backend.training import trainer as training_loop
-from backend.training.initial_model import Shape, start_model, tower
-from backend.training.lora import add_updates, check_peft, load_updates, merged
-from backend.training.training_log import read_lines
-from db.errors import Missing, Refused
+from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.training import trainer as training_loop
+from blindspot.backend.training.initial_model import Shape, start_model, tower
+from blindspot.backend.training.lora import add_updates, check_peft, load_updates, merged
+from blindspot.backend.training.training_log import read_lines
+from blindspot.db.errors import Missing, Refused
 from tests.training import QUICK, Stopped, quick, start, stop_at, weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")

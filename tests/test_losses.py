@@ -7,11 +7,11 @@ import torch
 from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss, MultipleNegativesRankingLoss
 from sentence_transformers.util import cos_sim, dot_score, pairwise_cos_sim, pairwise_dot_score
 
-from backend.core.declared import declared
-from backend.core.registry import Registry
-from backend.training import losses
-from backend.training.loss_kinds import LOSSES, LossKind
-from backend.training.losses import (
+from blindspot.backend.core.declared import declared
+from blindspot.backend.core.registry import Registry
+from blindspot.backend.training import losses
+from blindspot.backend.training.loss_kinds import LOSSES, LossKind
+from blindspot.backend.training.losses import (
     PAD,
     InBatchLoss,
     distillation_loss,
@@ -19,8 +19,8 @@ from backend.training.losses import (
     is_repeated,
     margin_mse_loss,
 )
-from backend.training.training_settings import DualEncoderSettings
-from db.errors import BadInput
+from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.db.errors import BadInput
 
 QUESTIONS, WIDTH = 6, 8
 
@@ -174,7 +174,7 @@ def test_l2_of_equal_vectors_has_a_finite_gradient():
 
 
 def test_the_backward_pass_in_pieces_is_the_whole_one(monkeypatch):
-    from backend.training import losses
+    from blindspot.backend.training import losses
 
     monkeypatch.setattr(losses, "ROWS", 2)
     whole, pieces = batch(), batch()
@@ -223,7 +223,7 @@ def taught(columns=2, **more):
 @pytest.mark.parametrize("mini_batch", [None, 4])
 def test_the_teachers_term_is_the_librarys(similarity, pairwise, scale, mini_batch, monkeypatch):
     """Beside the in-batch loss, weighted; with gradient caching too, some questions at a time."""
-    from backend.training import losses
+    from blindspot.backend.training import losses
 
     monkeypatch.setattr(losses, "ROWS", 4)
     ours, theirs = batch(3), batch(3)
@@ -275,7 +275,7 @@ def test_the_gradient_leads_to_the_teachers_distribution():
 
 def test_each_process_teaches_its_own_questions(monkeypatch):
     """The second of two processes: its passages stand behind the first one's, column after column."""
-    from backend.training import losses
+    from blindspot.backend.training import losses
 
     other, mine = batch(seed=1), batch(seed=2)
     elsewhere = {True: torch.cat(other[1:]), False: torch.arange(100, 100 + 2 * QUESTIONS)}

@@ -3,14 +3,14 @@
 import pytest
 from sqlite_utils import Database
 
-from backend.judging.labels_io import export_labels, import_labels
-from backend.judging.quality import quality
-from db import migrations
-from db.connection import connect
-from db.errors import Refused
-from db.events import MACHINE, Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
+from blindspot.backend.judging.labels_io import export_labels, import_labels
+from blindspot.backend.judging.quality import quality
+from blindspot.db import migrations
+from blindspot.db.connection import connect
+from blindspot.db.errors import Refused
+from blindspot.db.events import MACHINE, Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
 from tests.studies import births, make_study, people
 from tests.training_studies import say
 

@@ -5,23 +5,23 @@ import json
 import numpy as np
 import pytest
 
-from analysis.projection import quality
-from backend.core import jobs
-from backend.core.manifest import read_manifest, write_manifest
-from backend.core.settings import add_encoder
-from backend.maps import Map, MapRequest, make, make_map, maps_of
-from backend.maps.colours import FOUND, MISSED, NO_QUESTION, values
-from backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
-from backend.maps.making import watched
-from backend.maps.request import chosen_points
-from backend.maps.selection import pairs_to_judge, point_ids, questions_of_selection, send_to_judging
-from backend.maps.values import categories, cluster_rows, known
-from backend.retrieval.dense import build_index
-from backend.retrieval.retrieve import retrieve
-from db.errors import Missing, Refused
-from db.labels import Choice, LabelEvent, Labels
-from db.people import People
-from db.queue import Queue
+from blindspot.analysis.projection import quality
+from blindspot.backend.core import jobs
+from blindspot.backend.core.manifest import read_manifest, write_manifest
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.maps import Map, MapRequest, make, make_map, maps_of
+from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, values
+from blindspot.backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
+from blindspot.backend.maps.making import watched
+from blindspot.backend.maps.request import chosen_points
+from blindspot.backend.maps.selection import pairs_to_judge, point_ids, questions_of_selection, send_to_judging
+from blindspot.backend.maps.values import categories, cluster_rows, known
+from blindspot.backend.retrieval.dense import build_index
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.labels import Choice, LabelEvent, Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
 from tests.studies import births, make_study, people, tiny_bert
 
 WHOLE = {
@@ -82,7 +82,7 @@ def test_a_map_holds_its_points_by_id_and_what_it_was_made_of(study, whole):
 
 
 def test_the_quality_beside_the_picture_is_that_of_the_vectors_themselves(study, whole):
-    from backend.retrieval.dense import Dense
+    from blindspot.backend.retrieval.dense import Dense
 
     dense = Dense(study, "tiny", "cpu")
     asked = dense.encode([question.text for question in study.questions.some(whole.question_ids)])
@@ -354,7 +354,7 @@ def test_a_selection_is_sent_to_judging_and_labels_come_back_as_colours(study, w
 
 
 def test_a_selection_is_kept_by_name_and_found_again(study, whole):
-    from backend.evaluation.saved_selections import save_selection, saved_selection, saved_selections
+    from blindspot.backend.evaluation.saved_selections import save_selection, saved_selection, saved_selections
 
     save_selection(study, " skiers  of Oslo ", ["P19.dev.0"], ["p:p0", "q:P19.dev.3"], "whole")
     found = saved_selection(study, "skiers of Oslo")
@@ -371,7 +371,7 @@ def test_a_selection_is_kept_by_name_and_found_again(study, whole):
 def test_the_command_line_makes_lists_and_shows_maps(study, whole, monkeypatch):
     from typer.testing import CliRunner
 
-    from app.commands.map import map_app
+    from blindspot.app.commands.map import map_app
 
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
 

@@ -12,20 +12,20 @@ import ir_measures
 import numpy as np
 import pytest
 
-from analysis import accuracy
-from analysis.significance import compare as paired
-from analysis.significance import sign_flip
-from backend.core.runs import write_run
-from backend.data.importing.qrels import import_qrels
-from backend.evaluation import saved_slices
-from backend.evaluation.comparison import Comparison, at, measure_all
-from backend.evaluation.comparison_report import ComparisonOptions, compare_with
-from backend.evaluation.measures import MEASURES, SUCCESS
-from backend.evaluation.relevance import relevant
-from backend.evaluation.report import report
-from backend.judging.labels_io import export_labels, import_labels
-from db.errors import BadInput, Refused
-from db.records import Hits, Question
+from blindspot.analysis import accuracy
+from blindspot.analysis.significance import compare as paired
+from blindspot.analysis.significance import sign_flip
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.data.importing.qrels import import_qrels
+from blindspot.backend.evaluation import saved_slices
+from blindspot.backend.evaluation.comparison import Comparison, at, measure_all
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
+from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
+from blindspot.backend.evaluation.relevance import relevant
+from blindspot.backend.evaluation.report import report
+from blindspot.backend.judging.labels_io import export_labels, import_labels
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.records import Hits, Question
 from tests.studies import make_study, people
 
 IN_IR_MEASURES = {
@@ -81,7 +81,7 @@ def oracle(study, run_name: str, measure: str, qrels) -> dict[str, float]:
 
 def gold_qrels(study) -> list:
     """The graded qrels as a file of the study's own gold, independent of `relevant`."""
-    from db.gold import GoldMatches
+    from blindspot.db.gold import GoldMatches
 
     return [ir_measures.Qrel(q, p, grade) for (q, p), grade in GoldMatches(study.labels_path).grades().items()]
 

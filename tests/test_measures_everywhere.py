@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from backend.evaluation.comparison import measure_all
-from backend.evaluation.measures import MEASURES
-from backend.evaluation.panel import Panel, frequency_curves, relation_table
-from backend.evaluation.panel_report import relation_rows, relations_csv
-from backend.evaluation.report import report
-from backend.reports.html_report import html_report
-from db.errors import BadInput
+from blindspot.backend.evaluation.comparison import measure_all
+from blindspot.backend.evaluation.measures import MEASURES
+from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
+from blindspot.backend.evaluation.panel_report import relation_rows, relations_csv
+from blindspot.backend.evaluation.report import report
+from blindspot.backend.reports.html_report import html_report
+from blindspot.db.errors import BadInput
 from tests.app_pages import Page, hand_made_study
 
 RUNS = ["alpha", "beta"]

@@ -5,12 +5,12 @@ down.
 import numpy as np
 import pytest
 
-from backend.core.manifest import read_json, read_manifest, write_manifest
-from backend.retrieval import live, milvus
-from backend.retrieval.dense import Dense
-from backend.retrieval.milvus import Milvus
-from backend.retrieval.retriever import Retriever
-from db.errors import BlindspotError, Missing, Refused
+from blindspot.backend.core.manifest import read_json, read_manifest, write_manifest
+from blindspot.backend.retrieval import live, milvus
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.milvus import Milvus
+from blindspot.backend.retrieval.retriever import Retriever
+from blindspot.db.errors import BlindspotError, Missing, Refused
 
 pytest.importorskip("pymilvus", reason="pymilvus is not installed: 'pip install -r requirements-dev.txt'")
 pytest.importorskip("milvus_lite", reason="milvus-lite is not installed: 'pip install -r requirements-dev.txt'")
@@ -119,7 +119,7 @@ def test_a_live_question(study, uri, monkeypatch):
 
 
 def test_a_run_from_the_command_line(study, uri, capsys, monkeypatch):
-    from app import cli
+    from blindspot.app import cli
 
     def done(*words):
         monkeypatch.setattr("sys.argv", ["blindspot", *words, "--study", str(study.folder)])

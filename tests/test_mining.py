@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from backend.core.runs import write_run
-from backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK, eligible_questions, fact_key
-from backend.retrieval import bm25
-from backend.text.answers import has_answer
-from backend.training_sets.mining import (
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK, eligible_questions, fact_key
+from blindspot.backend.retrieval import bm25
+from blindspot.backend.text.answers import has_answer
+from blindspot.backend.training_sets.mining import (
     EasyNegativeSampler,
     NegativeCandidate,
     distant_positives,
@@ -15,8 +15,8 @@ from backend.training_sets.mining import (
     mine_runs,
     run_scores,
 )
-from db.errors import Missing, Refused
-from db.records import Hits, Question
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Hits, Question
 from tests.training_studies import PASSAGES, copied, training_study
 
 

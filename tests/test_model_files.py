@@ -9,10 +9,10 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
-from backend.core.model_files import TRUSTED_FILE, code_in, open_model, readable_model, trust
-from backend.core.settings import EncoderSettings
-from backend.retrieval.encoder import load_encoder
-from db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.backend.core.model_files import TRUSTED_FILE, code_in, open_model, readable_model, trust
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 from tests.studies import tiny_bert
 
 
@@ -115,8 +115,8 @@ RUNNING = {
 
 
 def loaders():
-    from backend.reader.model import load_reader, start_reader
-    from backend.training.scoring import CrossEncoderScorer
+    from blindspot.backend.reader.model import load_reader, start_reader
+    from blindspot.backend.training.scoring import CrossEncoderScorer
 
     return {
         "encoder": lambda folder: load_encoder(EncoderSettings(model=str(folder), pooling="mean"), "cpu"),
@@ -131,7 +131,7 @@ def loaders():
 
 
 def _start_cross_encoder(folder):
-    from backend.training import cross_encoder
+    from blindspot.backend.training import cross_encoder
 
     settings = cross_encoder.CrossEncoderSettings()
     return cross_encoder._initial_model(str(folder), settings, "cpu")
@@ -182,8 +182,8 @@ def test_an_encoder_is_added_with_trust_alone_and_says_what_may_run(model, tmp_p
     import torch
     from safetensors.torch import load_file
 
-    from app.cli import app
-    from backend.core.study import Study
+    from blindspot.app.cli import app
+    from blindspot.backend.core.study import Study
 
     torch.save(load_file(model / "model.safetensors"), model / "pytorch_model.bin")
     (model / "model.safetensors").unlink()

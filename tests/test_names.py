@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from db.errors import BadInput
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
+from blindspot.db.errors import BadInput
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
 from tests.labelled_studies import labelled_study
 
 ROOT = Path(__file__).parents[1]
@@ -48,7 +48,7 @@ def test_a_name_that_the_rule_allows_can_be_judged_under(study, name):
 
 @pytest.mark.parametrize("name", ["a__b", "__", "_", "a_-_b", "x" * 64])
 def test_a_component_takes_every_name(name):
-    from app.components.judging import component_key
+    from blindspot.app.components.judging import component_key
 
     assert "__" not in component_key(f"judge-{name}")
     others = {"a__b", "a_-_b", "a_-_-b", "_", "__", "_-"}
@@ -59,8 +59,8 @@ def test_the_outbox_of_one_person_is_not_found_by_another(tmp_path, monkeypatch)
     """Run `outbox.js` in Node with the sessions of the pages."""
     if shutil.which("node") is None:
         pytest.skip("needs node")
-    from app.components import judging
-    from db.people import Person
+    from blindspot.app.components import judging
+    from blindspot.db.people import Person
 
     people_here = ["sam", "sam:2", "sam:adjudicate", "sam:question", "sam\u00a02", "sam:" + "a" * 32]
     sessions = {

@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import app
-from backend.core.study import Study
-from backend.core.summary import summary
-from backend.evaluation.comparison_report import compare_runs
-from backend.evaluation.report import report
-from backend.retrieval import dense
-from backend.retrieval.live import search
-from backend.retrieval.retrieve import retrieve
-from backend.training.dual_encoder import train_dual_encoder
-from backend.training_sets.builder import build
-from backend.training_sets.training_set import TrainingSet
-from db.labels import Labels
-from db.people import People
-from db.queue import Queue
+from blindspot.app.cli import app
+from blindspot.backend.core.study import Study
+from blindspot.backend.core.summary import summary
+from blindspot.backend.evaluation.comparison_report import compare_runs
+from blindspot.backend.evaluation.report import report
+from blindspot.backend.retrieval import dense
+from blindspot.backend.retrieval.live import search
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training.dual_encoder import train_dual_encoder
+from blindspot.backend.training_sets.builder import build
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
 from tests.annotators import annotate
 from tests.app_pages import Page
 

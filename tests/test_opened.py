@@ -8,22 +8,22 @@ import subprocess
 import numpy as np
 import pytest
 
-from backend.core import http_client
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.evaluation.findings import default_pair
-from backend.retrieval import live
-from backend.retrieval.bm25 import BM25
-from backend.retrieval.dense import Dense
-from backend.retrieval.engines.lucene_index import title_and_text
-from backend.retrieval.engines.web import authorization, key_variable
-from backend.retrieval.indexes import names
-from backend.retrieval.lucene import java_command
-from backend.retrieval.opened import open_index
-from backend.retrieval.retrieve import retrieve
-from backend.retrieval.retriever import is_lexical, kind_of_run
-from db.corpus import CorpusWriter
-from db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.backend.core import http_client
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.findings import default_pair
+from blindspot.backend.retrieval import live
+from blindspot.backend.retrieval.bm25 import BM25
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.engines.lucene_index import title_and_text
+from blindspot.backend.retrieval.engines.web import authorization, key_variable
+from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.lucene import java_command
+from blindspot.backend.retrieval.opened import open_index
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.retrieval.retriever import is_lexical, kind_of_run
+from blindspot.db.corpus import CorpusWriter
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 from tests.search_engines import OpenSearchEngine, SearchEngine, VespaEngine
 
 QUESTIONS = ["Where was Arve Aurset0 born?", "a weaver from Oslo", "who was raised by an aunt in Bodo", "the harbour"]

@@ -5,13 +5,13 @@ import sys
 import numpy as np
 import pytest
 
-from backend.core.manifest import read_json
-from backend.core.settings import EncoderSettings, add_encoder
-from backend.retrieval import dense, int8
-from backend.retrieval.encoder import load_encoder
-from backend.retrieval.openvino_model import has_openvino
-from backend.retrieval.passage_encoder import PassageEncoder
-from db.errors import Missing, Refused
+from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.settings import EncoderSettings, add_encoder
+from blindspot.backend.retrieval import dense, int8
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.openvino_model import has_openvino
+from blindspot.backend.retrieval.passage_encoder import PassageEncoder
+from blindspot.db.errors import Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
 if not has_openvino():
@@ -41,7 +41,7 @@ def test_openvino_gives_the_models_own_vectors_and_sends_nothing(encoder):
 
 
 def test_auto_takes_openvino_only_where_it_is_exact(encoder, monkeypatch):
-    from backend.retrieval import passage_encoder
+    from blindspot.backend.retrieval import passage_encoder
 
     assert PassageEncoder(encoder, "auto", PASSAGES, engine="openvino").engine == "openvino"
     monkeypatch.setattr(passage_encoder, "MIN_COSINE", 2.0)

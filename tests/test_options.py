@@ -10,14 +10,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from app.commands.options import takes_settings
-from backend.core.declared import Field, markdown_table, settings_class
-from backend.core.settings import BM25Settings, EncoderSettings, HybridSettings
-from backend.reader.settings import ReaderSettings
-from backend.recipes.settings import RecipeSettings
-from backend.retrieval.faiss_options import FaissOptions
-from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
-from db.errors import BadInput
+from blindspot.app.commands.options import takes_settings
+from blindspot.backend.core.declared import Field, markdown_table, settings_class
+from blindspot.backend.core.settings import BM25Settings, EncoderSettings, HybridSettings
+from blindspot.backend.reader.settings import ReaderSettings
+from blindspot.backend.recipes.settings import RecipeSettings
+from blindspot.backend.retrieval.faiss_options import FaissOptions
+from blindspot.backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
+from blindspot.db.errors import BadInput
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -82,7 +82,7 @@ def test_a_form_field_comes_from_the_declaration():
     def page():
         import streamlit as st
 
-        from app.components.setting_fields import setting_field
+        from blindspot.app.components.setting_fields import setting_field
         from tests.test_options import WithMomentum
 
         st.session_state["values"] = {

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import app
-from backend.core.runs import write_run
-from backend.evaluation.comparison import Comparison, measure_all, overall
-from backend.evaluation.measures import MEASURES
-from backend.evaluation.oracle import oracle
-from db.errors import BadInput, Missing
-from db.records import Hits, Passage, Question
+from blindspot.app.cli import app
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.evaluation.comparison import Comparison, measure_all, overall
+from blindspot.backend.evaluation.measures import MEASURES
+from blindspot.backend.evaluation.oracle import oracle
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
 
 RANKS = {"a": (1, 0, 3, 0, 2), "b": (2, 1, 0, 0, 1), "c": (0, 1, 1, 0, 2)}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.overlap import rank_biased_overlap
+from blindspot.analysis.overlap import rank_biased_overlap
 
 
 def plain(a, b, p):

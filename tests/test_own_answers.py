@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from backend.core.study import Study
-from backend.judging.own_answers import own_answers
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.own_answers import own_answers
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
 from tests.app_pages import hand_made_study
 
 

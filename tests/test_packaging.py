@@ -44,9 +44,11 @@ def test_the_extra_all_names_every_extra_but_gpu():
 def test_the_wheel_holds_every_file_of_every_room(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    rooms = ("app", "backend", "blindspot", "analysis", "db")
+    rooms = ("app", "backend", "analysis", "db", "src/blindspot")
     tracked = subprocess.run(["git", "ls-files", *rooms], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
-    assert {name for name in tracked if (ROOT / name).is_file()} - names == set()
+    files = {name for name in tracked if (ROOT / name).is_file()}
+    assert {name.removeprefix("src/") if name.startswith("src/") else f"blindspot/{name}" for name in files} <= names
+    assert {name.split("/")[0] for name in names} == {"blindspot", f"blindspot-{PROJECT['version']}.dist-info"}
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "docs/"))]
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
@@ -54,7 +56,7 @@ def test_the_wheel_holds_every_file_of_every_room(wheel):
 def test_the_command_runs_from_the_unpacked_wheel_outside_the_checkout(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import app.cli; assert 'site' in app.cli.__file__; app.cli.main()"
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import blindspot.app.cli; assert 'site' in blindspot.app.cli.__file__; blindspot.app.cli.main()"
     for arguments in (["--help"], ["new", "s"], ["status", "--study", "s"]):
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "site"), *arguments],

@@ -16,14 +16,14 @@ import pytest
 from plotly.graph_objects import Bar, Figure, Heatmap, Pie, Scatter, Scattergl
 from plotly.subplots import make_subplots
 
-from backend.evaluation.comparison import measure_all
-from backend.evaluation.comparison_report import compare_runs
-from backend.evaluation.latex import escaped, latex_table
-from backend.evaluation.panel import Panel, frequency_curves, relation_table
-from backend.evaluation.panel_report import frequency_csv, frequency_rows, relation_rows, relations_csv
-from backend.evaluation.paper_plots import COLUMN, DPI, FORMS, paper_plot
-from backend.evaluation.report_plots import curve_plot, dumbbell
-from db.errors import BadInput
+from blindspot.backend.evaluation.comparison import measure_all
+from blindspot.backend.evaluation.comparison_report import compare_runs
+from blindspot.backend.evaluation.latex import escaped, latex_table
+from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
+from blindspot.backend.evaluation.panel_report import frequency_csv, frequency_rows, relation_rows, relations_csv
+from blindspot.backend.evaluation.paper_plots import COLUMN, DPI, FORMS, paper_plot
+from blindspot.backend.evaluation.report_plots import curve_plot, dumbbell
+from blindspot.db.errors import BadInput
 from tests.app_pages import HOSTILE, hand_made_study
 
 ENGINES = [name for name in ("tectonic", "pdflatex", "xelatex", "lualatex") if shutil.which(name)]

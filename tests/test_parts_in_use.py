@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from backend.core.copying import copy_study
-from backend.core.manifest import whole_folder, write_manifest
-from backend.core.study import Study
-from db import backup as backups
-from db.errors import BlindspotError, Refused
-from db.events import LabelEvent
-from db.labels import Labels
+from blindspot.backend.core.copying import copy_study
+from blindspot.backend.core.manifest import whole_folder, write_manifest
+from blindspot.backend.core.study import Study
+from blindspot.db import backup as backups
+from blindspot.db.errors import BlindspotError, Refused
+from blindspot.db.events import LabelEvent
+from blindspot.db.labels import Labels
 from tests.labelled_studies import command, labelled_study
 
 ROOT = Path(__file__).parents[1]
@@ -27,7 +27,7 @@ def study(tmp_path):
 
 
 def test_a_run_is_claimed_before_the_search(study, monkeypatch):
-    from backend.retrieval import retrieve as module
+    from blindspot.backend.retrieval import retrieve as module
 
     class Slow:
         settings: dict = {"retriever": "slow"}
@@ -35,7 +35,7 @@ def test_a_run_is_claimed_before_the_search(study, monkeypatch):
         def search(self, texts, k, progress=None):
             import numpy as np
 
-            from db.records import Hits
+            from blindspot.db.records import Hits
 
             started.set()
             assert proceed.wait(20)

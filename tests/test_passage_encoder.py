@@ -5,12 +5,12 @@ import threading
 import numpy as np
 import pytest
 
-from backend.core.settings import EncoderSettings
-from backend.retrieval import passage_encoder as bulk
-from backend.retrieval.encoder import load_encoder
-from backend.retrieval.passage_encoder import PassageEncoder
-from db.errors import Refused
-from db.records import Passage
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.retrieval import passage_encoder as bulk
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.passage_encoder import PassageEncoder
+from blindspot.db.errors import Refused
+from blindspot.db.records import Passage
 from tests.studies import people, tiny_bert
 
 PASSAGES = [

@@ -7,9 +7,9 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from app.commands.people import people_app
-from db.errors import BadInput, BlindspotError, Missing, Refused
-from db.people import People
+from blindspot.app.commands.people import people_app
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.db.people import People
 from tests.judging import Desk
 from tests.studies import make_study, people
 

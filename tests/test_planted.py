@@ -2,11 +2,11 @@
 
 import pytest
 
-from backend.data.encyclopedia.language import TEMPLATES
-from backend.data.encyclopedia.planted import CAUSES, LATE, NAMESAKES, PlantedStudy
-from backend.data.encyclopedia.planted_sentences import PLANTED
-from backend.evaluation.question_facts import content_words
-from db.errors import Refused
+from blindspot.backend.data.encyclopedia.language import TEMPLATES
+from blindspot.backend.data.encyclopedia.planted import CAUSES, LATE, NAMESAKES, PlantedStudy
+from blindspot.backend.data.encyclopedia.planted_sentences import PLANTED
+from blindspot.backend.evaluation.question_facts import content_words
+from blindspot.db.errors import Refused
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from analysis.judged import corrected
-from analysis.powered_success import (
+from blindspot.analysis.judged import corrected
+from blindspot.analysis.powered_success import (
     QuestionCounts,
     SuccessSample,
     expected_success,
@@ -12,13 +12,13 @@ from analysis.powered_success import (
     powered_success,
     shown_completely,
 )
-from backend.judges.powered_success import run_successes
-from backend.judges.scores import ScoreStore
-from backend.judging.audits import audit_samples
-from backend.judging.batches import ArmShares, make_batch
-from backend.judging.corrected import corrected_run
-from db.events import Choice, LabelEvent
-from db.labels import Labels
+from blindspot.backend.judges.powered_success import run_successes
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.audits import audit_samples
+from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.corrected import corrected_run
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
 from tests.annotators import annotate
 from tests.overlap import RUN, encyclopedia_study
 
@@ -165,10 +165,10 @@ def test_the_page_the_report_and_the_command_show_it(audited):
 
     from typer.testing import CliRunner
 
-    from app.cli import app
-    from backend.core.runs import write_run
-    from backend.reports.labels import label_findings, label_parts, label_sentences
-    from db.people import People
+    from blindspot.app.cli import app
+    from blindspot.backend.core.runs import write_run
+    from blindspot.backend.reports.labels import label_findings, label_parts, label_sentences
+    from blindspot.db.people import People
     from tests.app_pages import Page
 
     study, _, right = audited

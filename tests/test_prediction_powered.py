@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from analysis.prediction_powered import FEW, ScoredSample, powered_rate, powered_rates_by
-from backend.judges.powered_audit import powered_audits
-from backend.judges.scores import ScoreStore
-from backend.judging.audits import audit
-from backend.judging.batches import ArmShares, make_batch
-from backend.judging.pools import Pools
-from db.errors import Missing
+from blindspot.analysis.prediction_powered import FEW, ScoredSample, powered_rate, powered_rates_by
+from blindspot.backend.judges.powered_audit import powered_audits
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.audits import audit
+from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.pools import Pools
+from blindspot.db.errors import Missing
 from tests.annotators import annotate
 from tests.overlap import RUN, encyclopedia_study
 
@@ -61,7 +61,7 @@ def test_a_good_judge_narrows_the_interval(world):
 
 
 def test_a_judge_who_says_the_same_of_everything_gives_the_classical_rate(world):
-    from analysis.audit import rate
+    from blindspot.analysis.audit import rate
 
     hits, chance = world
     sample = drawn(hits, np.full_like(chance, 0.3), 40, 0)
@@ -140,9 +140,9 @@ def test_the_command_the_page_and_the_report_show_it_beside_the_classical_rate(a
 
     from typer.testing import CliRunner
 
-    from app.cli import app
-    from backend.reports.labels import label_findings, label_sentences
-    from db.people import People
+    from blindspot.app.cli import app
+    from blindspot.backend.reports.labels import label_findings, label_sentences
+    from blindspot.db.people import People
     from tests.app_pages import Page
 
     study, _ = audited
@@ -163,7 +163,7 @@ def test_the_command_the_page_and_the_report_show_it_beside_the_classical_rate(a
 def test_an_audit_without_labels_is_one_line(tmp_path):
     from typer.testing import CliRunner
 
-    from app.cli import app
+    from blindspot.app.cli import app
     from tests.training_studies import training_study
 
     study = training_study(tmp_path / "s")

@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 
-from backend.experiments.parts import QuestionSelection
-from backend.experiments.probes import PROBES, ProbeItem, ProbeMeasure, probe_items
-from backend.experiments.workbench import Workbench
-from db.records import Passage, Question
+from blindspot.backend.experiments.parts import QuestionSelection
+from blindspot.backend.experiments.probes import PROBES, ProbeItem, ProbeMeasure, probe_items
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.db.records import Passage, Question
 from tests.studies import CITIES, make_study
 
 QUESTION = Question("q", "Where was Ada Holm born?", ("Oslo",), relation="P19", subject="Ada Holm", gold=("1",))
@@ -70,10 +70,10 @@ def test_the_measure_counts_the_pairs_in_which_the_favoured_form_wins(tmp_path, 
     ]
     questions.append(Question("s", "Where?", ("Oslo",), split="dev", gold=("short",)))
     study = make_study(tmp_path / "s", passages, questions)
-    from backend.core.settings import add_encoder
+    from blindspot.backend.core.settings import add_encoder
 
     add_encoder(study.settings_path, "fake", {"model": "nowhere"})
-    monkeypatch.setattr("backend.experiments.probes.load_encoder", lambda *_: LengthEncoder())
+    monkeypatch.setattr("blindspot.backend.experiments.probes.load_encoder", lambda *_: LengthEncoder())
     bench = Workbench(study)
     assert len(probe_items(bench, questions)) == len(CITIES)  # the short passage leaves nothing to move
 

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.retrieval.exact.gpu import _product
-from backend.retrieval.exact.products import Precision, RoundedQueries, extent_of, joined
-from db.errors import Refused
+from blindspot.backend.retrieval.exact.gpu import _product
+from blindspot.backend.retrieval.exact.products import Precision, RoundedQueries, extent_of, joined
+from blindspot.db.errors import Refused
 
 PRECISIONS = [Precision("float32", "float32"), Precision("float16", "float16"), Precision("bfloat16", "bfloat16")]
 

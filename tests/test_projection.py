@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from analysis.accuracy import Estimate
-from analysis.neighbours import nearest, unit
-from analysis.projection import geometry, joint, principal_components, project, quality, rotation_onto
-from analysis.spread import SpreadGroup, change, pairwise_pseudo_values, spread
+from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.neighbours import nearest, unit
+from blindspot.analysis.projection import geometry, joint, principal_components, project, quality, rotation_onto
+from blindspot.analysis.spread import SpreadGroup, change, pairwise_pseudo_values, spread
 
 
 def blobs(n=120, d=12, groups=4, seed=0):
@@ -142,7 +142,7 @@ def test_a_map_of_too_few_points_or_by_an_unknown_method_is_refused():
 def test_nearest_is_scikit_learns_over_several_blocks(similarity, metric, monkeypatch):
     from sklearn.neighbors import NearestNeighbors
 
-    monkeypatch.setattr("analysis.neighbours._ROWS", 37)
+    monkeypatch.setattr("blindspot.analysis.neighbours._ROWS", 37)
     vectors, _ = blobs(200)
     distances, rows = (
         NearestNeighbors(n_neighbors=6, metric=metric, algorithm="brute").fit(vectors).kneighbors(vectors[:20] + 0.01)

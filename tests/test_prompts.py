@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from app.commands import indexes
-from app.commands.indexes import encoder_app
-from backend.core.settings import EncoderSettings, add_encoder
-from backend.retrieval import dense, live
-from backend.retrieval.dense import Dense
-from backend.retrieval.encoder import load_encoder
-from backend.retrieval.prompts import FAMILIES, family_of
-from backend.retrieval.retrieve import retrieve
-from db.errors import Refused
+from blindspot.app.commands import indexes
+from blindspot.app.commands.indexes import encoder_app
+from blindspot.backend.core.settings import EncoderSettings, add_encoder
+from blindspot.backend.retrieval import dense, live
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.prompts import FAMILIES, family_of
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.errors import Refused
 from tests.studies import tiny_bert
 
 QUESTIONS = ["Where was Arve Aurset0 born?", "a weaver from Oslo"]
@@ -144,12 +144,12 @@ def test_encoder_add_asks_in_a_terminal(study, models, monkeypatch):
     ],
 )
 def test_families_by_name(model, family, monkeypatch):
-    from db.errors import Missing
+    from blindspot.db.errors import Missing
 
     def absent(name):
         raise Missing("no network")
 
-    monkeypatch.setattr("backend.retrieval.prompts.open_model", absent)
+    monkeypatch.setattr("blindspot.backend.retrieval.prompts.open_model", absent)
     found = family_of(model)
     assert (found and found.name) == family
     assert all(each.question for each in FAMILIES)

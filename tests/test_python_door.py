@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import blindspot
-from backend.evaluation.comparison_report import compare_runs
 from blindspot.additions import StudyAdditions
+from blindspot.backend.evaluation.comparison_report import compare_runs
 from blindspot.contents import StudyContents
 from blindspot.measuring import StudyMeasures
 from blindspot.opened import OpenedStudy

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from analysis.audit import rate
-from analysis.judged import NONE, OTHER, POSITIVE
-from backend.core.study import Study
-from backend.judging.audits import audit, batch_progress
-from backend.judging.batches import ArmShares, batch_of_pairs, make_batch
-from backend.judging.corrected import corrected_run, label_matrix
-from backend.judging.quality import MAX_GESTURE_MS, quality
-from db.errors import Missing
-from db.queue import Queue
-from db.records import Passage
+from blindspot.analysis.audit import rate
+from blindspot.analysis.judged import NONE, OTHER, POSITIVE
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.audits import audit, batch_progress
+from blindspot.backend.judging.batches import ArmShares, batch_of_pairs, make_batch
+from blindspot.backend.judging.corrected import corrected_run, label_matrix
+from blindspot.backend.judging.quality import MAX_GESTURE_MS, quality
+from blindspot.db.errors import Missing
+from blindspot.db.queue import Queue
+from blindspot.db.records import Passage
 from tests.annotators import annotate
 from tests.judging import PASSAGES, Desk
 from tests.overlap import RUN, encyclopedia_study
@@ -204,7 +204,7 @@ def test_audits_that_were_drawn_alike_are_one_sample(tmp_path):
 
 
 def test_an_audit_question_counts_when_its_own_batch_has_judged_all_of_it(desk):
-    from db.queue import Candidate, Item
+    from blindspot.db.queue import Candidate, Item
 
     desk, study = desk
     candidates = tuple(Candidate(p, n, inclusion_probability=0.25) for n, p in enumerate(("p1", "p2")))

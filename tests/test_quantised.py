@@ -5,12 +5,12 @@ import shutil
 import numpy as np
 import pytest
 
-from backend.core.study import Study
-from backend.retrieval import live, quantised
-from backend.retrieval.dense import Dense
-from backend.retrieval.quantised import Int8Kind, Quantised
-from backend.retrieval.retrieve import retrieve
-from db.errors import Missing, Refused
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval import live, quantised
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.quantised import Int8Kind, Quantised
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.errors import Missing, Refused
 
 QUESTIONS = ["Where was Arve Aurset0 born?", "a weaver from Oslo", "who was raised by an aunt in Bodo", "the harbour"]
 
@@ -92,7 +92,7 @@ def test_it_is_a_retriever(study, precision):
 
 
 def test_copies_of_other_vectors_are_refused(study):
-    from backend.core.manifest import read_json, write_json
+    from blindspot.backend.core.manifest import read_json, write_json
 
     path = study.path("indexes", "tiny", "quantised-int8.json")
     record = read_json(path)

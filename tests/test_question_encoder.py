@@ -6,13 +6,13 @@ import sys
 import numpy as np
 import pytest
 
-from backend.core.settings import EncoderSettings, add_encoder
-from backend.retrieval import network_cache, openvino_model, question_encoder
-from backend.retrieval.dense import Dense, build_index
-from backend.retrieval.encoder import load_encoder
-from backend.retrieval.openvino_model import has_openvino
-from backend.retrieval.question_encoder import QuestionEncoder
-from db.errors import Refused
+from blindspot.backend.core.settings import EncoderSettings, add_encoder
+from blindspot.backend.retrieval import network_cache, openvino_model, question_encoder
+from blindspot.backend.retrieval.dense import Dense, build_index
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.openvino_model import has_openvino
+from blindspot.backend.retrieval.question_encoder import QuestionEncoder
+from blindspot.db.errors import Refused
 from tests.studies import births, make_study, people, tiny_bert
 
 PASSAGES = people(20)
@@ -117,7 +117,7 @@ def test_a_verdict_against_openvino_is_remembered(model, monkeypatch, reason):
             return openvino_model.converted(*given)
         raise Refused("OpenVINO cannot convert this model")
 
-    monkeypatch.setattr("backend.retrieval.passage_encoder.converted", converted)
+    monkeypatch.setattr("blindspot.backend.retrieval.passage_encoder.converted", converted)
     monkeypatch.setattr(question_encoder, "OFF", 0.0)
     exact = load_encoder(settings(model), "cpu").encode_questions(QUESTIONS)
     for _ in range(2):
@@ -157,8 +157,8 @@ def test_a_search_needs_no_transformers_and_refuses_a_changed_encoder(tmp_path, 
     build_index(study, "tiny", device="cpu")
     expected = Dense(study, "tiny", "cpu").search(QUESTIONS[:8], 3)
     code = (
-        "import sys; from pathlib import Path; from backend.core.study import Study\n"
-        "from backend.retrieval.dense import Dense\n"
+        "import sys; from pathlib import Path; from blindspot.backend.core.study import Study\n"
+        "from blindspot.backend.retrieval.dense import Dense\n"
         f"print(Dense(Study.open(Path({str(study.folder)!r})), 'tiny', 'cpu').search({QUESTIONS[:2]!r}, 3).ordinals.tolist())\n"
         "print([name for name in ('transformers', 'sentence_transformers') if name in sys.modules])"
     )

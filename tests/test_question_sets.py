@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from app.cli import app
-from backend.data.formats.entityquestions import TEMPLATES
-from backend.data.importing.triples import (
+from blindspot.app.cli import app
+from blindspot.backend.data.formats.entityquestions import TEMPLATES
+from blindspot.backend.data.importing.triples import (
     MIN_ANSWERS,
     MIN_FACTS,
     Fact,
@@ -14,8 +14,8 @@ from backend.data.importing.triples import (
     import_triples,
     questions_from_facts,
 )
-from db.errors import BadInput, Missing, Refused
-from db.records import Passage
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.records import Passage
 from tests.studies import make_study
 
 PASSAGES = [
@@ -196,7 +196,7 @@ def test_what_makes_no_sense_is_refused(study, tmp_path):
     import_triples(study, file_of(tmp_path), split="test", least=1, least_answers=1)
     with pytest.raises(Refused, match="in the study already"):
         import_triples(study, file_of(tmp_path), split="test", least=1, least_answers=1)
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     with pytest.raises(Missing, match="no passages"):
         import_triples(Study.create(tmp_path / "empty"), file_of(tmp_path))

@@ -8,21 +8,21 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from analysis.buckets import bucket_group, bucket_groups
-from app.study import questions_key
-from backend.core.study import Study
-from backend.evaluation.comparison import Comparison, at, by_group, macro_at, measure
-from backend.evaluation.measures import MEASURES
-from backend.evaluation.panel import Panel, relation_table
-from backend.evaluation.slices import Facts
-from db import question_table, questions
-from db.errors import BlindspotError, Missing
-from db.imports import ImportRecord
-from db.migrations import migrate
-from db.question_columns import NO_BUCKET, QuestionColumns
-from db.question_table import QuestionTable, gold_of, ids_of, row_index, rows_among, rows_of, take
-from db.questions import Questions
-from db.records import Question
+from blindspot.analysis.buckets import bucket_group, bucket_groups
+from blindspot.app.study import questions_key
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.comparison import Comparison, at, by_group, macro_at, measure
+from blindspot.backend.evaluation.measures import MEASURES
+from blindspot.backend.evaluation.panel import Panel, relation_table
+from blindspot.backend.evaluation.slices import Facts
+from blindspot.db import question_table, questions
+from blindspot.db.errors import BlindspotError, Missing
+from blindspot.db.imports import ImportRecord
+from blindspot.db.migrations import migrate
+from blindspot.db.question_columns import NO_BUCKET, QuestionColumns
+from blindspot.db.question_table import QuestionTable, gold_of, ids_of, row_index, rows_among, rows_of, take
+from blindspot.db.questions import Questions
+from blindspot.db.records import Question
 from tests.app_pages import Page, hand_made_study
 
 AWKWARD = ('said "so"', "back\\slash", "two\nlines", "a, b", '", "', "Ünïcode ẞ", "tab\t", "İstanbul", "[]", "")

@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from db import migrations
-from db.connection import connect, writing
-from db.errors import BadInput, Missing, Refused
-from db.imports import ImportRecord, Imports
-from db.migrations import migrate
-from db.questions import Questions
-from db.records import Question
+from blindspot.db import migrations
+from blindspot.db.connection import connect, writing
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.imports import ImportRecord, Imports
+from blindspot.db.migrations import migrate
+from blindspot.db.questions import Questions
+from blindspot.db.records import Question
 
 FULL = Question(
     "P19.dev.0", "Where was Ada born?", ("London", "Lōndon"), "P19", "Ada", "Where was [X] born?", 3, 7, "eq", "dev",

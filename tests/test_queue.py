@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from db.errors import Missing, Refused
-from db.events import LabelEvent, QueueEvent
-from db.leases import LEASE_SECONDS
-from db.queue import Candidate, Item
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.events import LabelEvent, QueueEvent
+from blindspot.db.leases import LEASE_SECONDS
+from blindspot.db.queue import Candidate, Item
 from tests.judging import PASSAGES, Desk
 
 SHOWN = (Candidate("p1", 0, "bm25", 1, 9.0), Candidate("p2", 1, "bm25", 2, 8.0), Candidate("p3", 2, "bm25", 3, 7.0))

@@ -13,14 +13,14 @@ import pytest
 import torch
 import transformers
 
-from backend.reader.answer_scores import exact_match, f1, normalised, scored
-from backend.reader.best_span import best_spans
-from backend.reader.inputs import ReaderInputs, answer_positions
-from backend.reader.loss import reader_loss, span_loss
-from backend.reader.model import load_reader, start_reader
-from backend.reader.reader import Reader, selected
-from db.errors import Missing, Refused
-from db.records import Passage
+from blindspot.backend.reader.answer_scores import exact_match, f1, normalised, scored
+from blindspot.backend.reader.best_span import best_spans
+from blindspot.backend.reader.inputs import ReaderInputs, answer_positions
+from blindspot.backend.reader.loss import reader_loss, span_loss
+from blindspot.backend.reader.model import load_reader, start_reader
+from blindspot.backend.reader.reader import Reader, selected
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Passage
 from tests.readers import tiny_reader
 from tests.studies import CITIES, people, tiny_bert
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from backend.core.manifest import read_json
-from backend.core.settings import EncoderSettings, add_encoder
-from backend.reader.joint import retrieve_joint, train_joint
-from backend.reader.joint_trainer import retriever_loss
-from backend.reader.reading import read
-from backend.retrieval import dense
-from backend.retrieval.encoder import load_encoder
-from backend.training.training_log import read_log
-from db.errors import BadInput, Missing
+from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.settings import EncoderSettings, add_encoder
+from blindspot.backend.reader.joint import retrieve_joint, train_joint
+from blindspot.backend.reader.joint_trainer import retriever_loss
+from blindspot.backend.reader.reading import read
+from blindspot.backend.retrieval import dense
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.training.training_log import read_log
+from blindspot.db.errors import BadInput, Missing
 from tests.readers import QUICK, reading_study
 from tests.studies import tiny_bert
 from tests.training import weights

@@ -9,10 +9,10 @@ import re
 import numpy as np
 import pytest
 
-from backend.core.manifest import write_manifest
-from backend.reader.examples import run_hash
-from backend.reader.reading import Reading
-from backend.reader.readings import answered
+from blindspot.backend.core.manifest import write_manifest
+from blindspot.backend.reader.examples import run_hash
+from blindspot.backend.reader.reading import Reading
+from blindspot.backend.reader.readings import answered
 from tests.app_pages import HOSTILE, Page, hand_made_study
 
 DEPTH = 5

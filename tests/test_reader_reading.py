@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from analysis.accuracy import proportion
-from app.cli import app
-from backend.core import jobs
-from backend.core.runs import write_run
-from backend.reader.answer_scores import exact_match
-from backend.reader.model import load_reader
-from backend.reader.reader import Reader
-from backend.reader.reading import PER_PART, Reading, read, readings_of
-from backend.reader.readings import MeasuredReading, answer_rows, answered, both_answer, macro_exact, tuned_k
-from db.errors import BadInput, Missing, Refused
-from db.records import Hits, Question
+from blindspot.analysis.accuracy import proportion
+from blindspot.app.cli import app
+from blindspot.backend.core import jobs
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.reader.answer_scores import exact_match
+from blindspot.backend.reader.model import load_reader
+from blindspot.backend.reader.reader import Reader
+from blindspot.backend.reader.reading import PER_PART, Reading, read, readings_of
+from blindspot.backend.reader.readings import MeasuredReading, answer_rows, answered, both_answer, macro_exact, tuned_k
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.records import Hits, Question
 from tests import forked
 from tests.readers import reading_study, tiny_reader
 
@@ -126,7 +126,7 @@ def test_killed_it_goes_on_and_ends_the_same(study, reader, tmp_path):
     many(study)
     whole = read(study, "many", reader, ks=[1, 3], name="whole", device="cpu")
     code = (
-        "import os, signal, sys; from backend.core.study import Study; from backend.reader.reading import read\n"
+        "import os, signal, sys; from blindspot.backend.core.study import Study; from blindspot.backend.reader.reading import read\n"
         "def kill(done, total, doing):\n    if done == 40: os.kill(os.getpid(), signal.SIGKILL)\n"
         "read(Study.open(sys.argv[1]), 'many', sys.argv[2], ks=[1, 3], device='cpu', progress=kill)"
     )

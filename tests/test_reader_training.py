@@ -11,21 +11,21 @@ import pytest
 import torch
 import transformers
 
-from backend.core.manifest import read_json
-from backend.core.runs import write_run
-from backend.reader.examples import MAY_NOT_TRAIN, NEGATIVE, NEITHER, POSITIVE, RunExamples
-from backend.reader.loss import reader_loss
-from backend.reader.model import load_reader, start_reader
-from backend.reader.reader import Reader
-from backend.reader.trainer import ReaderCollator, measure
-from backend.reader.training import train_reader
-from backend.training.examples import sample_passages
-from backend.training.training_log import read_log
-from db.errors import BadInput, Refused
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.records import Hits
+from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.reader.examples import MAY_NOT_TRAIN, NEGATIVE, NEITHER, POSITIVE, RunExamples
+from blindspot.backend.reader.loss import reader_loss
+from blindspot.backend.reader.model import load_reader, start_reader
+from blindspot.backend.reader.reader import Reader
+from blindspot.backend.reader.trainer import ReaderCollator, measure
+from blindspot.backend.reader.training import train_reader
+from blindspot.backend.training.examples import sample_passages
+from blindspot.backend.training.training_log import read_log
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.records import Hits
 from tests import forked
 from tests.readers import QUICK, reading_study
 from tests.studies import tiny_bert
@@ -92,7 +92,7 @@ def test_kill_9_and_go_on_ends_with_the_same_bytes(study, bert, tmp_path):
     """Killed between two checkpoints, in the second epoch; then stopped once more, after its last step."""
     whole = quick(study, "whole", bert)
     code = (
-        "import os, signal, sys, torch; from backend.core.study import Study; from backend.reader.training import train_reader\n"
+        "import os, signal, sys, torch; from blindspot.backend.core.study import Study; from blindspot.backend.reader.training import train_reader\n"
         "from tests.readers import QUICK\ntorch.set_num_threads(1)\n"
         "def kill(done, total, doing):\n    if done == 5: os.kill(os.getpid(), signal.SIGKILL)\n"
         "train_reader(Study.open(sys.argv[1]), 'again', 'train', sys.argv[2], QUICK, 'cpu', progress=kill)"
@@ -137,7 +137,7 @@ def test_the_batch_is_loss_ready(study, bert):
         assert said and {word.replace(" ", "") for word in said} == {each.example.answers[0].lower()}
 
     def loss(some):
-        from backend.reader.model import reader_logits
+        from blindspot.backend.reader.model import reader_logits
 
         made = collator(some)
         return reader_loss(

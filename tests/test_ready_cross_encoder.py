@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from backend.core.manifest import read_json
-from backend.core.study import Study
-from backend.judges.scores import ScoreStore
-from backend.retrieval import bm25
-from backend.retrieval.retrieve import retrieve
-from backend.training.cross_encoder import CrossEncoderSettings, train
-from backend.training.ready_cross_encoder import add_cross_encoder
-from backend.training.scoring import CrossEncoderScorer, score, score_run
-from backend.training.training_log import read_lines
-from db.errors import Missing, Refused
+from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.retrieval import bm25
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training.cross_encoder import CrossEncoderSettings, train
+from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
+from blindspot.backend.training.scoring import CrossEncoderScorer, score, score_run
+from blindspot.backend.training.training_log import read_lines
+from blindspot.db.errors import Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 from tests.training import examples, start
 

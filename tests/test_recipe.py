@@ -13,20 +13,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.core.manifest import read_json, read_manifest
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.recipes import rocketqa as recipes
-from backend.recipes.rocketqa import train_rocketqa
-from backend.recipes.settings import RecipeSettings
-from backend.recipes.stages import begin
-from backend.retrieval import bm25, dense
-from backend.retrieval.retrieve import retrieve
-from backend.training.scoring import CrossEncoderScorer
-from backend.training_sets.builder import build
-from backend.training_sets.training_set import TrainingSet
-from db.errors import BadInput, Refused
-from db.people import People
+from blindspot.backend.core.manifest import read_json, read_manifest
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.recipes import rocketqa as recipes
+from blindspot.backend.recipes.rocketqa import train_rocketqa
+from blindspot.backend.recipes.settings import RecipeSettings
+from blindspot.backend.recipes.stages import begin
+from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training.scoring import CrossEncoderScorer
+from blindspot.backend.training_sets.builder import build
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.people import People
 from tests.studies import births, make_study, people, tiny_bert
 from tests.training_studies import copied, say
 
@@ -272,7 +272,7 @@ def test_the_command(whole, monkeypatch):
     import typer
     from typer.testing import CliRunner
 
-    from app.commands.recipe import rocketqa
+    from blindspot.app.commands.recipe import rocketqa
 
     monkeypatch.setattr(
         RecipeSettings, "of", lambda values, of=RecipeSettings.of: of({**SETTINGS, "depth": values["depth"]})

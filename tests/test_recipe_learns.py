@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from backend.core.study import Study
-from backend.data import encyclopedia
-from backend.data.importing.importer import import_passages, import_questions
-from backend.recipes.settings import JUDGED_POLICY, SMALL_CROSS, RecipeSettings
-from backend.training.examples import Example
+from blindspot.backend.core.study import Study
+from blindspot.backend.data import encyclopedia
+from blindspot.backend.data.importing.importer import import_passages, import_questions
+from blindspot.backend.recipes.settings import JUDGED_POLICY, SMALL_CROSS, RecipeSettings
+from blindspot.backend.training.examples import Example
 
 pytest.importorskip("accelerate", reason="training needs accelerate")
 
@@ -28,7 +28,7 @@ def test_why_it_keeps_its_layers(layers, spread):
     last."""
     import torch
 
-    from backend.training.cross_encoder import CrossEncoderSettings, _initial_model
+    from blindspot.backend.training.cross_encoder import CrossEncoderSettings, _initial_model
 
     model = _initial_model("minilm", CrossEncoderSettings(layers=layers, tokens=32), "cpu").eval()
     texts = [
@@ -46,7 +46,7 @@ def test_why_it_keeps_its_layers(layers, spread):
 @pytest.mark.slow
 def test_it_begins_to_learn_from_random_passages(tmp_path):
     """A few hundred pairs teach it to distinguish an answering passage from a random one, on unseen questions."""
-    from backend.training.cross_encoder import CrossEncoderSettings, train
+    from blindspot.backend.training.cross_encoder import CrossEncoderSettings, train
 
     study = Study.create(tmp_path / "s")
     source = study.path("encyclopedia")

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from backend.core.manifest import read_json
-from backend.core.settings import EncoderSettings
-from backend.retrieval.encoder import load_encoder
-from backend.training import dual_encoder, refresh
-from backend.training.refresh import DEPTH, SHARE, RefreshedExamples, _mine, _pool
-from db.errors import Refused
+from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.training import dual_encoder, refresh
+from blindspot.backend.training.refresh import DEPTH, SHARE, RefreshedExamples, _mine, _pool
+from blindspot.db.errors import Refused
 from tests.training import Stopped, examples, quick, start, weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from backend.core.registry import Registry
-from db.errors import Refused
+from blindspot.backend.core.registry import Registry
+from blindspot.db.errors import Refused
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def test_modules_of_a_package_register_their_own_and_sorting_is_the_registrys(tm
     package = tmp_path / "some_things"
     package.mkdir()
     (package / "__init__.py").write_text(
-        "from backend.core.registry import Registry\nfrom types import SimpleNamespace as Thing\n"
+        "from blindspot.backend.core.registry import Registry\nfrom types import SimpleNamespace as Thing\n"
         "THINGS = Registry('thing', package='some_things', order=lambda each: each.name)\n"
     )
     for file, name in (("a", "z"), ("b", "c")):

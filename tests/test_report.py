@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.accuracy import wilson
-from backend.core.gold import gold_matrix
-from backend.core.runs import write_run
-from backend.core.study import Study
-from backend.evaluation.relevance import relevant
-from backend.evaluation.report import report
-from db.corpus import CorpusWriter
-from db.errors import BadInput, Missing
-from db.records import Hits, Passage, Question
+from blindspot.analysis.accuracy import wilson
+from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.relevance import relevant
+from blindspot.backend.evaluation.report import report
+from blindspot.db.corpus import CorpusWriter
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.records import Hits, Passage, Question
 
 PASSAGES = [
     Passage("p0", "Ada", "Ada was born in London."),
@@ -259,7 +259,7 @@ def test_the_gold_of_the_real_questions_holds_an_answer():
     """The gold was made by token match, so every gold passage must match by the `dpr` rule."""
     import lzma
 
-    from backend.text.answers import match_run
+    from blindspot.backend.text.answers import match_run
 
     with lzma.open(REAL / "questions.jsonl.xz", "rt", encoding="utf-8") as lines:
         rows = [row for row in map(json.loads, lines) if row["set"] == "dev"]
@@ -284,7 +284,7 @@ def test_the_gold_of_the_real_questions_holds_an_answer():
 
 
 def test_by_saved_slices(with_run):
-    from backend.evaluation.saved_slices import save
+    from blindspot.backend.evaluation.saved_slices import save
 
     with pytest.raises(Missing, match="no saved slices"):
         report(with_run, by="slice")
@@ -302,7 +302,7 @@ def test_by_relation_without_relations_says_so(tmp_path):
     """A plain questions file, or a results file alone, names no relations; the note says how to get them."""
     from dataclasses import replace
 
-    from backend.evaluation.comparison_report import compare_runs
+    from blindspot.backend.evaluation.comparison_report import compare_runs
 
     study = Study.create(tmp_path / "plain")
     with CorpusWriter(study.folder / "corpus.db") as writer:
@@ -322,7 +322,7 @@ def test_by_frequency_is_the_word_on_the_command_line(with_run):
     """`--by bucket` stays for scripts; both print the same table, headed Frequency."""
     from typer.testing import CliRunner
 
-    from app.cli import app
+    from blindspot.app.cli import app
 
     def shown(by):
         done = CliRunner().invoke(app, ["report", "--by", by, "--k", "3", "--study", str(with_run.folder)])

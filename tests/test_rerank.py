@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from backend.core.manifest import file_sha256
-from backend.core.settings import add_encoder
-from backend.judges.feature_judge import FeatureJudge, learn_judge
-from backend.judges.rerank import Rerank
-from backend.retrieval import bm25, dense, live
-from backend.retrieval.bm25 import BM25
-from backend.retrieval.dense import Dense
-from backend.retrieval.hybrid import Hybrid
-from backend.retrieval.indexes import Indexes
-from backend.retrieval.question_vectors import question_vectors
-from backend.retrieval.retrieve import retrieve
-from backend.service.api import make_api
-from backend.service.service import Service
-from db.errors import Refused
+from blindspot.backend.core.manifest import file_sha256
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.judges.feature_judge import FeatureJudge, learn_judge
+from blindspot.backend.judges.rerank import Rerank
+from blindspot.backend.retrieval import bm25, dense, live
+from blindspot.backend.retrieval.bm25 import BM25
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.hybrid import Hybrid
+from blindspot.backend.retrieval.indexes import Indexes
+from blindspot.backend.retrieval.question_vectors import question_vectors
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.service.api import make_api
+from blindspot.backend.service.service import Service
+from blindspot.db.errors import Refused
 from tests.studies import births, make_study, people, tiny_bert
 
 NAME = "rerank:meaning"
@@ -89,8 +89,8 @@ def test_it_reranks_what_hybrid_retrieval_found(study):
 
 
 def test_a_hybrid_fuses_a_reranked_list_like_any_other(study):
-    from backend.retrieval.hybrid import reciprocal_rank_fusion
-    from backend.retrieval.retriever import kind_of_run
+    from blindspot.backend.retrieval.hybrid import reciprocal_rank_fusion
+    from blindspot.backend.retrieval.retriever import kind_of_run
 
     run = retrieve(study, "hybrid", encoder="tiny", first=NAME, split="dev", k=K)
     assert run.manifest["sparse"]["retriever"] == NAME and run.manifest["method"] == "rrf"
@@ -156,7 +156,7 @@ def test_a_judge_whose_retriever_is_gone_is_refused_with_its_name(study):
 
 def test_a_study_that_may_only_be_read_keeps_no_vectors(study, monkeypatch):
     opened = Dense(study, "tiny", "cpu")
-    monkeypatch.setattr("backend.retrieval.question_vectors.os.access", lambda *_: False)
+    monkeypatch.setattr("blindspot.backend.retrieval.question_vectors.os.access", lambda *_: False)
     before = sorted(study.path("indexes", "tiny").iterdir())
     vectors = question_vectors(study, opened, ["Who is new here?"])
     assert np.allclose(vectors, opened.encode(["Who is new here?"])) and vectors.shape == (1, 32)

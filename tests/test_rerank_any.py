@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from backend.judges.imported import import_judgements
-from backend.judges.rerank import RerankKind, rerank
-from backend.retrieval import bm25, live
-from backend.retrieval.bm25 import BM25
-from backend.retrieval.retrieve import retrieve
-from backend.retrieval.retriever import kind_of_run
-from backend.service.service import Service
-from backend.training import scoring
-from backend.training.ready_cross_encoder import add_cross_encoder
-from db.errors import Missing, Refused
-from db.records import Hits
+from blindspot.backend.judges.imported import import_judgements
+from blindspot.backend.judges.rerank import RerankKind, rerank
+from blindspot.backend.retrieval import bm25, live
+from blindspot.backend.retrieval.bm25 import BM25
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.retrieval.retriever import kind_of_run
+from blindspot.backend.service.service import Service
+from blindspot.backend.training import scoring
+from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Hits
 from tests.studies import births, make_study, people
 from tests.test_ready_cross_encoder import ready
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import app
-from backend.core.own_passages import without_own
-from backend.core.runs import write_run
-from backend.data.importing.importer import import_passages, import_questions
-from backend.data.importing.runs import import_run
-from backend.data.task_folder import export_task
-from backend.evaluation.results_files import NAMES, export_results, figures, read_mteb
-from backend.retrieval.retrieve import retrieve
-from db.errors import BadInput, Missing, Refused
-from db.records import Hits, Passage, Question
+from blindspot.app.cli import app
+from blindspot.backend.core.own_passages import without_own
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.data.importing.importer import import_passages, import_questions
+from blindspot.backend.data.importing.runs import import_run
+from blindspot.backend.data.task_folder import export_task
+from blindspot.backend.evaluation.results_files import NAMES, export_results, figures, read_mteb
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
 
 DEPTH = 20
@@ -116,7 +116,7 @@ def test_the_task_folder_is_beir_s_and_comes_back(study, tmp_path):
     made = export_task(study, tmp_path / "task", "test")
     assert (made.passages, made.questions) == (40, 15)
     assert (made.folder / "corpus.jsonl").read_text().splitlines()[0].startswith('{"_id": "d0", "title": "T0"')
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     back = Study.create(tmp_path / "back")
     import_passages(back, made.folder, format="beir")
@@ -185,8 +185,8 @@ def test_lists_keep_their_depth_and_order():
 
 
 def test_retrieval_without_own_passages_has_the_asked_depth(indexed_study, tmp_path):
-    from backend.core.copying import copy_study
-    from backend.core.study import Study
+    from blindspot.backend.core.copying import copy_study
+    from blindspot.backend.core.study import Study
 
     copy_study(indexed_study, tmp_path / "copy")
     study = Study.open(tmp_path / "copy")

@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from backend.core import jobs
-from backend.core.study import Study
-from backend.evaluation import saved_slices
-from backend.evaluation.saved_selections import save_selection
-from backend.judging.batches import batch_of_pairs, make_batch
-from backend.judging.practice import make_practice
-from backend.maps import edits
-from backend.training_sets.stratified_sample import queue_stratified_sample
-from backend.upkeep import parts
-from backend.upkeep.downloads import download
-from db.descriptions import Descriptions
-from db.errors import BlindspotError, Refused
-from db.events import Choice, LabelEvent
-from db.jobs import Jobs
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
-from db.rights import ACTIONS, JOBS, ROLES, action_of_job, allows, table
-from db.tags import Tags
+from blindspot.backend.core import jobs
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation import saved_slices
+from blindspot.backend.evaluation.saved_selections import save_selection
+from blindspot.backend.judging.batches import batch_of_pairs, make_batch
+from blindspot.backend.judging.practice import make_practice
+from blindspot.backend.maps import edits
+from blindspot.backend.training_sets.stratified_sample import queue_stratified_sample
+from blindspot.backend.upkeep import parts
+from blindspot.backend.upkeep.downloads import download
+from blindspot.db.descriptions import Descriptions
+from blindspot.db.errors import BlindspotError, Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.jobs import Jobs
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.rights import ACTIONS, JOBS, ROLES, action_of_job, allows, table
+from blindspot.db.tags import Tags
 from tests.app_pages import Page
 from tests.job_kinds import every_kind
 from tests.training_studies import build, copied, training_study
@@ -339,8 +339,8 @@ def is_allowed(who: str, action: str) -> bool:
 
 
 def made_api(study: Study, token: str | None = None):
-    from backend.service.api import make_api
-    from backend.service.service import Service
+    from blindspot.backend.service.api import make_api
+    from blindspot.backend.service.service import Service
 
     return make_api(Service(study, "cpu"), token=token)
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from backend.retrieval.exact import cpu as sieve
-from backend.retrieval.exact import exhaustive, workers
-from backend.retrieval.exact.candidate_table import CandidateTable
-from backend.retrieval.exact.keys import EMPTY, LAST_ROW, keys_of, rows_of, scores_of
-from backend.retrieval.exact.products import Precision, RoundedQueries, extent_of, joined
-from backend.retrieval.exact.scores import exact_best
-from backend.retrieval.retriever import top_k
-from backend.retrieval.search import ExactSearch
-from db.errors import Refused
+from blindspot.backend.retrieval.exact import cpu as sieve
+from blindspot.backend.retrieval.exact import exhaustive, workers
+from blindspot.backend.retrieval.exact.candidate_table import CandidateTable
+from blindspot.backend.retrieval.exact.keys import EMPTY, LAST_ROW, keys_of, rows_of, scores_of
+from blindspot.backend.retrieval.exact.products import Precision, RoundedQueries, extent_of, joined
+from blindspot.backend.retrieval.exact.scores import exact_best
+from blindspot.backend.retrieval.retriever import top_k
+from blindspot.backend.retrieval.search import ExactSearch
+from blindspot.db.errors import Refused
 
 
 def brute_force(vectors, questions, k, similarity="dot"):

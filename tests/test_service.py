@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from backend.core.manifest import file_sha256, read_manifest, write_manifest
-from backend.retrieval.bm25 import BM25
-from backend.retrieval.dense import Dense
-from backend.retrieval.hybrid import Hybrid
-from backend.retrieval.remote import BACKEND, TOKEN, Backend
-from backend.service import beside
-from backend.service.api import make_api
-from backend.service.batching import BatchedHits, Batcher, Busy
-from backend.service.beside import chosen_service, running_service
-from backend.service.guard import Hosts
-from backend.service.running import read_token, serve
-from backend.service.service import Service
-from db.errors import BlindspotError, Missing, Refused
-from db.records import Hits
+from blindspot.backend.core.manifest import file_sha256, read_manifest, write_manifest
+from blindspot.backend.retrieval.bm25 import BM25
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.hybrid import Hybrid
+from blindspot.backend.retrieval.remote import BACKEND, TOKEN, Backend
+from blindspot.backend.service import beside
+from blindspot.backend.service.api import make_api
+from blindspot.backend.service.batching import BatchedHits, Batcher, Busy
+from blindspot.backend.service.beside import chosen_service, running_service
+from blindspot.backend.service.guard import Hosts
+from blindspot.backend.service.running import read_token, serve
+from blindspot.backend.service.service import Service
+from blindspot.db.errors import BlindspotError, Missing, Refused
+from blindspot.db.records import Hits
 
 URL = "http://localhost"
 QUESTIONS = [
@@ -346,7 +346,7 @@ def test_a_backend_that_dies_beside_the_app_is_started_again(indexed_study, monk
     import os
     import signal
 
-    monkeypatch.setattr("backend.service.beside.SECONDS_TO_RESTART", 0.01)
+    monkeypatch.setattr("blindspot.backend.service.beside.SECONDS_TO_RESTART", 0.01)
     processes = []
     start = beside._ServiceProcess._start
     monkeypatch.setattr(beside._ServiceProcess, "_start", lambda self: processes.append(start(self)) or processes[-1])
@@ -360,7 +360,7 @@ def test_a_backend_that_dies_beside_the_app_is_started_again(indexed_study, monk
 
 def test_a_backend_that_cannot_start_is_one_line(indexed_study, monkeypatch):
     monkeypatch.setattr("sys.executable", "/bin/false")
-    monkeypatch.setattr("backend.retrieval.remote.SECONDS_TO_LIST", 0.1)
+    monkeypatch.setattr("blindspot.backend.retrieval.remote.SECONDS_TO_LIST", 0.1)
     with pytest.raises(BlindspotError, match="ended immediately"), running_service(indexed_study):
         pass
 
@@ -370,7 +370,7 @@ def test_whom_the_app_asks(indexed_study, monkeypatch):
 
     monkeypatch.delenv(BACKEND, raising=False)
     monkeypatch.setattr(
-        "backend.service.beside.running_service", lambda study: pytest.fail("no service was to be started")
+        "blindspot.backend.service.beside.running_service", lambda study: pytest.fail("no service was to be started")
     )
     with chosen_service(indexed_study, "http://there:8600") as url:
         assert url == os.environ[BACKEND] == "http://there:8600"

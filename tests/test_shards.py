@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import app
-from backend.core.manifest import read_manifest
-from backend.core.settings import add_encoder
-from backend.retrieval import dense, shards
-from backend.retrieval.dense import Dense
-from backend.retrieval.shards import Shard
-from db.errors import BadInput, Missing, Refused
+from blindspot.app.cli import app
+from blindspot.backend.core.manifest import read_manifest
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.retrieval import dense, shards
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.shards import Shard
+from blindspot.db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people
 
 

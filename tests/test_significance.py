@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.accuracy import wilson
-from analysis.significance import (
+from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.significance import (
     benjamini_yekutieli,
     compare,
     difference,

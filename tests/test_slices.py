@@ -12,16 +12,16 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.expressions import And, Condition, Not, NotAnExpression, Or, evaluate, parse
-from analysis.significance import holm
-from analysis.slices import CORRECTIONS, find, null_rate, p_values, step_down
-from backend.evaluation import saved_slices
-from backend.evaluation.comparison import Comparison, measure_all
-from backend.evaluation.slice_finder import candidates, find_slices, joined
-from backend.evaluation.slices import NUMBERS, TAGS, Facts, by_results
 from benchmarks import slice_finder
 from benchmarks.slice_finder import exact_tail
-from db.errors import BadInput, Missing, Refused
+from blindspot.analysis.expressions import And, Condition, Not, NotAnExpression, Or, evaluate, parse
+from blindspot.analysis.significance import holm
+from blindspot.analysis.slices import CORRECTIONS, find, null_rate, p_values, step_down
+from blindspot.backend.evaluation import saved_slices
+from blindspot.backend.evaluation.comparison import Comparison, measure_all
+from blindspot.backend.evaluation.slice_finder import candidates, find_slices, joined
+from blindspot.backend.evaluation.slices import NUMBERS, TAGS, Facts, by_results
+from blindspot.db.errors import BadInput, Missing, Refused
 from tests.app_pages import hand_made_study
 
 NAMES = st.sampled_from(["relation", "bucket", "first", "answer_in_title"])
@@ -135,8 +135,8 @@ def test_conditions_by_hand(facts, expression, ids):
 
 
 def test_overlap_and_answer_in_title_by_hand(tmp_path):
-    from backend.evaluation.question_facts import QuestionFacts
-    from db.records import Passage, Question
+    from blindspot.backend.evaluation.question_facts import QuestionFacts
+    from blindspot.db.records import Passage, Question
     from tests.studies import make_study
 
     passages = [
@@ -373,9 +373,9 @@ def test_the_exact_tail_equals_the_hypergeometric_and_the_normal():
 
 
 def test_found_slices_are_expressions_with_the_figures_of_the_page(tmp_path):
-    from backend.core.runs import write_run
-    from backend.evaluation.comparison import at
-    from db.records import Hits, Passage, Question
+    from blindspot.backend.core.runs import write_run
+    from blindspot.backend.evaluation.comparison import at
+    from blindspot.db.records import Hits, Passage, Question
     from tests.studies import make_study
 
     passages = [Passage(f"a{i}", f"T{i}", f"It is Ansver{i}.") for i in range(200)] + [
@@ -434,9 +434,9 @@ def test_slices_by_results_are_told_from_the_others():
 
 def test_labels_of_people_count_in_the_tags(tmp_path):
     """Question 3 of beta: its gold (and answer) stands at 2, under an unlabelled filler."""
-    from db.events import Choice, LabelEvent
-    from db.labels import Labels
-    from db.people import People
+    from blindspot.db.events import Choice, LabelEvent
+    from blindspot.db.labels import Labels
+    from blindspot.db.people import People
 
     study = hand_made_study(tmp_path / "judged")
     runs = measure_all(study, ("alpha", "beta"))

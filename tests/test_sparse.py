@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.commands.indexes import encoder_add
-from backend.core.settings import EncoderSettings, add_encoder
-from backend.evaluation.report import report
-from backend.retrieval import encoded_blocks, live, sparse
-from backend.retrieval.cost import index_bytes
-from backend.retrieval.encoder import load_encoder
-from backend.retrieval.indexes import names
-from backend.retrieval.inverted_index import InvertedIndex, write_inverted_index
-from backend.retrieval.model_kinds import encoder_kind, kind_of_model
-from backend.retrieval.retrieve import retrieve
-from backend.retrieval.retriever import RETRIEVERS, top_k
-from backend.retrieval.sparse_encoder import TermRows, load_sparse_encoder
-from backend.service.api import make_api
-from backend.service.service import Service
-from db.errors import BadInput, Missing, Refused
+from blindspot.app.commands.indexes import encoder_add
+from blindspot.backend.core.settings import EncoderSettings, add_encoder
+from blindspot.backend.evaluation.report import report
+from blindspot.backend.retrieval import encoded_blocks, live, sparse
+from blindspot.backend.retrieval.cost import index_bytes
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.inverted_index import InvertedIndex, write_inverted_index
+from blindspot.backend.retrieval.model_kinds import encoder_kind, kind_of_model
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.retrieval.retriever import RETRIEVERS, top_k
+from blindspot.backend.retrieval.sparse_encoder import TermRows, load_sparse_encoder
+from blindspot.backend.service.api import make_api
+from blindspot.backend.service.service import Service
+from blindspot.db.errors import BadInput, Missing, Refused
 from tests.encoder_models import tiny_colbert, tiny_inference_free, tiny_masked_language_model, tiny_splade
 from tests.studies import births, make_study, people, tiny_bert
 
@@ -196,7 +196,7 @@ def test_the_wrong_kind_of_model_is_one_line(tmp_path):
 
 
 def test_a_study_says_what_is_missing_and_what_changed(indexed_study, tmp_path):
-    from backend.core.copying import copy_study
+    from blindspot.backend.core.copying import copy_study
 
     with pytest.raises(Refused, match="^encoder 'tiny' is dense, not sparse; name one with --encoder "):
         sparse.Sparse(indexed_study, "tiny")
@@ -219,7 +219,7 @@ def test_a_study_says_what_is_missing_and_what_changed(indexed_study, tmp_path):
 
 
 def test_encoder_add_recognises_the_kind(indexed_study, tmp_path, capsys):
-    from backend.core.copying import copy_study
+    from blindspot.backend.core.copying import copy_study
 
     copy_study(indexed_study, tmp_path / "copy")
     study = type(indexed_study).open(tmp_path / "copy")
@@ -243,6 +243,6 @@ def test_encoder_add_recognises_the_kind(indexed_study, tmp_path, capsys):
 
 
 def _unset(*given: str) -> dict[str, None]:
-    from backend.core.declared import declared
+    from blindspot.backend.core.declared import declared
 
     return {name: None for name in declared(EncoderSettings) if name not in given}

@@ -5,12 +5,12 @@ import sys
 import numpy as np
 import pytest
 
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.retrieval import dense
-from backend.retrieval.retrieve import retrieve
-from backend.retrieval.static_encoder import make_static_encoder
-from db.errors import Missing, Refused
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval import dense
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.retrieval.static_encoder import make_static_encoder
+from blindspot.db.errors import Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
 pytest.importorskip("model2vec", reason='Model2Vec is not installed (pip install "blindspot[static]")')

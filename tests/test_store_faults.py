@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from backend.core.study import Study
-from backend.judging import guidelines as guidelines_module
-from backend.judging.guidelines import guidelines
-from backend.judging.labels_io import export_labels, import_labels
-from db import backup as backups
-from db.connection import DatabaseUnavailable, NotSaved, connect
-from db.errors import BadInput, Missing, Refused
-from db.events import MAX_NUMBER, LabelEvent
-from db.labels import Labels
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging import guidelines as guidelines_module
+from blindspot.backend.judging.guidelines import guidelines
+from blindspot.backend.judging.labels_io import export_labels, import_labels
+from blindspot.db import backup as backups
+from blindspot.db.connection import DatabaseUnavailable, NotSaved, connect
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.events import MAX_NUMBER, LabelEvent
+from blindspot.db.labels import Labels
 from tests.labelled_studies import command, labelled_study
 from tests.studies import births, make_study, people
 
@@ -46,7 +46,7 @@ def test_a_locked_file_is_not_called_damaged_and_loses_nothing(study, monkeypatc
     store.close()
     before = count(study)
     gc.collect()
-    monkeypatch.setattr("db.connection.BUSY_TIMEOUT_MS", 100)
+    monkeypatch.setattr("blindspot.db.connection.BUSY_TIMEOUT_MS", 100)
     # A rollback journal, as on a file system without shared memory: an exclusive lock stops readers too.
     lock = sqlite3.connect(study.labels_path, isolation_level=None)
     lock.execute("PRAGMA journal_mode=DELETE")
@@ -124,7 +124,7 @@ def test_a_damaged_file_in_use_is_not_taken_from_under_a_process(study, tmp_path
         [
             sys.executable,
             "-c",
-            "import sys; from db.connection import connect; c = connect(sys.argv[1]); "
+            "import sys; from blindspot.db.connection import connect; c = connect(sys.argv[1]); "
             "c.execute('SELECT count(*) FROM question').fetchone(); print('open', flush=True); sys.stdin.read()",
             str(study.labels_path),
         ],
@@ -150,12 +150,12 @@ def test_a_damaged_file_in_use_is_not_taken_from_under_a_process(study, tmp_path
 AS_NOBODY = """
 import os, sys
 import sqlite_utils
-from db.errors import BlindspotError
-from backend.core.study import Study
-from backend.data import importing
-from db.labels import Labels
-from db.events import LabelEvent
-from db import backup, migrations
+from blindspot.db.errors import BlindspotError
+from blindspot.backend.core.study import Study
+from blindspot.backend.data import importing
+from blindspot.db.labels import Labels
+from blindspot.db.events import LabelEvent
+from blindspot.db import backup, migrations
 if os.geteuid() == 0:
     os.setuid(65534)  # root may write to anything
 path = os.path.join(sys.argv[1], "labels.db")
@@ -205,7 +205,7 @@ def test_a_read_only_study_without_wal_opens_for_reading(study):
 
 def test_a_reader_of_a_read_only_file_sees_what_somebody_else_writes(study, monkeypatch):
     """The file is read without locks only as long as nothing changes."""
-    from db import connection as module
+    from blindspot.db import connection as module
 
     store = Labels(study.labels_path, passages=study.corpus.ordinals)
     store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -287,8 +287,8 @@ LIMITED = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
-from db.errors import BlindspotError
-from db import backup
+from blindspot.db.errors import BlindspotError
+from blindspot.db import backup
 try:
     if sys.argv[1] == "restore":
         backup.restore(sys.argv[2], sys.argv[4])
@@ -353,7 +353,7 @@ def test_a_guideline_version_cut_short_is_written_again(study, monkeypatch):
 GUIDELINES = """
 import resource, signal, sys
 from pathlib import Path
-from backend.judging.guidelines import guidelines
+from blindspot.backend.judging.guidelines import guidelines
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50, resource.RLIM_INFINITY))
 print(guidelines(Path(sys.argv[1])).version)
@@ -410,9 +410,9 @@ def test_nothing_is_saved_is_raised_for_the_whole_outbox(study):
 FULL = """
 import sys
 import numpy as np
-from backend.core import arrays
-from backend.core.study import Study
-from db.errors import BlindspotError
+from blindspot.backend.core import arrays
+from blindspot.backend.core.study import Study
+from blindspot.db.errors import BlindspotError
 study, folder = Study.open(sys.argv[1]), sys.argv[2]
 for what in ("mapped", "saved"):
     try:

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from backend.core.manifest import whole_folder, write_manifest
-from backend.core.runs import write_run
-from backend.core.settings import add_encoder, read_settings
-from backend.core.study import Study
-from db.errors import BadInput, Missing, Refused
-from db.records import Hits
+from blindspot.backend.core.manifest import whole_folder, write_manifest
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.settings import add_encoder, read_settings
+from blindspot.backend.core.study import Study
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.records import Hits
 from tests.studies import births, make_study, people
 
 
@@ -160,8 +160,8 @@ def test_a_study_toml_of_the_version_before_opens(tmp_path):
 
 
 def test_a_new_study_toml_says_what_every_setting_is(tmp_path):
-    from backend.core.declared import declared
-    from backend.core.settings import BM25Settings, HybridSettings, Settings
+    from blindspot.backend.core.declared import declared
+    from blindspot.backend.core.settings import BM25Settings, HybridSettings, Settings
 
     text = Study.create(tmp_path / "new").settings_path.read_text()
     read = read_settings(tmp_path / "new" / "study.toml")
@@ -278,7 +278,7 @@ def test_a_damaged_run_is_one_line(study):
 
 
 def test_an_encoder_inside_the_study_moves_with_it(tmp_path):
-    from backend.core.settings import add_encoder, read_settings
+    from blindspot.backend.core.settings import add_encoder, read_settings
 
     study = Study.create(tmp_path / "here")
     (study.folder / "models" / "mine").mkdir(parents=True)

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.core.copying import copy_study
-from backend.evaluation.comparison import Comparison, measure_all
-from backend.evaluation.slices import TAGS, Facts, by_results
-from backend.evaluation.tag_export import tag_rows, tags_as_csv, tags_as_json
-from backend.judging.batches import make_batch, questions_of
-from db.backup import back_up, check, restore
-from db.errors import BadInput, Missing, Refused
-from db.people import People
-from db.queue import Candidate, Item, Queue
-from db.tags import RESERVED, Tags
+from blindspot.backend.core.copying import copy_study
+from blindspot.backend.evaluation.comparison import Comparison, measure_all
+from blindspot.backend.evaluation.slices import TAGS, Facts, by_results
+from blindspot.backend.evaluation.tag_export import tag_rows, tags_as_csv, tags_as_json
+from blindspot.backend.judging.batches import make_batch, questions_of
+from blindspot.db.backup import back_up, check, restore
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.tags import RESERVED, Tags
 from tests import forked
 from tests.app_pages import Page, hand_made_study
 
@@ -219,7 +219,7 @@ def test_the_export_says_who_and_when(study, tags):
 
 
 def blindspot(study, *words) -> subprocess.CompletedProcess:
-    return forked.python("-m", "app.cli", "tags", *words, "--study", study.folder)
+    return forked.python("-m", "blindspot.app.cli", "tags", *words, "--study", study.folder)
 
 
 def test_the_commands(study):
@@ -278,7 +278,9 @@ def test_slices_counts_tags_and_leads_mend_them(study, tags, monkeypatch):
 
 def test_a_lead_makes_a_batch_of_tagged_questions(study, tags, monkeypatch):
     started = []
-    monkeypatch.setattr("app.components.jobs.start", lambda opened, request: bool(started.append(request)) or True)
+    monkeypatch.setattr(
+        "blindspot.app.components.jobs.start", lambda opened, request: bool(started.append(request)) or True
+    )
     People(study.labels_path).add("lea", "lead")
     tags.add("look", ["q1", "q3"], by="ann")
     page = Page(study.folder, "team", "lea")

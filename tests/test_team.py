@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.agreement import Agreement
-from backend.core.study import Study
-from backend.judging.agreement_words import agreement_in_words, strength
-from backend.judging.quality import Agreements, Quality, clashes, quality, standing_labels
-from backend.judging.team_progress import days, team_progress, too_fast
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
+from blindspot.analysis.agreement import Agreement
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.agreement_words import agreement_in_words, strength
+from blindspot.backend.judging.quality import Agreements, Quality, clashes, quality, standing_labels
+from blindspot.backend.judging.team_progress import days, team_progress, too_fast
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
 from tests.app_pages import Page, hand_made_study
 from tests.judging import Clock
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
-from app import progress
-from app.console import Terminal
-from app.terminal import CleanStream, clean
-from backend.core.spreadsheets import write_csv
+from blindspot.app import progress
+from blindspot.app.console import Terminal
+from blindspot.app.terminal import CleanStream, clean
+from blindspot.backend.core.spreadsheets import write_csv
 from tests import forked
 
 ROOT = Path(__file__).parents[1]
@@ -49,10 +49,10 @@ def hostile_study(tmp_path_factory):
     """Two runs over questions whose relations are terminal commands or spreadsheet formulas."""
     import numpy as np
 
-    from backend.core.runs import write_run
-    from backend.core.study import Study
-    from db.corpus import CorpusWriter
-    from db.records import Hits, Question
+    from blindspot.backend.core.runs import write_run
+    from blindspot.backend.core.study import Study
+    from blindspot.db.corpus import CorpusWriter
+    from blindspot.db.records import Hits, Question
 
     study = Study.create(tmp_path_factory.mktemp("hostile") / "study", f"study {HOSTILE}")
     with CorpusWriter(study.folder / "corpus.db") as writer:
@@ -88,7 +88,7 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_escape_sequence_reaches_the_terminal(hostile_study, command):
     environment = {**os.environ, "BLINDSPOT_STUDY": str(hostile_study), "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    done = forked.python("-m", "app.cli", *command.split(), environment=environment)
+    done = forked.python("-m", "blindspot.app.cli", *command.split(), environment=environment)
     assert done.stdout + done.stderr
     assert not FORBIDDEN & set(done.stdout + done.stderr), command
     if command.endswith("--csv"):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from backend.evaluation.terminal_tables import FittingTable, rich_tables
+from blindspot.backend.evaluation.terminal_tables import FittingTable, rich_tables
 
 TABLE = (
     "A: bm25-dev, B: minilm-dev. Success@k, %",

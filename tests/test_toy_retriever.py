@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.runs import retriever_label
-from backend.core import jobs
-from backend.core.declared import declared
-from backend.retrieval import live
-from backend.retrieval.indexes import names
-from backend.retrieval.retrieve import retrieve
-from backend.retrieval.retriever import RETRIEVERS
-from backend.service.api import make_api
-from backend.service.service import Service
-from db.errors import BadInput, Refused
+from blindspot.app.runs import retriever_label
+from blindspot.backend.core import jobs
+from blindspot.backend.core.declared import declared
+from blindspot.backend.retrieval import live
+from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.retrieval.retriever import RETRIEVERS
+from blindspot.backend.service.api import make_api
+from blindspot.backend.service.service import Service
+from blindspot.db.errors import BadInput, Refused
 from tests.app_pages import Page
 from tests.studies import births, make_study, people
 from tests.test_registry import installed
@@ -32,9 +32,9 @@ TOY = '''
 """Passages in the order of their row, from a row that the question's length gives."""
 import numpy as np
 
-from backend.core.declared import Field, settings_class
-from backend.retrieval.retriever import RetrieverKind
-from db.records import Hits
+from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.retrieval.retriever import RetrieverKind
+from blindspot.db.records import Hits
 
 
 @settings_class
@@ -105,7 +105,11 @@ def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
 
     def blindspot(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "app.cli", *arguments], env=environment, cwd=ROOT, capture_output=True, text=True
+            [sys.executable, "-m", "blindspot.app.cli", *arguments],
+            env=environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
         )
 
     shown = blindspot("retrieve", "--help")

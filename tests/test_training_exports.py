@@ -6,18 +6,18 @@ import os
 
 import pytest
 
-from backend.core.manifest import file_sha256, read_manifest
-from backend.data.formats import find_format
-from backend.data.formats.base import Options as ReadOptions
-from backend.training_sets.exports import export
-from backend.training_sets.exports.base import EXPORTS, ExportOptions
-from backend.training_sets.training_set import TrainingSet, positives_of
-from db.errors import BadInput, Missing, Refused
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Queue
-from db.records import Passage
+from blindspot.backend.core.manifest import file_sha256, read_manifest
+from blindspot.backend.data.formats import find_format
+from blindspot.backend.data.formats.base import Options as ReadOptions
+from blindspot.backend.training_sets.exports import export
+from blindspot.backend.training_sets.exports.base import EXPORTS, ExportOptions
+from blindspot.backend.training_sets.training_set import TrainingSet, positives_of
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
+from blindspot.db.records import Passage
 from tests.studies import make_study, tiny_bert
 from tests.training_studies import QUESTIONS, build, copied, say, score, training_study
 
@@ -122,8 +122,8 @@ def test_rocketqas_files_hold_their_columns(study, pairs, written):
 def test_tabs_and_line_ends_break_no_line_of_rocketqas_files(tmp_path):
     import numpy as np
 
-    from backend.core.runs import write_run
-    from db.records import Hits, Question
+    from blindspot.backend.core.runs import write_run
+    from blindspot.db.records import Hits, Question
 
     study = make_study(
         tmp_path / "s",
@@ -334,7 +334,7 @@ def judged(study, truth):
 
 def test_the_card_tells_agreement_and_what_is_left_from_the_audits(study, tmp_path):
     """With correct labels: no audited negative kept by answer match answers the question; without denoising some do."""
-    from backend.judging.batches import ArmShares, make_batch
+    from blindspot.backend.judging.batches import ArmShares, make_batch
 
     study = copied(study, tmp_path / "study")
     truth = {

@@ -7,15 +7,15 @@ import os
 import numpy as np
 import pytest
 
-from backend.core.settings import EncoderSettings, add_encoder
-from backend.retrieval import bm25, dense
-from backend.retrieval.retrieve import retrieve
-from backend.training.checkpoints import models_of
-from backend.training.dual_encoder import train_dual_encoder
-from backend.training.per_relation import PerRelationRetriever, retrieve_per_relation, train_per_relation
-from backend.training.training_log import read_log, working_folder
-from backend.training_sets.builder import build
-from db.errors import Missing, Refused
+from blindspot.backend.core.settings import EncoderSettings, add_encoder
+from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training.checkpoints import models_of
+from blindspot.backend.training.dual_encoder import train_dual_encoder
+from blindspot.backend.training.per_relation import PerRelationRetriever, retrieve_per_relation, train_per_relation
+from blindspot.backend.training.training_log import read_log, working_folder
+from blindspot.backend.training_sets.builder import build
+from blindspot.db.errors import Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
 QUICK = {
@@ -54,7 +54,7 @@ def trained(study):
 def test_a_training_reports_to_tensorboard(study):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    from backend.training.tracking import LOGGING_DIR
+    from blindspot.backend.training.tracking import LOGGING_DIR
 
     settings = {**QUICK, "report_to": "tensorboard"}
     train_dual_encoder(study, "tracked", "clean", "tiny", settings, device="cpu")
@@ -68,7 +68,7 @@ def test_a_training_reports_to_tensorboard(study):
 
 
 def test_a_tracker_without_its_package_is_one_line(study, monkeypatch):
-    from backend.training import tracking
+    from blindspot.backend.training import tracking
 
     monkeypatch.setattr(tracking, "find_spec", lambda name: None)
     with pytest.raises(Missing, match="^--report-to wandb needs the package wandb; run: pip install wandb$"):
@@ -100,7 +100,7 @@ def test_names_that_are_taken(study, trained):
 
 
 def test_killed_before_study_toml_named_it(study, trained, monkeypatch):
-    from backend.training import dual_encoder
+    from blindspot.backend.training import dual_encoder
 
     def killed(*_):
         raise KeyboardInterrupt
@@ -168,8 +168,8 @@ def test_question_encoders_need_two_towers_and_enough_questions(study, trained):
 def test_the_commands(study, trained):
     from typer.testing import CliRunner
 
-    from app.commands.train import train_app
-    from backend.judges.scores import ScoreStore
+    from blindspot.app.commands.train import train_app
+    from blindspot.backend.judges.scores import ScoreStore
 
     def run(*words):
         done = CliRunner().invoke(train_app, [*words, "--study", str(study.folder)], catch_exceptions=False)
@@ -192,7 +192,7 @@ def test_the_commands(study, trained):
 
 def test_models_of_any_kind_are_listed(study, trained, tmp_path):
     """An adapter, or a judge of an older version, whose training.json does not say when it was made."""
-    from backend.training.checkpoints import models_of
+    from blindspot.backend.training.checkpoints import models_of
 
     folder = study.path("models", "undated")
     folder.mkdir()
@@ -207,10 +207,10 @@ ONLY = {**QUICK, "only": "question", "hard_negatives": 2, "precision": "float32"
 
 def test_questions_alone_are_trained_on_the_vectors_of_the_index(study, trained, monkeypatch):
     """The index holds 16 bits, so the losses and the questions' vectors are equal within that; no passage is encoded again."""
-    from backend.core.manifest import read_json
-    from backend.retrieval.encoder import load_encoder
-    from backend.training.stored_vectors import StoredVectors
-    from backend.training.trainer import Collator
+    from blindspot.backend.core.manifest import read_json
+    from blindspot.backend.retrieval.encoder import load_encoder
+    from blindspot.backend.training.stored_vectors import StoredVectors
+    from blindspot.backend.training.trainer import Collator
 
     if "first" not in study.parts("indexes"):
         dense.build_index(study, "first", device="cpu")
@@ -255,8 +255,8 @@ def test_gradient_caching_over_stored_vectors_gives_the_same_model(study, traine
 
 
 def test_vectors_of_another_length_or_model_are_not_taken(study, trained):
-    from backend.retrieval.encoder import load_encoder
-    from backend.training.stored_vectors import StoredVectors
+    from blindspot.backend.retrieval.encoder import load_encoder
+    from blindspot.backend.training.stored_vectors import StoredVectors
 
     if "first" not in study.parts("indexes"):
         dense.build_index(study, "first", device="cpu")
@@ -271,10 +271,10 @@ def test_vectors_of_another_length_or_model_are_not_taken(study, trained):
 
 def test_a_guide_masks_what_its_judge_finds_probable(study, trained, monkeypatch):
     """Passages of a question that the judge scored high are no negatives of it; unscored ones stay as they are."""
-    from backend.judges.scores import ScoreStore
-    from backend.training.examples import passage_number
-    from backend.training.guide import Guide
-    from backend.training.trainer import Collator
+    from blindspot.backend.judges.scores import ScoreStore
+    from blindspot.backend.training.examples import passage_number
+    from blindspot.backend.training.guide import Guide
+    from blindspot.backend.training.trainer import Collator
 
     questions = study.questions.all(split="train")
     store = ScoreStore.create(study, "guiding", calibrated=True)
@@ -310,8 +310,8 @@ def test_a_guide_masks_what_its_judge_finds_probable(study, trained, monkeypatch
 
 def test_a_second_round_takes_nothing_that_the_set_dropped(study, trained, monkeypatch):
     """Also with LoRA, and with the question tower alone over the vectors of the index."""
-    from backend.training import refresh
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.backend.training import refresh
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     mined, mine = [], refresh._mine
     monkeypatch.setattr(refresh, "_mine", lambda *given: (mined.append((given[3], mine(*given))), mined[-1][1])[1])

@@ -6,18 +6,31 @@ from collections import Counter
 import pytest
 from typer.testing import CliRunner
 
-from app.commands.training_sets import training_set_app
-from backend.judges.scores import ScoreStore, lookup
-from backend.judging.batches import make_batch
-from backend.training.examples import TrainingSetExamples
-from backend.training_sets import builder as building
-from backend.training_sets import denoising
-from backend.training_sets.assemble import DENIED, NO_POSITIVE
-from backend.training_sets.differences import KINDS, NewLabel, change_summary, changes_of_kind, diff, new_labels
-from backend.training_sets.stratified_sample import KEPT, PSEUDO, REMOVED, queue_stratified_sample, stratified_sample
-from backend.training_sets.training_set import read_groups
-from db.errors import BadInput, Missing, Refused
-from db.queue import Queue
+from blindspot.app.commands.training_sets import training_set_app
+from blindspot.backend.judges.scores import ScoreStore, lookup
+from blindspot.backend.judging.batches import make_batch
+from blindspot.backend.training.examples import TrainingSetExamples
+from blindspot.backend.training_sets import builder as building
+from blindspot.backend.training_sets import denoising
+from blindspot.backend.training_sets.assemble import DENIED, NO_POSITIVE
+from blindspot.backend.training_sets.differences import (
+    KINDS,
+    NewLabel,
+    change_summary,
+    changes_of_kind,
+    diff,
+    new_labels,
+)
+from blindspot.backend.training_sets.stratified_sample import (
+    KEPT,
+    PSEUDO,
+    REMOVED,
+    queue_stratified_sample,
+    stratified_sample,
+)
+from blindspot.backend.training_sets.training_set import read_groups
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.queue import Queue
 from tests.training_studies import build, content, copied, say, score
 
 
@@ -273,9 +286,9 @@ def test_wrong_usage(study, words, message):
 
 def test_reasons_of_older_sets_read_as_the_present_ones(study):
     """Sets built before a rewording still open, compare and count by the present reasons."""
-    from backend.data import leaks
-    from backend.training_sets import assemble, sources
-    from backend.training_sets.training_set import RENAMED_REASONS
+    from blindspot.backend.data import leaks
+    from blindspot.backend.training_sets import assemble, sources
+    from blindspot.backend.training_sets.training_set import RENAMED_REASONS
 
     present = {
         value

@@ -9,17 +9,17 @@ import time
 import numpy as np
 import pytest
 
-from backend.core import jobs
-from backend.core.runs import write_run
-from backend.training_sets import builder as building
-from backend.training_sets import denoising
-from backend.training_sets.assemble import DENIED
-from backend.training_sets.builder import make_training_set
-from backend.training_sets.sources import NOT_SEARCHED
-from backend.training_sets.spec import TrainingSetSpec
-from backend.training_sets.training_set import TrainingSet, training_sets
-from db.errors import BadInput, BlindspotError, Missing, Refused
-from db.records import Hits
+from blindspot.backend.core import jobs
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.training_sets import builder as building
+from blindspot.backend.training_sets import denoising
+from blindspot.backend.training_sets.assemble import DENIED
+from blindspot.backend.training_sets.builder import make_training_set
+from blindspot.backend.training_sets.sources import NOT_SEARCHED
+from blindspot.backend.training_sets.spec import TrainingSetSpec
+from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.db.records import Hits
 from tests.training_studies import born, build, content, copied, say, score, told
 
 
@@ -141,9 +141,9 @@ def test_parts_of_another_making_are_not_gone_on_with(study, monkeypatch):
 
 KILLED = """
 import sys, time
-from backend.core.study import Study
-from backend.training_sets import builder as building
-from backend.training_sets.spec import TrainingSetSpec
+from blindspot.backend.core.study import Study
+from blindspot.backend.training_sets import builder as building
+from blindspot.backend.training_sets.spec import TrainingSetSpec
 building.QUESTIONS_PER_PART = 1
 def slow(done, total, doing):
     print(done, flush=True)
@@ -232,7 +232,7 @@ def many(folder, count, depth=50, passages=2000):
     import resource
     from pathlib import Path
 
-    from db.records import Passage, Question
+    from blindspot.db.records import Passage, Question
     from tests.studies import make_study
 
     rng = np.random.default_rng(0)
@@ -257,7 +257,7 @@ def many(folder, count, depth=50, passages=2000):
         write_run(study, "r", [f"q{i:06d}" for i in range(count)], Hits(rows, scores), {})
         os._exit(0)
     os.wait()
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     study = Study.open(folder)
     began = time.perf_counter()

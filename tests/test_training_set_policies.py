@@ -5,20 +5,20 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from backend.core.registry import Registry, must_be
-from backend.core.runs import write_run
-from backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
-from backend.judges.scores import ScoreStore
-from backend.training_sets import denoising, spec
-from backend.training_sets.assemble import NO_POSITIVE
-from backend.training_sets.builder import make_training_set
-from backend.training_sets.denoising import policy_names
-from backend.training_sets.spec import TrainingSetSpec
-from backend.training_sets.training_set import roles
-from db.errors import BadInput, Missing, Refused
-from db.events import LabelEvent
-from db.labels import Labels
-from db.records import Hits
+from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.training_sets import denoising, spec
+from blindspot.backend.training_sets.assemble import NO_POSITIVE
+from blindspot.backend.training_sets.builder import make_training_set
+from blindspot.backend.training_sets.denoising import policy_names
+from blindspot.backend.training_sets.spec import TrainingSetSpec
+from blindspot.backend.training_sets.training_set import roles
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.events import LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.records import Hits
 from tests.test_registry import installed
 from tests.training_studies import build, content, copied, judge_report, say, score, told
 
@@ -193,7 +193,7 @@ def test_thresholds_of_older_sets_are_read_and_keep_their_fingerprint(study):
 
 
 POLICY_OF_A_PACKAGE = """
-from backend.training_sets.denoising import DenoisingPolicy, OwnThresholds
+from blindspot.backend.training_sets.denoising import DenoisingPolicy, OwnThresholds
 
 def under_half(evidence, thresholds, ceiling):
     score = evidence.score if ceiling.from_run else evidence.probability
@@ -282,7 +282,7 @@ def test_judgements_of_dev_and_test_never_enter(study):
 
 
 def test_distant_supervision_fills_in_where_there_is_no_gold(study):
-    from backend.retrieval.bm25 import build_index
+    from blindspot.backend.retrieval.bm25 import build_index
 
     with pytest.raises(Missing, match="BM25 index"):
         build(study, positives=("gold", "distant"))

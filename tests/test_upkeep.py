@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import app
-from backend.core import jobs
-from backend.core.manifest import write_json
-from backend.core.runs import write_run
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.training_sets.training_set import TrainingSet
-from backend.upkeep import parts
-from backend.upkeep.dependents import dependents
-from backend.upkeep.downloads import download, formats
-from db.errors import BadInput, BlindspotError, Missing, Refused
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
-from db.records import Hits
+from blindspot.app.cli import app
+from blindspot.backend.core import jobs
+from blindspot.backend.core.manifest import write_json
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.backend.upkeep import parts
+from blindspot.backend.upkeep.dependents import dependents
+from blindspot.backend.upkeep.downloads import download, formats
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.records import Hits
 from tests.training_studies import build, copied, training_study
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.components.why import why_panel
-from backend.evaluation.why import name_words, near_namesake, nearest, why
-from backend.retrieval.retrieve import retrieve
-from db.records import Question
+from blindspot.app.components.why import why_panel
+from blindspot.backend.evaluation.why import name_words, near_namesake, nearest, why
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.records import Question
 from tests.app_pages import HOSTILE, hand_made_study, words
 
 
@@ -76,7 +76,7 @@ def test_neighbours_equal_a_plain_product(similarity, count_rows):
 def test_with_vectors_the_neighbours_of_the_gold_are_shown(indexed_study, tmp_path):
     import shutil
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     study = Study.open(shutil.copytree(indexed_study.folder, tmp_path / "copy"))
     run = retrieve(study, "dense", encoder="tiny", split="dev", k=5, device="cpu")

@@ -8,9 +8,9 @@ import sys
 import ir_measures
 import pytest
 
-from app import cli
-from backend.core.study import Study
-from backend.evaluation.relevance import relevant
+from blindspot.app import cli
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.relevance import relevant
 from tests.app_pages import Page
 from tests.studies import people, tiny_bert
 

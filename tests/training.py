@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from backend.core.settings import EncoderSettings
-from backend.training.dual_encoder import train
-from backend.training.examples import Example
-from backend.training.training_settings import DualEncoderSettings
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.training.dual_encoder import train
+from blindspot.backend.training.examples import Example
+from blindspot.backend.training.training_settings import DualEncoderSettings
 from tests.studies import births, people, tiny_bert
 
 QUICK = {

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.core.runs import write_run
-from backend.core.study import Study
-from backend.judges.scores import ScoreStore
-from backend.training_sets.builder import make_training_set
-from backend.training_sets.denoising import Thresholds
-from backend.training_sets.spec import TrainingSetSpec
-from backend.training_sets.training_set import TrainingSet
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.records import Hits, Passage, Question
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.training_sets.builder import make_training_set
+from blindspot.backend.training_sets.denoising import Thresholds
+from blindspot.backend.training_sets.spec import TrainingSetSpec
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
 
 TEXTS = (

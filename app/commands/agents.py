@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import StudyOption, open_study
+from blindspot.app.commands.common import StudyOption, open_study
 
 
 def mcp(
@@ -41,7 +41,7 @@ def mcp(
         raise typer.BadParameter("name the study once, as STUDY or with --study")
     if token_file is not None and port is None:
         raise typer.BadParameter("--token-file goes with --port")
-    from backend.service.agents import make_agents_server
+    from blindspot.backend.service.agents import make_agents_server
 
     server = make_agents_server(open_study(folder or study), machine, jobs)
     if port is None:
@@ -50,9 +50,9 @@ def mcp(
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
         return
-    from backend.service.agents_over_http import PATH, serve_agents
-    from backend.service.guard import listen
-    from backend.service.running import read_token
+    from blindspot.backend.service.agents_over_http import PATH, serve_agents
+    from blindspot.backend.service.guard import listen
+    from blindspot.backend.service.running import read_token
 
     token = None if token_file is None else read_token(token_file)
     listening = listen("localhost", port)

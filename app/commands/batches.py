@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from app.commands.common import Buckets, Relations, StudyOption, TagsOption, group, open_study
-from backend.text.counting import counted, noun
-from db.errors import BadInput, Missing
+from blindspot.app.commands.common import Buckets, Relations, StudyOption, TagsOption, group, open_study
+from blindspot.backend.text.counting import counted, noun
+from blindspot.db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from backend.core.study import Study
-    from backend.judging.batch_builder import Order
-    from backend.judging.batches import BatchSummary
-    from db.queue import Queue
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judging.batch_builder import Order
+    from blindspot.backend.judging.batches import BatchSummary
+    from blindspot.db.queue import Queue
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The batch's name.")]
 
@@ -68,7 +68,7 @@ def batch_new(
     study: StudyOption = None,
 ) -> None:
     """Create a batch: 75% by priority, 10% random audit, 10% second labels, 5% repeats."""
-    from app.progress import terminal_progress
+    from blindspot.app.progress import terminal_progress
 
     opened = open_study(study)
     slice = _chosen(opened, relation, bucket, tag)
@@ -101,7 +101,7 @@ def batch_list(study: StudyOption = None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from app.console import Terminal
+    from blindspot.app.console import Terminal
 
     batches = _queue(study).batches()
     if not batches:
@@ -127,7 +127,7 @@ def batch_why(
     study: StudyOption = None,
 ) -> None:
     """Say why each pair of a batch was chosen, in the order in which they were chosen. For batches by gain."""
-    from backend.judging.gain import reasons
+    from blindspot.backend.judging.gain import reasons
 
     batch = next((batch for batch in _queue(study).batches() if batch.name == name), None)
     if batch is None:
@@ -146,7 +146,7 @@ def batch_practice(
     study: StudyOption = None,
 ) -> None:
     """Create a practice batch for new annotators from questions with settled labels."""
-    from backend.judging.practice import make_practice
+    from blindspot.backend.judging.practice import make_practice
 
     result = make_practice(open_study(study), name, size)
     _say(result.batch)
@@ -164,7 +164,7 @@ def batch_strata(
     """Create a batch that checks a training set: a random sample of the pairs that a policy kept, removed or
     proposed.
     """
-    from backend.training_sets.stratified_sample import queue_stratified_sample
+    from blindspot.backend.training_sets.stratified_sample import queue_stratified_sample
 
     _say(queue_stratified_sample(open_study(study), name, training_set, size, seed))
 
@@ -207,7 +207,7 @@ def batch_assign(
     study: StudyOption = None,
 ) -> None:
     """Assign the questions of a batch, or of a slice of it, to one person."""
-    from db.queue import Queue
+    from blindspot.db.queue import Queue
 
     if anybody == (person is not None):
         raise typer.BadParameter("give a PERSON, or --anybody")
@@ -221,7 +221,7 @@ def _chosen(
     study: Study, relations: list[str] | None, buckets: list[str] | None, tags: list[str] | None
 ) -> Iterable[str] | None:
     """Return the ids of the questions that the options choose; None without any of the options."""
-    from backend.judging.batches import questions_of
+    from blindspot.backend.judging.batches import questions_of
 
     return questions_of(study, relations or (), buckets or (), tags or ()) if relations or buckets or tags else None
 
@@ -232,8 +232,8 @@ def _maker(
     """Return the function that makes a batch in this order. Raises BadInput for options that do not fit together."""
     from functools import partial
 
-    from backend.judging.batches import make_batch
-    from backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
+    from blindspot.backend.judging.batches import make_batch
+    from blindspot.backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
 
     if training_set is not None and judge is None and order != "gain":
         raise BadInput(
@@ -257,6 +257,6 @@ def _say(made: BatchSummary) -> None:
 
 
 def _queue(folder: str | None) -> Queue:
-    from db.queue import Queue
+    from blindspot.db.queue import Queue
 
     return Queue(open_study(folder).labels_path)

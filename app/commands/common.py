@@ -14,8 +14,8 @@ from typer.core import TyperGroup
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -129,14 +129,14 @@ def group(about: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
 
 
 def open_study(folder: str | None) -> Study:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     return Study.open(folder)
 
 
 def do(function: Callable[Concatenate[Study, P], R], study: Study, /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a job in this process with a progress bar. The arguments are those of the job's function."""
-    from backend.core import jobs
+    from blindspot.backend.core import jobs
 
     with progress() as watch:
         return cast("Callable[..., R]", jobs.run)(function, study, *args, **kwargs, progress=watch)
@@ -153,12 +153,12 @@ def whole_numbers(text: str, option: str, example: str) -> list[int]:
 def print_report(report: PrintedReport, json: bool, csv: bool, latex: bool) -> None:
     """Print a report as JSON, CSV or LaTeX, or else as tables."""
     if json or csv or latex:
-        from app.terminal import clean_json
+        from blindspot.app.terminal import clean_json
 
         text = clean_json(report.as_json()) if json else report.as_csv() if csv else report.as_latex()
         print(text.rstrip("\n"))
     else:
-        from app.console import Terminal
+        from blindspot.app.console import Terminal
 
         Terminal().print(report.as_rich())
 
@@ -166,8 +166,8 @@ def print_report(report: PrintedReport, json: bool, csv: bool, latex: bool) -> N
 @contextmanager
 def progress() -> Iterator[Progress]:
     """Show progress. On Ctrl-C, say what is kept and exit with code 130."""
-    from app.progress import terminal_progress
-    from backend.core.jobs import CANCELLED
+    from blindspot.app.progress import terminal_progress
+    from blindspot.backend.core.jobs import CANCELLED
 
     try:
         with terminal_progress() as watch:
@@ -181,7 +181,7 @@ def trust_models(study: Study, *models: str | None) -> None:
     """Record that the user trusts these models (encoders of the study, folders or names), and print the code that they
     may now run.
     """
-    from backend.core.model_files import trust
+    from blindspot.backend.core.model_files import trust
 
     for model in filter(None, models):
         encoder = study.settings.encoders.get(model)

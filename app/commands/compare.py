@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from app.commands.common import AsCsv, AsJson, AsLatex, MeasureOption, RelevanceOption, StudyOption, print_report
+from blindspot.app.commands.common import (
+    AsCsv,
+    AsJson,
+    AsLatex,
+    MeasureOption,
+    RelevanceOption,
+    StudyOption,
+    print_report,
+)
 
 
 def compare(
@@ -42,9 +50,9 @@ def compare(
     """Compare two runs: the difference with its interval and p value, and the questions that only one of them
     answers.
     """
-    from backend.core.study import Study
-    from backend.evaluation.comparison_report import ComparisonOptions, compare_with
-    from backend.evaluation.slice_report import find_in_runs
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
+    from blindspot.backend.evaluation.slice_report import find_in_runs
 
     if json + csv + latex > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex")
@@ -75,15 +83,15 @@ def oracle(
     """Show what an oracle reaches that chooses the best of several runs for each question, and how often it chooses
     each.
     """
-    from backend.core.study import Study
-    from backend.evaluation.oracle import oracle as choose
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.evaluation.oracle import oracle as choose
 
     found = choose(Study.open(study), runs, k, measure, relevance, rule)
     if json:
-        from app.tables import print_json
+        from blindspot.app.tables import print_json
 
         print_json(found.as_json())
     else:
-        from app.tables import print_oracle
+        from blindspot.app.tables import print_oracle
 
         print_oracle(found)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, Device, StudyOption, do, group, open_study, whole_numbers
-from backend.text.counting import duration
+from blindspot.app.commands.common import AsJson, Device, StudyOption, do, group, open_study, whole_numbers
+from blindspot.backend.text.counting import duration
 
 if TYPE_CHECKING:
-    from backend.experiments.cost import ExperimentCost
+    from blindspot.backend.experiments.cost import ExperimentCost
 
 experiment_app = group(
     "Repeat the papers' experiments on your own data. --plan estimates the cost, --small is a trial run. A killed "
@@ -149,28 +149,28 @@ def _run(
     )
     opened, name = open_study(study), context.command.name or ""
     if plan:
-        from backend.experiments.cost import cost, planned_parts
+        from blindspot.backend.experiments.cost import cost, planned_parts
 
         waiting, parts = planned_parts(opened, name, given, device).as_words()
         print(f"To do: {waiting}.\nAlready done: {parts}.", flush=True)
         print("\n".join(_as_lines(cost(opened, name, given, device))))
         return
-    from backend.experiments.running import run_experiment
+    from blindspot.backend.experiments.running import run_experiment
 
     _print(do(run_experiment, opened, experiment=name, given=given, device=device), csv, latex, json)
 
 
 def add_experiments() -> None:
     """Add one command for each experiment of the papers."""
-    from backend.experiments.papers import experiments
+    from blindspot.backend.experiments.papers import experiments
 
     for name, about in experiments().items():
         experiment_app.command(name, help=f"{about.asks} ({about.paper}, {about.source})")(_run)
 
 
 def _print(result: dict[str, Any], csv: bool, latex: bool, json: bool) -> None:
-    from app.tables import console, print_json
-    from backend.experiments import tables
+    from blindspot.app.tables import console, print_json
+    from blindspot.backend.experiments import tables
 
     if json:
         print_json(result)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.common import Out, Split, StudyOption, Ties, WithoutOwn, group, open_study
-from backend.text.counting import counted
+from blindspot.app.commands.common import Out, Split, StudyOption, Ties, WithoutOwn, group, open_study
+from blindspot.backend.text.counting import counted
 
 export_app = group("Export parts of a study in the formats of other tools.")
 
@@ -22,7 +22,7 @@ def export_run(
     study: StudyOption = None,
 ) -> None:
     """Export a run as TREC, DPR, Pyserini or MS MARCO output."""
-    from backend.data.exporting import export_run as export
+    from blindspot.backend.data.exporting import export_run as export
 
     _say_exported(export(open_study(study), run, format, out, ties))
 
@@ -35,7 +35,7 @@ def export_qrels(
     study: StudyOption = None,
 ) -> None:
     """Export the gold passages of the questions as relevance judgements."""
-    from backend.data.exporting import export_qrels as export
+    from blindspot.backend.data.exporting import export_qrels as export
 
     _say_exported(export(open_study(study), format, split, out))
 
@@ -50,7 +50,7 @@ def export_questions(
     study: StudyOption = None,
 ) -> None:
     """Export the questions."""
-    from backend.data.exporting import export_questions as export
+    from blindspot.backend.data.exporting import export_questions as export
 
     _say_exported(export(open_study(study), format, split, out))
 
@@ -62,7 +62,7 @@ def export_passages(
     study: StudyOption = None,
 ) -> None:
     """Export the passage collection."""
-    from backend.data.exporting import export_passages as export
+    from blindspot.backend.data.exporting import export_passages as export
 
     _say_exported(export(open_study(study), format, out))
 
@@ -76,7 +76,7 @@ def export_results(
     study: StudyOption = None,
 ) -> None:
     """Export a run's figures by gold as an MTEB result file, or as BEIR's evaluation returns them."""
-    from backend.evaluation.results_files import MAIN, NAMES, export_results
+    from blindspot.backend.evaluation.results_files import MAIN, NAMES, export_results
 
     path, figures = export_results(open_study(study), run, format, task, out)
     main = MAIN if format == "mteb" else NAMES["ndcg"][1].format(10)
@@ -91,7 +91,7 @@ def export_task(
     study: StudyOption = None,
 ) -> None:
     """Export passages, questions and gold as a retrieval task: BEIR's folder, which MTEB loads by its task.py."""
-    from backend.data.task_folder import export_task as export
+    from blindspot.backend.data.task_folder import export_task as export
 
     made = export(open_study(study), folder, split, without_own)
     print(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, open_study
+from blindspot.app.commands.common import AsJson, StudyOption, open_study
 
 
 def find(
@@ -19,22 +19,22 @@ def find(
     study: StudyOption = None,
 ) -> None:
     """Find words in passages (by BM25 if it is indexed), questions or the notes of annotators."""
-    from backend.retrieval.full_text import PLACES
-    from backend.service.caller import KEEPER
-    from backend.service.reading import find as found_in
+    from blindspot.backend.retrieval.full_text import PLACES
+    from blindspot.backend.service.caller import KEEPER
+    from blindspot.backend.service.reading import find as found_in
 
     chosen = next((each for each in PLACES if each == place), None)
     if chosen is None:
         raise typer.BadParameter(f"--in must be one of {', '.join(PLACES)}")
     result = found_in(open_study(study), KEEPER, words, chosen, limit)
     if json:
-        from app.tables import print_json
+        from blindspot.app.tables import print_json
 
         print_json(result)
         return
     from rich.text import Text
 
-    from app.console import Terminal
+    from blindspot.app.console import Terminal
 
     terminal = Terminal()
     for each in result["items"]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.commands.common import StudyOption, group, open_study, progress
-from backend.text.counting import counted
+from blindspot.app.commands.common import StudyOption, group, open_study, progress
+from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
-    from backend.hub.pushing import PushPlan
+    from blindspot.backend.hub.pushing import PushPlan
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="training-set, encoder, judge or study.")]
 Repository = Annotated[str, typer.Argument(metavar="REPOSITORY", help="Repository of the Hub, as USER/NAME.")]
@@ -43,8 +43,8 @@ def push(
     study: StudyOption = None,
 ) -> None:
     """Push a training set, an encoder, a judge or the study to the Hub, after saying what is sent."""
-    from backend.hub import pushing
-    from backend.hub.repository import HubRepository
+    from blindspot.backend.hub import pushing
+    from blindspot.backend.hub.repository import HubRepository
 
     target = HubRepository(repository, kind)
     with progress() as watch, pushing.planned(open_study(study), kind, name, format, with_names, watch) as plan:
@@ -68,8 +68,8 @@ def pull(
     """Pull a training set, an encoder or a judge into the study, or a study into a new folder. Runs no code from the Hub."""
     if (kind == "study") != (to is not None):
         raise typer.BadParameter("--to DIR goes with 'pull study', and 'pull study' needs it")
-    from backend.hub.pulling import pull, pull_study
-    from backend.hub.repository import HubRepository
+    from blindspot.backend.hub.pulling import pull, pull_study
+    from blindspot.backend.hub.repository import HubRepository
 
     source = HubRepository(repository, kind)
     with progress():

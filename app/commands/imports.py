@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import (
+from blindspot.app.commands.common import (
     FileArgument,
     Format,
     Settings,
@@ -20,10 +20,10 @@ from app.commands.common import (
     open_study,
     progress,
 )
-from backend.text.counting import counted
+from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 FileOrIr = Annotated[
     Path,
@@ -40,7 +40,7 @@ def copy(
     study: StudyOption = None,
 ) -> None:
     """Copy the study, even while it is in use."""
-    from backend.core.copying import copy_study
+    from blindspot.backend.core.copying import copy_study
 
     result = copy_study(open_study(study), target)
     print(f"Copied the study to {result.folder}: {counted(result.files, 'file')}, {result.bytes / 1e6:,.1f} MB.")
@@ -73,8 +73,8 @@ def new(
 ) -> None:
     """Create an empty study, or a study from retriever output."""
     if results:
-        from app.tables import print_results_import
-        from backend.data.importing.from_results import study_from_results
+        from blindspot.app.tables import print_results_import
+        from blindspot.backend.data.importing.from_results import study_from_results
 
         with progress() as watch:
             result = study_from_results(folder, results, title, split, skip_bad, watch, questions)
@@ -84,7 +84,7 @@ def new(
         raise typer.BadParameter(
             "--questions goes with --from-run; otherwise run 'blindspot import questions' afterwards"
         )
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
     study = Study.create(folder, title)
     print(f"Created the study {study.folder}. Next: blindspot import passages FILE --study {folder}")
@@ -101,8 +101,8 @@ def import_passages(
     """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, articles to split into passages, or
     ir:DATASET of ir_datasets.
     """
-    from backend.data.importing.importer import import_passages
-    from backend.data.importing.ir_datasets import is_ir_id
+    from blindspot.backend.data.importing.importer import import_passages
+    from blindspot.backend.data.importing.ir_datasets import is_ir_id
 
     if is_ir_id(file):
         _import_ir(str(file), study, questions=False, skip_bad=skip_bad)
@@ -139,8 +139,8 @@ def import_questions(
     """Import questions; docs/formats.md lists the formats. With ir:DATASET of ir_datasets, import its questions and
     gold, and its passages if the study has none.
     """
-    from backend.data.importing.importer import import_questions
-    from backend.data.importing.ir_datasets import is_ir_id
+    from blindspot.backend.data.importing.importer import import_questions
+    from blindspot.backend.data.importing.ir_datasets import is_ir_id
 
     if is_ir_id(file):
         _import_ir(str(file), study, True, split, dataset, gold, skip_bad)
@@ -204,7 +204,7 @@ def import_triples(
 ) -> None:
     """Make questions from triples (subject, relation, object, frequency), as in EntityQuestions."""
     templates_path = templates and str(templates.absolute())
-    from backend.data.importing.triples import import_triples
+    from blindspot.backend.data.importing.triples import import_triples
 
     result = do(
         import_triples,
@@ -235,7 +235,7 @@ def import_frequencies(
     skip_bad: SkipBad = False,
 ) -> None:
     """Import the frequencies of the questions' subjects from a file, or count them in the passages."""
-    from backend.data.importing import importer
+    from blindspot.backend.data.importing import importer
 
     if (file is None) == (not count):
         raise typer.BadParameter("give a FILE, or --count to count mentions in the passages")
@@ -251,7 +251,7 @@ def import_qrels(
     file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False
 ) -> None:
     """Import relevance judgements (TREC, BEIR, MS MARCO): relevant passages become gold."""
-    from backend.data.importing.qrels import import_qrels
+    from blindspot.backend.data.importing.qrels import import_qrels
 
     result = do(import_qrels, open_study(study), path=str(file.absolute()), format=format, skip_bad=skip_bad)
     _say_imported(result, "line of qrels", "lines of qrels")
@@ -277,8 +277,8 @@ def import_run(
     without_own: WithoutOwn = False,
 ) -> None:
     """Import a run of another tool: TREC, DPR, Pyserini or MS MARCO output."""
-    from backend.core.runs import run_name_of
-    from backend.data.importing.runs import import_run
+    from blindspot.backend.core.runs import run_name_of
+    from blindspot.backend.data.importing.runs import import_run
 
     _say_imported(
         do(
@@ -309,8 +309,8 @@ def _import_ir(
     skip_bad: bool = False,
 ) -> None:
     """Import a dataset by its ir_datasets id."""
-    from backend.data.importing.importer import import_passages, import_questions
-    from backend.data.importing.ir_datasets import ir_dataset_folder
+    from blindspot.backend.data.importing.importer import import_passages, import_questions
+    from blindspot.backend.data.importing.ir_datasets import ir_dataset_folder
 
     study = _open_or_new(folder)
     passages = not study.has_corpus or not questions
@@ -332,7 +332,7 @@ def _open_or_new(folder: str | None) -> Study:
     """Open the study. The first import into an empty folder creates it."""
     import os
 
-    from backend.core.study import ENVIRONMENT_VARIABLE, Study
+    from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, Study
 
     place = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
     if place.is_dir() and not any(place.iterdir()):

@@ -8,14 +8,24 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.common import Device, Encoder, StudyOption, Trust, do, group, open_study, progress, trust_models
-from app.commands.options import takes_settings
-from backend.core.settings import MODELS, EncoderSettings
-from backend.retrieval.engines.engine_settings import EngineSettings
-from backend.retrieval.faiss_options import KINDS, FaissOptions
-from backend.retrieval.model_kinds import INDEX_COMMANDS
-from backend.text.counting import counted
-from db.errors import Missing, Refused
+from blindspot.app.commands.common import (
+    Device,
+    Encoder,
+    StudyOption,
+    Trust,
+    do,
+    group,
+    open_study,
+    progress,
+    trust_models,
+)
+from blindspot.app.commands.options import takes_settings
+from blindspot.backend.core.settings import MODELS, EncoderSettings
+from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.backend.retrieval.faiss_options import KINDS, FaissOptions
+from blindspot.backend.retrieval.model_kinds import INDEX_COMMANDS
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import Missing, Refused
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")
 encoder_app = group("Add encoders to study.toml, or list them.")
@@ -27,7 +37,7 @@ def index_bm25(
     threads: Annotated[int | None, typer.Option(min=1, help="Number of indexing threads (default: all cores).")] = None,
 ) -> None:
     """Index the passages for BM25 with Lucene."""
-    from backend.retrieval.bm25 import build_index
+    from blindspot.backend.retrieval.bm25 import build_index
 
     manifest = do(build_index, open_study(study), threads=threads)
     print(f"Indexed {counted(manifest['passages'], 'passage')} for BM25 in {manifest['seconds']} s.")
@@ -36,7 +46,7 @@ def index_bm25(
 @index_app.command("titles")
 def index_titles(study: StudyOption = None) -> None:
     """Index the passages' titles for entity lookup (retrieve --with titles)."""
-    from backend.retrieval.titles import build_index
+    from blindspot.backend.retrieval.titles import build_index
 
     manifest = do(build_index, open_study(study))
     print(f"Indexed {counted(manifest['titles'], 'title')} in {manifest['seconds']} s.")
@@ -49,7 +59,7 @@ def index_sparse(
     device: Device = None,
 ) -> None:
     """Encode the passages with a sparse encoder (SPLADE) and write the inverted index. Resumes an interrupted encoding."""
-    from backend.retrieval.sparse import build_index
+    from blindspot.backend.retrieval.sparse import build_index
 
     manifest = do(build_index, open_study(study), name=encoder, device=device)
     print(
@@ -65,7 +75,7 @@ def index_late_interaction(
     device: Device = None,
 ) -> None:
     """Encode the passages with a late-interaction encoder (ColBERT), a vector a token. Resumes an interrupted encoding."""
-    from backend.retrieval.late_interaction import build_index
+    from blindspot.backend.retrieval.late_interaction import build_index
 
     manifest = do(build_index, open_study(study), name=encoder, device=device)
     print(
@@ -105,7 +115,7 @@ def index_dense(
         _encode_shard(study, encoder, shard, device, precision)
         return
     vectors_path = None if vectors is None else str(vectors.absolute())
-    from backend.retrieval.dense import build_index
+    from blindspot.backend.retrieval.dense import build_index
 
     manifest = do(
         build_index,
@@ -128,8 +138,8 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
     """
     import os
 
-    from backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
-    from backend.retrieval.dense import encode_part
+    from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
+    from blindspot.backend.retrieval.dense import encode_part
 
     opened = Study(Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or "."))
     if not opened.settings_path.is_file():
@@ -153,7 +163,7 @@ def index_faiss(
     study: StudyOption = None,
 ) -> None:
     """Build a FAISS index over an encoder's vectors, and measure its recall against exact search."""
-    from backend.retrieval.approximate import build
+    from blindspot.backend.retrieval.approximate import build
 
     manifest = do(
         build,
@@ -178,7 +188,7 @@ def index_quantised(
     study: StudyOption = None,
 ) -> None:
     """Write int8 or binary copies of an encoder's vectors, and measure their recall against exact search."""
-    from backend.retrieval.quantised import build
+    from blindspot.backend.retrieval.quantised import build
 
     record = do(build, open_study(study), name=encoder, precision=precision)
     recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in record["recall"].items() if k.isdigit())
@@ -217,7 +227,7 @@ def index_milvus(
 ) -> None:
     """Fill a Milvus collection with an encoder's vectors. Resumes an interrupted upload."""
     milvus_settings = dict(setting.partition("=")[::2] for setting in settings or ())
-    from backend.retrieval.milvus import build
+    from blindspot.backend.retrieval.milvus import build
 
     record = do(
         build,
@@ -250,7 +260,7 @@ def index_open(
     study: StudyOption = None,
 ) -> None:
     """Search an index or engine that exists already, without indexing anything again."""
-    from backend.retrieval.opened import open_index
+    from blindspot.backend.retrieval.opened import open_index
 
     if "ids" in settings:
         settings["ids"] = str(Path(settings["ids"]).absolute())
@@ -275,7 +285,7 @@ def encoder_add(
     study: StudyOption = None,
 ) -> None:
     """Add an encoder to study.toml, after loading it once to see that it works."""
-    from backend.retrieval.adding_encoders import add_loaded_encoder
+    from blindspot.backend.retrieval.adding_encoders import add_loaded_encoder
 
     model, question_model, passage_model = (settings.get(key) for key in MODELS)
     opened = open_study(study)
@@ -301,7 +311,7 @@ def encoder_static(
     study: StudyOption = None,
 ) -> None:
     """Make a static encoder for a first look: much faster and worse than the encoder it is made from."""
-    from backend.retrieval.static_encoder import make_static_encoder
+    from blindspot.backend.retrieval.static_encoder import make_static_encoder
 
     made = do(make_static_encoder, open_study(study), encoder, start)
     print(f"{encoder}: {made['tokens']:,} token vectors of {made['dimension']} dimensions, from {start}.")

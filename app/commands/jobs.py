@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import StudyOption, group, open_study
+from blindspot.app.commands.common import StudyOption, group, open_study
 
 jobs_app = group("List jobs, print their logs, cancel them.")
 JobId = Annotated[str, typer.Argument(metavar="ID", help="Name of the job, as in 'blindspot jobs list'.")]
@@ -15,8 +15,8 @@ JobId = Annotated[str, typer.Argument(metavar="ID", help="Name of the job, as in
 @jobs_app.command("list")
 def jobs_list(study: StudyOption = None) -> None:
     """List the latest jobs, newest first."""
-    from app.tables import print_jobs
-    from backend.core import jobs
+    from blindspot.app.tables import print_jobs
+    from blindspot.backend.core import jobs
 
     print_jobs(jobs.recent(open_study(study)))
 
@@ -24,7 +24,7 @@ def jobs_list(study: StudyOption = None) -> None:
 @jobs_app.command("log")
 def jobs_log(job: JobId, study: StudyOption = None) -> None:
     """Print the output of a job, with the traceback of an unexpected error."""
-    from backend.core import jobs
+    from blindspot.backend.core import jobs
 
     opened = open_study(study)
     jobs.status(opened, job)
@@ -40,7 +40,7 @@ def jobs_cancel(
     study: StudyOption = None,
 ) -> None:
     """Cancel a job. The job stops at its next progress report and keeps its finished work."""
-    from backend.core import jobs
+    from blindspot.backend.core import jobs
 
     opened = open_study(study)
     if not jobs.status(opened, job).unfinished:

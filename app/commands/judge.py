@@ -6,16 +6,33 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from app.commands.common import AsJson, FileArgument, SkipBad, StudyOption, Trust, do, group, open_study, trust_models
-from app.commands.options import takes_settings
-from app.judge_texts import cost_words, decision_lines, language_model_line, plan_lines, quality_lines, stage_lines
-from backend.judges.settings import FeatureJudgeSettings, LLMSettings
-from backend.text.counting import counted, duration, noun
-from db.errors import Refused
+from blindspot.app.commands.common import (
+    AsJson,
+    FileArgument,
+    SkipBad,
+    StudyOption,
+    Trust,
+    do,
+    group,
+    open_study,
+    trust_models,
+)
+from blindspot.app.commands.options import takes_settings
+from blindspot.app.judge_texts import (
+    cost_words,
+    decision_lines,
+    language_model_line,
+    plan_lines,
+    quality_lines,
+    stage_lines,
+)
+from blindspot.backend.judges.settings import FeatureJudgeSettings, LLMSettings
+from blindspot.backend.text.counting import counted, duration, noun
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.judges.measuring import Sample
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judges.measuring import Sample
 
 LLM_KIND = "llm"
 judge_app = group("Learn a judge from your labels in seconds, and judge the passages of runs with it.")
@@ -70,8 +87,8 @@ def add(
         return
     if endpoint is None:
         raise Refused("give --endpoint URL for a language model, or --from MODEL for a cross-encoder")
-    from backend.judges.llm.endpoint import destination
-    from backend.judges.llm.judge import add_llm_judge
+    from blindspot.backend.judges.llm.endpoint import destination
+    from blindspot.backend.judges.llm.judge import add_llm_judge
 
     judge = add_llm_judge(open_study(study), name, endpoint, models or [], prompt, settings, replace)
     to = destination(judge.about["endpoint"])
@@ -83,7 +100,7 @@ def add(
 def _add_cross_encoder(
     opened: Study, name: str, model: str, run: str | None, device: str | None, replace: bool, trust: bool
 ) -> None:
-    from backend.training.ready_cross_encoder import add_cross_encoder
+    from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 
     if trust:
         trust_models(opened, model)
@@ -116,7 +133,7 @@ def learn(
     study: StudyOption = None,
 ) -> None:
     """Learn from gold and people's labels which passages answer a question. Takes seconds, without a GPU."""
-    from backend.judges.feature_judge import learn_judge
+    from blindspot.backend.judges.feature_judge import learn_judge
 
     result = do(learn_judge, open_study(study), name, run, encoder=encoder, settings=settings, replace=replace)
     about = result.report
@@ -141,7 +158,7 @@ def generalise(
     study: StudyOption = None,
 ) -> None:
     """Generalise people's labels: learn from the judged pairs which unjudged pairs of the same lists answer."""
-    from backend.judges.label_judge import learn_label_judge
+    from blindspot.backend.judges.label_judge import learn_label_judge
 
     learned = do(learn_label_judge, open_study(study), name, run, encoder=encoder, replace=replace)
     right = (
@@ -178,7 +195,7 @@ def run_judge(
     study: StudyOption = None,
 ) -> None:
     """Judge passages with a judge of any kind and store the scores. Pairs that are already judged keep their scores."""
-    from backend.judges.judge import judge_kind_of
+    from blindspot.backend.judges.judge import judge_kind_of
 
     opened = open_study(study)
     kind = judge_kind_of(opened, name)
@@ -202,7 +219,7 @@ def run_judge(
 def _ask_language_model(
     opened: Study, name: str, run: str | None, depth: int | None, limit: int | None, dry_run: bool, send: bool
 ) -> None:
-    from backend.judges.llm.judging import DEPTH, judge_with_llm, plan
+    from blindspot.backend.judges.llm.judging import DEPTH, judge_with_llm, plan
 
     if dry_run:
         for line in plan_lines(plan(opened, name, run, depth or DEPTH, limit)):
@@ -238,7 +255,7 @@ def import_judge(
     study: StudyOption = None,
 ) -> None:
     """Import the judgements of another tool as a judge. They are a machine's: people's labels stay as they are."""
-    from backend.judges.imported import import_judgements
+    from blindspot.backend.judges.imported import import_judgements
 
     done = do(import_judgements, open_study(study), name, str(file), format, positive_from, replace, skip_bad)
     print(f"Imported {counted(done['pairs'], 'judgement')} as {name}.")
@@ -261,7 +278,7 @@ def cascade(
     study: StudyOption = None,
 ) -> None:
     """Join judges: each decides where it is sure by its error on settled pairs, the next is asked about the rest."""
-    from backend.judges.cascade import make_cascade
+    from blindspot.backend.judges.cascade import make_cascade
 
     made = make_cascade(open_study(study), name, stages, right, missed, replace)
     print(f"Made {name}:")
@@ -298,14 +315,14 @@ def measure(
     """Measure judges on pairs that people settled: precision, recall, kappa, calibration, and where to trust each."""
     from dataclasses import asdict
 
-    from app.tables import print_json
-    from backend.judges.measuring import measure_judges
+    from blindspot.app.tables import print_json
+    from blindspot.backend.judges.measuring import measure_judges
 
     found = measure_judges(open_study(study), names or None, cast("Sample | None", sample))
     if as_json:
         print_json(asdict(found))
         return
-    from app.judge_tables import print_judge, print_judges
+    from blindspot.app.judge_tables import print_judge, print_judges
 
     print_judges(found)
     if len(found.judges) == 1 and found.judges[0].figures is not None:
@@ -321,7 +338,7 @@ def injections(
     study: StudyOption = None,
 ) -> None:
     """Measure how often instructions inside a passage make a language model call it positive."""
-    from backend.judges.llm.injections import measure_injections
+    from blindspot.backend.judges.llm.injections import measure_injections
 
     found = do(measure_injections, open_study(study), name, pairs, seed, send)
     if not found.tried or found.rate is None:
@@ -340,8 +357,8 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
     """List the judges of every kind with the quality of each."""
     import json
 
-    from backend.judges.feature_judge import KIND, feature_judges
-    from backend.judges.judge import judges_of, kind_title
+    from blindspot.backend.judges.feature_judge import KIND, feature_judges
+    from blindspot.backend.judges.judge import judges_of, kind_title
 
     opened = open_study(study)
     found = feature_judges(opened)
@@ -377,8 +394,8 @@ def explain(
     study: StudyOption = None,
 ) -> None:
     """Show the judge's probability for a question's top passages, with the features that count for and against each."""
-    from backend.judges.feature_judge import explain_question
-    from backend.judges.judge import judge_kind_of
+    from blindspot.backend.judges.feature_judge import explain_question
+    from blindspot.backend.judges.judge import judge_kind_of
 
     opened = open_study(study)
     if judge_kind_of(opened, name).name == "cascade":
@@ -409,9 +426,9 @@ def curve(
     study: StudyOption = None,
 ) -> None:
     """Add a point to the learning curve: what the labels so far are worth on dev. Dev never trains."""
-    from backend.training.curve_points import as_json as points_as_json
-    from backend.training.curve_points import curve_points
-    from backend.training.learning_curve import add_history, add_point
+    from blindspot.backend.training.curve_points import as_json as points_as_json
+    from blindspot.backend.training.curve_points import curve_points
+    from blindspot.backend.training.learning_curve import add_history, add_point
 
     opened = open_study(study)
     if history:
@@ -422,6 +439,6 @@ def curve(
     if as_json:
         print(points_as_json(points))
         return
-    from app.tables import print_curve
+    from blindspot.app.tables import print_curve
 
     print_curve(points)

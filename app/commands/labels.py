@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, group, open_study
-from backend.text.counting import counted
-from db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.app.commands.common import AsJson, StudyOption, group, open_study
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 labels_app = group("Back up, restore, check, export or import labels.")
 
@@ -24,7 +24,7 @@ def labels_backup(
     study: StudyOption = None,
 ) -> None:
     """Back up labels.db, even while it is in use, and check the backup."""
-    from db.backup import back_up, check
+    from blindspot.db.backup import back_up, check
 
     target = back_up(_labels_path(study), out)
     state = check(target)
@@ -46,8 +46,8 @@ def labels_restore(
     study: StudyOption = None,
 ) -> None:
     """Replace labels.db with a backup and keep the former file."""
-    from db.backup import check, restore
-    from db.migrations import migrate
+    from blindspot.db.backup import check, restore
+    from blindspot.db.migrations import migrate
 
     path = _labels_path(study)
     if (file is None) != empty:
@@ -69,7 +69,7 @@ def labels_restore(
 @labels_app.command("check")
 def labels_check(study: StudyOption = None) -> None:
     """Look for damage in labels.db. Exit code 1 if there is any."""
-    from db.backup import check
+    from blindspot.db.backup import check
 
     path = _labels_path(study)
     state = check(path)
@@ -111,13 +111,13 @@ def labels_audit(
     """Estimate the false negatives among unlabelled passages from the random audits, with and without judges' scores."""
     from dataclasses import asdict
 
-    from app.audit_words import print_audit
-    from app.tables import print_json
-    from backend.judges.powered_audit import powered_audits
-    from backend.judges.powered_success import run_successes
-    from backend.judging.audits import audit
-    from backend.judging.corrected import corrected_run
-    from backend.reports.labels import KS
+    from blindspot.app.audit_words import print_audit
+    from blindspot.app.tables import print_json
+    from blindspot.backend.judges.powered_audit import powered_audits
+    from blindspot.backend.judges.powered_success import run_successes
+    from blindspot.backend.judging.audits import audit
+    from blindspot.backend.judging.corrected import corrected_run
+    from blindspot.backend.reports.labels import KS
 
     if (k or relevance != "answers") and not run:
         raise BadInput("--k and --relevance are about Success@k of a run: name it with --run")
@@ -162,7 +162,7 @@ def labels_export(
     study: StudyOption = None,
 ) -> None:
     """Export the labels and print the last event of the export."""
-    from backend.judging.labels_io import export_labels
+    from blindspot.backend.judging.labels_io import export_labels
 
     written = export_labels(open_study(study), format, out, until)
     print(
@@ -201,8 +201,8 @@ def labels_import(
     study: StudyOption = None,
 ) -> None:
     """Import labels. Events that are already in the study are skipped."""
-    from backend.judging.labels_io import import_labels
-    from db.labels import Labels
+    from blindspot.backend.judging.labels_io import import_labels
+    from blindspot.db.labels import Labels
 
     opened = open_study(study)
     done = import_labels(opened, file, format, annotator, skip_bad, by_person)
@@ -218,7 +218,7 @@ def labels_import(
 
 def _labels_path(folder: str | None) -> Path:
     """The study's labels.db, without opening it: a damaged one must be restorable."""
-    from backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
+    from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 
     path = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
     if not (path / SETTINGS_FILE).is_file():
@@ -232,8 +232,8 @@ def _passage_problems(path: Path) -> list[str]:
     """Describe the judged passages that are missing in the study's collection."""
     import sqlite3
 
-    from db.corpus import Corpus
-    from db.labels import Labels
+    from blindspot.db.corpus import Corpus
+    from blindspot.db.labels import Labels
 
     if not (path.parent / "corpus.db").is_file():
         return []

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, group, open_study
-from backend.text.counting import counted
+from blindspot.app.commands.common import AsJson, StudyOption, group, open_study
+from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
-    from backend.maps import Map
+    from blindspot.backend.maps import Map
 
 
 map_app = group("Make maps of the embedding space, list them, print their numbers.")
@@ -59,11 +59,11 @@ def map_new(
     study: StudyOption = None,
 ) -> None:
     """Make a map: questions and passages in the plane, with clusters and measures of the map's quality."""
-    from app.progress import terminal_progress
-    from backend.core import jobs
-    from backend.core.study import Study
-    from backend.evaluation.saved_selections import saved_selection
-    from backend.maps import make
+    from blindspot.app.progress import terminal_progress
+    from blindspot.backend.core import jobs
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.evaluation.saved_selections import saved_selection
+    from blindspot.backend.maps import make
 
     opened = Study.open(study)
     slice = list(saved_selection(opened, selection).questions) if selection else None
@@ -82,8 +82,8 @@ def map_new(
 @map_app.command("list")
 def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     """List the maps of the study, oldest first."""
-    from app.tables import print_json
-    from backend.maps import maps_of
+    from blindspot.app.tables import print_json
+    from blindspot.backend.maps import maps_of
 
     result = maps_of(open_study(study))
     if as_json:
@@ -107,10 +107,10 @@ def map_show(
     study: StudyOption = None,
 ) -> None:
     """Print the numbers of a map: its quality, the spread of each group, the clusters."""
-    from app.tables import print_json
-    from backend.maps import Map
-    from backend.maps.edits import clusters_of
-    from backend.maps.values import cluster_rows, known
+    from blindspot.app.tables import print_json
+    from blindspot.backend.maps import Map
+    from blindspot.backend.maps.edits import clusters_of
+    from blindspot.backend.maps.values import cluster_rows, known
 
     map = Map.open(open_study(study), name)
     state = clusters_of(map)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import AsCsv, AsJson, AsLatex, RelevanceOption, StudyOption, print_report
+from blindspot.app.commands.common import AsCsv, AsJson, AsLatex, RelevanceOption, StudyOption, print_report
 
 
 def misses(
@@ -25,9 +25,9 @@ def misses(
     study: StudyOption = None,
 ) -> None:
     """Count the causes of one run's misses, or of two runs': near-namesakes, other words, rare subjects and others."""
-    from backend.core.study import Study
-    from backend.evaluation.miss_report import MissOptions
-    from backend.evaluation.miss_report import misses as count_causes
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.evaluation.miss_report import MissOptions
+    from blindspot.backend.evaluation.miss_report import misses as count_causes
 
     if json + csv + latex > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import Hosts, StudyOption, open_study, progress
+from blindspot.app.commands.common import Hosts, StudyOption, open_study, progress
 
 
 def open_app(
@@ -37,8 +37,8 @@ def open_app(
     host: Hosts = None,
 ) -> None:
     """Open the study in the app, on http://localhost:8501."""
-    from app.server import serve
-    from backend.service.beside import chosen_service
+    from blindspot.app.server import serve
+    from blindspot.backend.service.beside import chosen_service
 
     opened = open_study(study)
     with chosen_service(opened, backend):
@@ -57,9 +57,9 @@ def demo(
     ] = True,
 ) -> None:
     """Create the demo study and open the app as soon as BM25 is ready; the rest follows as jobs."""
-    from app.server import serve
-    from backend.core import jobs
-    from backend.demo import making
+    from blindspot.app.server import serve
+    from blindspot.backend.core import jobs
+    from blindspot.backend.demo import making
 
     with progress() as watch:
         study = making.begin(folder, passages, seed, watch)
@@ -80,8 +80,8 @@ def download(
     folder: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder for the files.")] = Path("downloads"),
 ) -> None:
     """Download a public data set or model. An interrupted download is resumed."""
-    from backend.data.download import NEXT
-    from backend.data.download import download as fetch
+    from blindspot.backend.data.download import NEXT
+    from blindspot.backend.data.download import download as fetch
 
     with progress() as watch:
         paths = fetch(name, folder, watch)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from backend.core.declared import Declared, declared, plain
+from blindspot.backend.core.declared import Declared, declared, plain
 
 LARGEST_SHOWN = 100_000
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import StudyOption, open_study
+from blindspot.app.commands.common import StudyOption, open_study
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="run, batch, training-set, model or map.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the part.")]
@@ -23,7 +23,7 @@ def rename(
     study: StudyOption = None,
 ) -> None:
     """Rename a run, batch, training set, model or map. What was made from it keeps the old name in its records."""
-    from backend.upkeep import parts
+    from blindspot.backend.upkeep import parts
 
     parts.rename(open_study(study), kind, name, new, yes)
     print(f"{parts.words(kind).capitalize()} {name} is now {new}.")
@@ -40,8 +40,8 @@ def describe(
     """Describe and tag a run, batch, training set, model or map; without options, show its description and
     dependents.
     """
-    from backend.upkeep import parts
-    from backend.upkeep.dependents import dependents
+    from blindspot.backend.upkeep import parts
+    from blindspot.backend.upkeep.dependents import dependents
 
     opened = open_study(study)
     known = parts.description(opened, kind, name)
@@ -60,7 +60,7 @@ def describe(
 
 def delete(kind: Kind, name: Name, yes: Confirmed = False, study: StudyOption = None) -> None:
     """Delete a run, batch, training set, model or map. Refused if something needs it."""
-    from backend.upkeep import parts
+    from blindspot.backend.upkeep import parts
 
     also = parts.delete(open_study(study), kind, name, yes)
     more = f", with {' and '.join(f'{each.kind} {each.name}' for each in also)}" if also else ""

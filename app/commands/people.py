@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 
 import typer
 
-from app.commands.common import StudyOption, group
-from db.rights import Role
+from blindspot.app.commands.common import StudyOption, group
+from blindspot.db.rights import Role
 
 if TYPE_CHECKING:
-    from db.people import People
+    from blindspot.db.people import People
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the person.")]
 RoleOption = Annotated[Role, typer.Option(metavar="annotator|adjudicator|lead", help="Role of the person.")]
@@ -25,7 +25,7 @@ def people_list(study: StudyOption = None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from app.console import Terminal
+    from blindspot.app.console import Terminal
 
     people = _people(study).all()
     if not people:
@@ -133,7 +133,7 @@ def _role(role: str) -> str:
 
 
 def _people(folder: str | None) -> People:
-    from backend.core.study import Study
-    from db.people import People
+    from blindspot.backend.core.study import Study
+    from blindspot.db.people import People
 
     return People(Study.open(folder).labels_path)

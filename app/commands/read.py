@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models, whole_numbers
-from app.commands.options import takes_settings
-from app.commands.train import Device, Name, Replace, Restart, _train
-from backend.reader.settings import ReaderSettings
-from backend.text.counting import counted, noun
+from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models, whole_numbers
+from blindspot.app.commands.options import takes_settings
+from blindspot.app.commands.train import Device, Name, Replace, Restart, _train
+from blindspot.backend.reader.settings import ReaderSettings
+from blindspot.backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
-    from analysis.accuracy import Estimate
-    from backend.reader.reading import Reading
-    from backend.reader.readings import AnswerRow, MeasuredReading, TunedK
+    from blindspot.analysis.accuracy import Estimate
+    from blindspot.backend.reader.reading import Reading
+    from blindspot.backend.reader.readings import AnswerRow, MeasuredReading, TunedK
 
 PRECISION = "auto|float32|bfloat16"
 
@@ -43,7 +43,7 @@ def train_reader(
     study: StudyOption = None,
 ) -> None:
     """Train DPR's extractive reader, which selects a passage and extracts the answer span."""
-    from backend.reader.training import train_reader
+    from blindspot.backend.reader.training import train_reader
 
     result = _train(
         train_reader,
@@ -107,8 +107,8 @@ def read(
     """Answer the questions of a run from its passages, and report exact match and F1 at each k. Stored answers are used
     again.
     """
-    from backend.reader.reading import read as read_run
-    from backend.reader.readings import answered, tuned_k
+    from blindspot.backend.reader.reading import read as read_run
+    from blindspot.backend.reader.readings import answered, tuned_k
 
     ks = None if k is None else whole_numbers(k, "--k", "1,10,50")
     by = "bucket" if by == "frequency" else by
@@ -139,7 +139,7 @@ def read(
         opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])})
     )
     if as_json:
-        from app.tables import print_json
+        from blindspot.app.tables import print_json
 
         print_json(_as_dict(result, tuned, by, reading.manifest))
     else:
@@ -148,7 +148,7 @@ def read(
 
 def _check_dev(study: Any, run: str) -> None:
     """Check, before anything is read, that there is a dev question to tune on."""
-    from db.errors import Refused
+    from blindspot.db.errors import Refused
 
     if not any(
         question.split == "dev" and question.answers for question in study.questions.some(study.run(run).question_ids)
@@ -163,9 +163,9 @@ def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict)
     from rich.markup import escape
     from rich.table import Table
 
-    from analysis.relations import relation_name
-    from app.tables import console
-    from backend.reader.readings import CONVENTION, answer_rows, macro_exact
+    from blindspot.analysis.relations import relation_name
+    from blindspot.app.tables import console
+    from blindspot.backend.reader.readings import CONVENTION, answer_rows, macro_exact
 
     (whole,), macro = answer_rows(made), macro_exact(made)
     columns = ("k", "exact match", *(["mean of relations"] if macro else []), "F1", "Success@k")
@@ -209,7 +209,7 @@ def _cell(estimate: Estimate) -> str:
 def _as_dict(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from backend.reader.readings import CONVENTION, answer_rows, macro_exact
+    from blindspot.backend.reader.readings import CONVENTION, answer_rows, macro_exact
 
     def row(each: AnswerRow) -> dict[str, Any]:
         figures = {"exact_match": each.exact, "f1": each.f1, "success": each.found}

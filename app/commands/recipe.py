@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, do, open_study, whole_numbers
-from app.commands.options import takes_settings
-from backend.recipes.settings import DUAL, RecipeSettings
-from backend.training.training_settings import DualEncoderSettings
-from backend.training_sets.denoising import CROSS_ENCODER_THRESHOLDS, Thresholds
+from blindspot.app.commands.common import AsJson, StudyOption, do, open_study, whole_numbers
+from blindspot.app.commands.options import takes_settings
+from blindspot.backend.recipes.settings import DUAL, RecipeSettings
+from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.backend.training_sets.denoising import CROSS_ENCODER_THRESHOLDS, Thresholds
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 Device = Annotated[str | None, typer.Option(help="Device: cpu or cuda (default: a GPU if there is one).")]
 Run = Annotated[str, typer.Option(help="Run over the training questions to mine negatives from.")]
@@ -137,9 +137,9 @@ def label_budget(
         asked |= {"strategies": [each.strip() for each in strategies.split(",")], "answers_known": not hide_answers}
         _compare_strategies(study, name, asked, json)
         return
-    from app.tables import print_json
-    from backend.experiments.budget_results import as_lines
-    from backend.experiments.label_budget import label_budget as run_label_budget
+    from blindspot.app.tables import print_json
+    from blindspot.backend.experiments.budget_results import as_lines
+    from blindspot.backend.experiments.label_budget import label_budget as run_label_budget
 
     result = do(
         run_label_budget,
@@ -165,9 +165,9 @@ def label_budget(
 
 
 def _compare_strategies(study: str | None, name: str, asked: dict[str, Any], as_json: bool) -> None:
-    from app.tables import print_json
-    from backend.experiments.label_strategies import label_strategies
-    from backend.experiments.strategy_results import as_lines
+    from blindspot.app.tables import print_json
+    from blindspot.backend.experiments.label_strategies import label_strategies
+    from blindspot.backend.experiments.strategy_results import as_lines
 
     result = do(label_strategies, open_study(study), name=name, **asked)
     if as_json:
@@ -178,8 +178,8 @@ def _compare_strategies(study: str | None, name: str, asked: dict[str, Any], as_
 
 def _lead_or_follow(study: Study, /, **arguments: Any) -> Any:
     """Run the recipe. The main process records the job; the other processes only take part in the training."""
-    from backend.recipes.rocketqa import train_rocketqa
-    from backend.training.distributed import is_main_process
+    from blindspot.backend.recipes.rocketqa import train_rocketqa
+    from blindspot.backend.training.distributed import is_main_process
 
     return do(train_rocketqa, study, **arguments) if is_main_process() else train_rocketqa(study, **arguments)
 
@@ -187,7 +187,7 @@ def _lead_or_follow(study: Study, /, **arguments: Any) -> Any:
 def _print_report(study: Study, runs: list[str]) -> None:
     if not runs:
         return
-    from app.console import Terminal
-    from backend.recipes.stages import dev_report
+    from blindspot.app.console import Terminal
+    from blindspot.backend.recipes.stages import dev_report
 
     Terminal().print(dev_report(study, runs).as_rich())

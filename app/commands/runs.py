@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from app.commands.common import (
+from blindspot.app.commands.common import (
     MEASURE_HELP,
     AsCsv,
     AsJson,
@@ -22,19 +22,19 @@ from app.commands.common import (
     print_report,
     whole_numbers,
 )
-from app.commands.options import LateCommand, takes_options
-from backend.text.counting import counted
+from blindspot.app.commands.options import LateCommand, takes_options
+from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
-    from backend.core.declared import Declared
-    from backend.core.runs import Run
+    from blindspot.backend.core.declared import Declared
+    from blindspot.backend.core.runs import Run
 
 
 def status(study: StudyOption = None, json: AsJson = False) -> None:
     """Show what the study contains and what to do next."""
-    from app.tables import print_json, print_status
-    from backend.core.summary import summary
-    from backend.retrieval.next_steps import next_steps
+    from blindspot.app.tables import print_json, print_status
+    from blindspot.backend.core.summary import summary
+    from blindspot.backend.retrieval.next_steps import next_steps
 
     opened = open_study(study)
     if json:
@@ -51,8 +51,8 @@ def _retrieve_command() -> Callable[..., None]:
     """Build the command with the options of every registered kind of retriever."""
     from dataclasses import replace as changed
 
-    from backend.core.declared import declared
-    from backend.retrieval.retriever import RETRIEVERS
+    from blindspot.backend.core.declared import declared
+    from blindspot.backend.retrieval.retriever import RETRIEVERS
 
     settings: dict[str, Declared] = {}
     for kind in RETRIEVERS:
@@ -81,7 +81,7 @@ def _retrieve_command() -> Callable[..., None]:
     ) -> None:
         RETRIEVERS.get(retriever)
         opened = open_study(study)
-        from backend.retrieval.retrieve import retrieve
+        from blindspot.backend.retrieval.retrieve import retrieve
 
         result = do(
             retrieve,
@@ -107,7 +107,7 @@ class RetrieveCommand(LateCommand):
 
 
 def _print_run(run: Run) -> None:
-    from backend.retrieval.cost import cost_of
+    from blindspot.backend.retrieval.cost import cost_of
 
     cost, seconds, count = cost_of(run.manifest), run.manifest["search_seconds"], run.manifest["questions"]
     live = "" if cost.p50_ms is None else f"; one question: {cost.p50_ms:.3g} ms, median of {cost.n}"
@@ -148,12 +148,12 @@ def report(
     study: StudyOption = None,
 ) -> None:
     """Report the accuracy of runs, with n and intervals."""
-    from backend.evaluation.report import report as make
+    from blindspot.backend.evaluation.report import report as make
 
     if json + csv + latex + (html is not None) > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex, --html")
     if html is not None:
-        from backend.reports.html_report import write_html_report
+        from blindspot.backend.reports.html_report import write_html_report
 
         size = write_html_report(open_study(study), html, run or None, relevance, rule, measure or ())
         print(f"Wrote {html}: {size / 1e6:.1f} MB.")
@@ -170,8 +170,8 @@ def _print_beside(files: list[Path], measures: list[str], cut_offs: list[int]) -
     """Print the figures of MTEB result files: the same measures and cut-offs, measured elsewhere."""
     from rich.table import Table
 
-    from app.console import Terminal
-    from backend.evaluation.results_files import NAMES, read_mteb
+    from blindspot.app.console import Terminal
+    from blindspot.backend.evaluation.results_files import NAMES, read_mteb
 
     keys = [NAMES[name][0].format(k) for name in measures if name in NAMES for k in cut_offs]
     entries = [entry for file in files for entry in read_mteb(file)]

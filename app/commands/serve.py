@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import Device, Hosts, StudyOption, open_study
+from blindspot.app.commands.common import Device, Hosts, StudyOption, open_study
 
 
 def serve(
@@ -23,6 +23,6 @@ def serve(
     host: Hosts = None,
 ) -> None:
     """Answer live questions over HTTP, with encoders and indexes loaded once for all users."""
-    from backend.service.running import serve as run
+    from blindspot.backend.service.running import serve as run
 
     run(open_study(study), port, address, token_file, device, host or ())

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, group, open_study
-from backend.text.counting import counted
-from db.errors import BadInput
+from blindspot.app.commands.common import AsJson, StudyOption, group, open_study
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
-    from db.tags import Tags
+    from blindspot.db.tags import Tags
 
 Tag = Annotated[str, typer.Argument(metavar="TAG", help="The tag: a word or a few.")]
 QuestionIds = Annotated[list[str], typer.Argument(metavar="QUESTION...", help="Ids of the questions.")]
@@ -41,7 +41,7 @@ def tags_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from app.console import Terminal
+    from blindspot.app.console import Terminal
 
     table = Table("tag", "questions", "people")
     for each in counts:
@@ -55,7 +55,7 @@ def tags_add(tag: Tag, questions: QuestionIds, run: AboutRun = None, by: Who = N
     opened = open_study(study)
     if run is not None:
         opened.run(run)  # raises Missing for an unknown run
-    from db.tags import Tags
+    from blindspot.db.tags import Tags
 
     name = Tags(opened.labels_path).add(tag, questions, run, by)
     print(f"{counted(len(set(questions)), 'question')} tagged {name!r}. As a slice: {_condition(name, run)}")
@@ -109,9 +109,9 @@ def tags_export(
     study: StudyOption = None,
 ) -> None:
     """Write every tag of every question with its run, person and time, as CSV or JSON."""
-    from app.terminal import clean_json
-    from backend.core.manifest import write_text
-    from backend.evaluation.tag_export import tags_as_csv, tags_as_json
+    from blindspot.app.terminal import clean_json
+    from blindspot.backend.core.manifest import write_text
+    from blindspot.backend.evaluation.tag_export import tags_as_csv, tags_as_json
 
     opened = open_study(study)
     text = tags_as_json(opened) + "\n" if as_json else tags_as_csv(opened)
@@ -123,12 +123,12 @@ def tags_export(
 
 
 def _store(study: str | None) -> Tags:
-    from db.tags import Tags
+    from blindspot.db.tags import Tags
 
     return Tags(open_study(study).labels_path)
 
 
 def _condition(tag: str, run: str | None) -> str:
-    from analysis.expressions import Condition
+    from blindspot.analysis.expressions import Condition
 
     return str(Condition("tag", run, ":", tag))

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
-from app.commands.options import takes_settings
-from backend.text.counting import counted
-from backend.training.training_settings import AdapterSettings, CrossEncoderSettings, DualEncoderSettings
+from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
+from blindspot.app.commands.options import takes_settings
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training.training_settings import AdapterSettings, CrossEncoderSettings, DualEncoderSettings
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name for the model.")]
 TrainingSet = Annotated[str, typer.Option("--on", metavar="SET", help="Training set.")]
@@ -39,7 +39,7 @@ def dual_encoder(
     study: StudyOption = None,
 ) -> None:
     """Train a dual encoder and add it to study.toml. Under torchrun, all processes train one model."""
-    from backend.training.dual_encoder import train_dual_encoder
+    from blindspot.backend.training.dual_encoder import train_dual_encoder
 
     result = _train(
         train_dual_encoder,
@@ -81,7 +81,7 @@ def adapter(
     """Train an adapter of question vectors over an encoder's existing index. Takes seconds on a CPU; nothing is indexed
     again.
     """
-    from backend.training.adapter import train_adapter
+    from blindspot.backend.training.adapter import train_adapter
 
     result = do(train_adapter, open_study(study), name, on, encoder=encoder, settings=settings, replace=replace)
     print(f"Trained {name} from {counted(result.questions, 'question')} in {result.seconds:,.0f} s.")
@@ -111,7 +111,7 @@ def cross_encoder(
     study: StudyOption = None,
 ) -> None:
     """Train a cross-encoder on the negatives of a training set, and calibrate it on held-out questions."""
-    from backend.training.cross_encoder import train_cross_encoder
+    from blindspot.backend.training.cross_encoder import train_cross_encoder
 
     result = _train(
         train_cross_encoder,
@@ -143,7 +143,7 @@ def score(
     study: StudyOption = None,
 ) -> None:
     """Score a run's passages with a cross-encoder. Denoising policies of training sets use these scores."""
-    from backend.training.scoring import score_run
+    from blindspot.backend.training.scoring import score_run
 
     result = do(score_run, open_study(study), model=name, run=run, depth=depth, device=device)
     print(f"Scored {counted(result['scored'], 'pair')}; {result['kept']:,} are stored in total.")
@@ -164,7 +164,7 @@ def per_relation(
     study: StudyOption = None,
 ) -> None:
     """Train one question encoder for each relation, over one passage index (EntityQuestions, Table 4)."""
-    from backend.training.per_relation import train_per_relation
+    from blindspot.backend.training.per_relation import train_per_relation
 
     result = _train(
         train_per_relation,
@@ -195,7 +195,7 @@ def route(
     study: StudyOption = None,
 ) -> None:
     """Make a run that encodes each question with the encoder of its relation."""
-    from backend.training.per_relation import retrieve_per_relation
+    from blindspot.backend.training.per_relation import retrieve_per_relation
 
     result = do(retrieve_per_relation, open_study(study), name=name, split=split, k=k, run=run, device=device)
     print(
@@ -211,8 +211,8 @@ def log(
     study: StudyOption = None,
 ) -> None:
     """Print the loss, validation and speed of a training so far."""
-    from app.tables import print_json
-    from backend.training.training_log import read_log
+    from blindspot.app.tables import print_json
+    from blindspot.backend.training.training_log import read_log
 
     lines = read_log(open_study(study), name)
     if as_json:
@@ -239,7 +239,7 @@ def _train(function: Callable[..., Any], folder: str | None, /, trust: bool = Fa
     """Run a training job. The main process records the job; the other processes only take part in the training and
     return None.
     """
-    from backend.training.distributed import is_main_process
+    from blindspot.backend.training.distributed import is_main_process
 
     study = open_study(folder)
     if trust:
@@ -253,8 +253,8 @@ def _train(function: Callable[..., Any], folder: str | None, /, trust: bool = Fa
 def _print_calibration(folder: str) -> None:
     from pathlib import Path
 
-    from backend.core.manifest import read_json
-    from backend.training_sets.denoising import KEEP_BELOW, PROPOSE_ABOVE
+    from blindspot.backend.core.manifest import read_json
+    from blindspot.backend.training_sets.denoising import KEEP_BELOW, PROPOSE_ABOVE
 
     path = Path(folder) / "calibration.json"
     if not path.is_file():

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, do, group, open_study, progress
-from app.commands.options import takes_settings
-from backend.text.counting import counted
-from backend.training_sets.denoising import Thresholds
-from backend.training_sets.export_options import ExportOptions
-from db.errors import BadInput, Missing
+from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study, progress
+from blindspot.app.commands.options import takes_settings
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training_sets.denoising import Thresholds
+from blindspot.backend.training_sets.export_options import ExportOptions
+from blindspot.db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.training_sets.certification import CertificatePlan
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.training_sets.certification import CertificatePlan
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the training set.")]
 
@@ -70,7 +70,7 @@ def build(
     first, dash, last = ranks.partition("-")
     if not (first.isdecimal() and (last.isdecimal() or not dash) and len(ranks) < 20):
         raise typer.BadParameter("--ranks needs two whole numbers, as in 1-100")
-    from backend.training_sets.builder import build
+    from blindspot.backend.training_sets.builder import build
 
     result = do(
         build,
@@ -96,8 +96,8 @@ def build(
 @training_set_app.command("list")
 def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
     """List the training sets, oldest first."""
-    from app.tables import print_json
-    from backend.training_sets.training_set import training_sets
+    from blindspot.app.tables import print_json
+    from blindspot.backend.training_sets.training_set import training_sets
 
     result = training_sets(open_study(study))
     if json:
@@ -125,10 +125,10 @@ def show(
     """Show the contents of a training set: pairs by source and reason, and removed pairs by rank, relation and
     bucket.
     """
-    from app.certificates import stated_lines
-    from app.tables import print_json
-    from backend.training_sets.certificates import stated_certificate
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.app.certificates import stated_lines
+    from blindspot.app.tables import print_json
+    from blindspot.backend.training_sets.certificates import stated_certificate
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     opened = open_study(study)
     result = TrainingSet.open(opened, name)
@@ -161,9 +161,9 @@ def diff(
     from itertools import islice
     from json import dumps
 
-    from backend.training_sets.differences import change_summary
-    from backend.training_sets.differences import diff as changes
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.backend.training_sets.differences import change_summary
+    from blindspot.backend.training_sets.differences import diff as changes
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     opened = open_study(study)
     old, new = TrainingSet.open(opened, before), TrainingSet.open(opened, after)
@@ -216,11 +216,18 @@ def certify_set(
     The first call plans, and makes the batch to judge. Later calls state the bounds from the labels so far; they hold
     however often one looks.
     """
-    from app.certificates import state_lines
-    from app.tables import print_json
-    from backend.training_sets.certificates import certify
-    from backend.training_sets.certification import HIGHEST, draw_more, make_plan, no_plan, read_plan, share_of
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.app.certificates import state_lines
+    from blindspot.app.tables import print_json
+    from blindspot.backend.training_sets.certificates import certify
+    from blindspot.backend.training_sets.certification import (
+        HIGHEST,
+        draw_more,
+        make_plan,
+        no_plan,
+        read_plan,
+        share_of,
+    )
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     opened = open_study(study)
     target = None if at_most is None else share_of(at_most, "--at-most", HIGHEST)
@@ -250,9 +257,9 @@ def certify_set(
 
 def _queue_certificate(study: Study, name: str, planned: CertificatePlan, dry_run: bool, json: bool) -> None:
     """Make the batch of a certificate unless this is a dry run, and print the plan."""
-    from app.certificates import plan_lines
-    from app.tables import print_json
-    from backend.training_sets.certification import queue_plan
+    from blindspot.app.certificates import plan_lines
+    from blindspot.app.tables import print_json
+    from blindspot.backend.training_sets.certification import queue_plan
 
     batch = None if dry_run else queue_plan(study, name, planned)
     if json:
@@ -285,7 +292,7 @@ def export(
     study: StudyOption = None,
 ) -> None:
     """Export a training set for a trainer: a folder with the data files, a manifest and a dataset card."""
-    from backend.training_sets.exports import export as write
+    from blindspot.backend.training_sets.exports import export as write
 
     with progress() as watch:
         written = write(open_study(study), name, format, out, ExportOptions(**options), watch)
@@ -299,7 +306,7 @@ def export(
 @training_set_app.command("policies")
 def policies(json: AsJson = False) -> None:
     """List the denoising policies."""
-    from backend.training_sets.denoising import DENOISING
+    from blindspot.backend.training_sets.denoising import DENOISING
 
     _list([(policy.name, policy.help) for policy in DENOISING], json)
 
@@ -307,13 +314,13 @@ def policies(json: AsJson = False) -> None:
 @training_set_app.command("formats")
 def formats(json: AsJson = False) -> None:
     """List the formats in which a training set can be exported."""
-    from backend.training_sets.exports.base import EXPORTS
+    from blindspot.backend.training_sets.exports.base import EXPORTS
 
     _list([(form.name, f"{form.title[0].upper()}{form.title[1:]}. {form.help}") for form in EXPORTS], json)
 
 
 def _list(rows: list[tuple[str, str]], as_json: bool) -> None:
-    from app.tables import print_json
+    from blindspot.app.tables import print_json
 
     if as_json:
         print_json([{"name": name, "help": text} for name, text in rows])
@@ -339,7 +346,7 @@ def _print_counts(counts: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from app.console import Terminal
+    from blindspot.app.console import Terminal
 
     console = Terminal()
     reasons = Table("why", "pairs")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import AsJson, Device, StudyOption, do, open_study
+from blindspot.app.commands.common import AsJson, Device, StudyOption, do, open_study
 
 
 def why(
@@ -32,10 +32,10 @@ def why(
     """Explain a run's misses by intervention: edit the gold passage or the question, search again, and name the
     smallest edit that brings the gold passage into the top k.
     """
-    from app.console import Terminal
-    from app.tables import print_json
-    from backend.interventions.batch import as_dict, explain_misses
-    from backend.interventions.table import as_rich
+    from blindspot.app.console import Terminal
+    from blindspot.app.tables import print_json
+    from blindspot.backend.interventions.batch import as_dict, explain_misses
+    from blindspot.backend.interventions.table import as_rich
 
     result = do(
         explain_misses,

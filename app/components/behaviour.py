@@ -7,8 +7,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.components.stylesheets import style_sheet
-from app.markup import show
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.markup import show
 
 HERE = Path(__file__).parent
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app import study, url
-from app.markup import Html, div, join, link, span, tag
-from backend.core.study import Study
-from backend.demo.making import CLEAN, NOISY, RUNS, running
-from backend.demo.steps import BEFORE, TRAINED_CLEAN, TRAINED_NOISY, DemoStep, K, demo_steps
+from blindspot.app import study, url
+from blindspot.app.markup import Html, div, join, link, span, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.demo.making import CLEAN, NOISY, RUNS, running
+from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, TRAINED_NOISY, DemoStep, K, demo_steps
 
 STATES = {"waiting": "being made", "ready": "", "done": "✓ done"}
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from app.markup import span
-from backend.evaluation.paper_plots import FORMS, MIME, paper_plot
+from blindspot.app.markup import span
+from blindspot.backend.evaluation.paper_plots import FORMS, MIME, paper_plot
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

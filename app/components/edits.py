@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app import url
-from app.components.marks import notice
-from app.markup import Html, div, join, link, span, tag
-from backend.core.study import Study
-from backend.interventions.edits import EDITS
-from backend.interventions.explaining import ExplainedMiss, TriedEdit
-from backend.interventions.live import editable, explain_question
-from db.errors import BlindspotError
-from db.records import Question
+from blindspot.app import url
+from blindspot.app.components.marks import notice
+from blindspot.app.markup import Html, div, join, link, span, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.interventions.edits import EDITS
+from blindspot.backend.interventions.explaining import ExplainedMiss, TriedEdit
+from blindspot.backend.interventions.live import editable, explain_question
+from blindspot.db.errors import BlindspotError
+from blindspot.db.records import Question
 
 
 def edits_part(study: Study, question: Question, runs: Sequence[str], k: int, rule: str) -> Html:

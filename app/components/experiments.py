@@ -7,12 +7,12 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from app import url
-from app.components.marks import command
-from app.markup import Html, div, join, link, span, tag, term
-from backend.evaluation.report_plots import COLOURS, SYMBOLS
-from backend.experiments.papers import experiments
-from backend.experiments.tables import counts, difference, grid, shown
+from blindspot.app import url
+from blindspot.app.components.marks import command
+from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.backend.evaluation.report_plots import COLOURS, SYMBOLS
+from blindspot.backend.experiments.papers import experiments
+from blindspot.backend.experiments.tables import counts, difference, grid, shown
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import streamlit as st
 
-from app import study, url
-from app.components.hit_lists import HitList
-from app.components.marks import notice
-from app.components.plots import plot
-from app.components.tables import scrolling
-from app.markup import Html, div, join, show, span, tag, text
-from backend.core.study import Study
-from backend.retrieval import live
-from backend.retrieval.explanation import TermWeights, TokenMatches
-from backend.retrieval.retriever import kind_of_run
-from db.errors import BlindspotError
-from db.records import Passage, Question
+from blindspot.app import study, url
+from blindspot.app.components.hit_lists import HitList
+from blindspot.app.components.marks import notice
+from blindspot.app.components.plots import plot
+from blindspot.app.components.tables import scrolling
+from blindspot.app.markup import Html, div, join, show, span, tag, text
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval import live
+from blindspot.backend.retrieval.explanation import TermWeights, TokenMatches
+from blindspot.backend.retrieval.retriever import kind_of_run
+from blindspot.db.errors import BlindspotError
+from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

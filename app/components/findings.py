@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analysis.accuracy import Estimate
-from app import study, url
-from app.components.marks import SUCCESS, letter, percent
-from app.markup import Html, div, join, link, span, tag, term
-from app.runs import convention
-from backend.core.study import Study
-from backend.evaluation.findings import (
+from blindspot.analysis.accuracy import Estimate
+from blindspot.app import study, url
+from blindspot.app.components.marks import SUCCESS, letter, percent
+from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.runs import convention
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.findings import (
     FrequencyPoint,
     RunFinding,
     default_pair,
@@ -18,7 +18,7 @@ from backend.evaluation.findings import (
     frequency_points,
     spoken_names,
 )
-from backend.text.counting import counted
+from blindspot.backend.text.counting import counted
 
 K = 5
 

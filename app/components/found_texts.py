@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app import url
-from app.components.marks import empty
-from app.components.stylesheets import style_sheet
-from app.markup import Html, div, join, link, span, tag
-from backend.core.study import Study
-from backend.retrieval.full_text import FoundText, TextSearch
+from blindspot.app import url
+from blindspot.app.components.marks import empty
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.markup import Html, div, join, link, span, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval.full_text import FoundText, TextSearch
 
 SHOWN_QUESTIONS = 3
 

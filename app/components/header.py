@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app import url
-from app.markup import Html, div, link, span, tag
-from db.people import Person
+from blindspot.app import url
+from blindspot.app.markup import Html, div, link, span, tag
+from blindspot.db.people import Person
 
 PAGES = (
     ("Home", url.HOME),

@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from app.components.judge_marks import JudgeMark
-from app.components.marks import answer_badge, gold_badge, letter
-from app.components.read_answer import ReadAnswer, framed, read_badge
-from app.markup import Html, div, join, span, tag, text
-from backend.text.answers import answer_spans, has_answer, query_spans, rule_for
-from backend.text.spans import Span, excerpt, pieces
-from db.records import Hits, Passage, Question
+from blindspot.app.components.judge_marks import JudgeMark
+from blindspot.app.components.marks import answer_badge, gold_badge, letter
+from blindspot.app.components.read_answer import ReadAnswer, framed, read_badge
+from blindspot.app.markup import Html, div, join, span, tag, text
+from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
+from blindspot.backend.text.spans import Span, excerpt, pieces
+from blindspot.db.records import Hits, Passage, Question
 
 
 @dataclass(frozen=True)

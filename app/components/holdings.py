@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.markup import Html, div, join, span, tag, term
-from app.study import set_label
-from backend.retrieval.opened import KIND as OPENED_INDEX
-from backend.retrieval.opened import describe_index
+from blindspot.app.markup import Html, div, join, span, tag, term
+from blindspot.app.study import set_label
+from blindspot.backend.retrieval.opened import KIND as OPENED_INDEX
+from blindspot.backend.retrieval.opened import describe_index
 
 
 def holdings(held: dict[str, Any]) -> Html:

@@ -9,15 +9,15 @@ from datetime import datetime
 
 import streamlit as st
 
-from app import who
-from app.components.marks import notice
-from app.markup import Html, div, show, span, tag
-from backend.core import jobs
-from backend.core.jobs import JobRequest
-from backend.core.study import Study
-from backend.text.counting import duration
-from db.errors import BlindspotError
-from db.jobs import Job
+from blindspot.app import who
+from blindspot.app.components.marks import notice
+from blindspot.app.markup import Html, div, show, span, tag
+from blindspot.backend.core import jobs
+from blindspot.backend.core.jobs import JobRequest
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.counting import duration
+from blindspot.db.errors import BlindspotError
+from blindspot.db.jobs import Job
 
 ENDED_JOBS_SHOWN = 5
 JOBS_CONSIDERED = 50  # number of latest jobs that the panel considers

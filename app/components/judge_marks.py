@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-from app import blind, study, who
-from app.markup import Html, div, span
-from backend.core.study import Study
-from backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges, lists_of
-from backend.judges.feature_model import spoke_for
-from backend.judges.scores import ScoreStore
-from db.errors import BlindspotError
-from db.records import Question
+from blindspot.app import blind, study, who
+from blindspot.app.markup import Html, div, span
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges, lists_of
+from blindspot.backend.judges.feature_model import spoke_for
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.db.errors import BlindspotError
+from blindspot.db.records import Question
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import streamlit as st
 
-from analysis.judged import JudgedFigures
-from app import blind, url
-from app.components.marks import figure, letter, percent
-from app.components.tables import scrolling
-from app.desk import desk
-from app.markup import Html, div, join, link, tag, term
-from backend.core.study import Study
-from backend.evaluation.relevance import Kind
-from backend.judges.powered_success import run_successes
-from backend.judges.scores import score_digests
-from backend.judging.corrected import corrected_run
+from blindspot.analysis.judged import JudgedFigures
+from blindspot.app import blind, url
+from blindspot.app.components.marks import figure, letter, percent
+from blindspot.app.components.tables import scrolling
+from blindspot.app.desk import desk
+from blindspot.app.markup import Html, div, join, link, tag, term
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.judges.powered_success import run_successes
+from blindspot.backend.judges.scores import score_digests
+from blindspot.backend.judging.corrected import corrected_run
 
 _JUDGED = "Judged@k: the share of the first k passages that are gold or have a settled label"
 _CORRECTED = (

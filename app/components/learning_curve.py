@@ -9,19 +9,27 @@ from typing import Any
 
 import streamlit as st
 
-from app import study, url, who
-from app.components import jobs
-from app.components.marks import empty, notice
-from app.components.stylesheets import style_sheet
-from app.components.training.pairs import pair_rows
-from app.markup import Html, div, link, show, span, tag, term
-from backend.core.jobs import request
-from backend.core.study import Study
-from backend.text.counting import counted
-from backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
-from backend.training.curve_points import SCOPES, CurveOutcome, CurvePoint, Scope, Share, changed_pairs, curve_points
-from backend.training.learning_curve import add_point, is_unfinished
-from db.errors import BlindspotError
+from blindspot.app import study, url, who
+from blindspot.app.components import jobs
+from blindspot.app.components.marks import empty, notice
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.components.training.pairs import pair_rows
+from blindspot.app.markup import Html, div, link, show, span, tag, term
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
+from blindspot.backend.training.curve_points import (
+    SCOPES,
+    CurveOutcome,
+    CurvePoint,
+    Scope,
+    Share,
+    changed_pairs,
+    curve_points,
+)
+from blindspot.backend.training.learning_curve import add_point, is_unfinished
+from blindspot.db.errors import BlindspotError
 
 VIEW = "curve"
 SECONDS_BETWEEN_LOOKS = 4.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.accuracy import Estimate
-from analysis.relations import RELATIONS
-from app.markup import Html, div, span, tag, term
+from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.relations import RELATIONS
+from blindspot.app.markup import Html, div, span, tag, term
 
 WILSON = "95% Wilson interval of the share over questions like these"
 SUCCESS = (

@@ -6,26 +6,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.accuracy import Estimate
-from analysis.significance import Difference
-from app import url
-from app.components.downloads import table_downloads
-from app.components.marks import figure, letter, notice
-from app.components.plots import plot
-from app.components.tables import scrolling
-from app.markup import Html, div, join, link, show, span, tag, term
-from app.selection import Selection
-from app.study import Comparison
-from backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
-from backend.evaluation.causes import CAUSES
-from backend.evaluation.comparison import SURE
-from backend.evaluation.comparison_words import p_words
-from backend.evaluation.miss_report import MissReport
-from backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
-from backend.evaluation.report_plots import cause_plot
-from backend.evaluation.slice_finder import joined, written
-from backend.evaluation.slices import by_results
-from backend.text.counting import counted
+from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.significance import Difference
+from blindspot.app import url
+from blindspot.app.components.downloads import table_downloads
+from blindspot.app.components.marks import figure, letter, notice
+from blindspot.app.components.plots import plot
+from blindspot.app.components.tables import scrolling
+from blindspot.app.markup import Html, div, join, link, show, span, tag, term
+from blindspot.app.selection import Selection
+from blindspot.app.study import Comparison
+from blindspot.backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
+from blindspot.backend.evaluation.causes import CAUSES
+from blindspot.backend.evaluation.comparison import SURE
+from blindspot.backend.evaluation.comparison_words import p_words
+from blindspot.backend.evaluation.miss_report import MissReport
+from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
+from blindspot.backend.evaluation.report_plots import cause_plot
+from blindspot.backend.evaluation.slice_finder import joined, written
+from blindspot.backend.evaluation.slices import by_results
+from blindspot.backend.text.counting import counted
 
 OPEN = "causes"  # parameter of the address: the panel takes a moment, so it opens on demand
 FOUND = "Share among the questions that the run finds. A circumstance that is as common there explains nothing"

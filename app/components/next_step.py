@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-from app import url, who
-from app.components.marks import command, empty
-from app.markup import Html, join, link, tag
-from backend.core.study import Study
-from backend.retrieval.next_steps import next_steps
+from blindspot.app import url, who
+from blindspot.app.components.marks import command, empty
+from blindspot.app.markup import Html, join, link, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval.next_steps import next_steps
 
 
 def empty_page(opened: Study, title: str, about: str) -> Html:

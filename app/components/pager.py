@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.markup import Html, div, link, span, tag
-from backend.text.counting import counted
+from blindspot.app.markup import Html, div, link, span, tag
+from blindspot.backend.text.counting import counted
 
 
 def pager(total: int, page: int, per_page: int, what: str, to: Callable[[int], str]) -> Html:

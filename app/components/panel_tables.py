@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from analysis import published
-from analysis.accuracy import Estimate
-from analysis.buckets import FEW, NEVER, Point
-from analysis.relations import relation_order
-from app import url
-from app.components.marks import figure, relation_label
-from app.components.tables import gain
-from app.markup import Html, join, link, span, tag, term
-from backend.evaluation.comparison import PairedFigures
-from backend.evaluation.measures import SUCCESS
-from backend.evaluation.panel import Curves, Panel, RelationTable
-from backend.evaluation.slice_finder import joined, written
+from blindspot.analysis import published
+from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.buckets import FEW, NEVER, Point
+from blindspot.analysis.relations import relation_order
+from blindspot.app import url
+from blindspot.app.components.marks import figure, relation_label
+from blindspot.app.components.tables import gain
+from blindspot.app.markup import Html, join, link, span, tag, term
+from blindspot.backend.evaluation.comparison import PairedFigures
+from blindspot.backend.evaluation.measures import SUCCESS
+from blindspot.backend.evaluation.panel import Curves, Panel, RelationTable
+from blindspot.backend.evaluation.slice_finder import joined, written
 
 PAGE = "relations"
 Address = Callable[..., str]

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from app import who
-from app.components.marks import notice
-from app.markup import Html, join, show, span, tag
-from backend.core.study import Study
-from backend.text.counting import counted
-from backend.upkeep import parts
-from backend.upkeep.dependents import dependents
-from backend.upkeep.downloads import download, formats
-from db.descriptions import Description, Descriptions
-from db.errors import BlindspotError
+from blindspot.app import who
+from blindspot.app.components.marks import notice
+from blindspot.app.markup import Html, join, show, span, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.counting import counted
+from blindspot.backend.upkeep import parts
+from blindspot.backend.upkeep.dependents import dependents
+from blindspot.backend.upkeep.downloads import download, formats
+from blindspot.db.descriptions import Description, Descriptions
+from blindspot.db.errors import BlindspotError
 
 _SAID, _REFUSED = "parts-said", "parts-refused"
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from app.components.downloads import plot_downloads
-from backend.evaluation.report_plots import config
+from blindspot.app.components.downloads import plot_downloads
+from blindspot.backend.evaluation.report_plots import config
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.components.hit_lists import HitList, marked
-from app.components.marks import doubtful_badge, gold_badge, letter, relation_label
-from app.markup import Html, div, join, span, tag, term
-from app.study import set_label
-from backend.text.answers import answer_spans, mentions_subject, query_spans, rule_for
-from backend.text.counting import counted
-from db.records import Passage, Question
+from blindspot.app.components.hit_lists import HitList, marked
+from blindspot.app.components.marks import doubtful_badge, gold_badge, letter, relation_label
+from blindspot.app.markup import Html, div, join, span, tag, term
+from blindspot.app.study import set_label
+from blindspot.backend.text.answers import answer_spans, mentions_subject, query_spans, rule_for
+from blindspot.backend.text.counting import counted
+from blindspot.db.records import Passage, Question
 
 SHOWN_ANSWERS, SHOWN_GOLD = 8, 3
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.components.marks import CONTRAST, letter, rank, relation_label
-from app.components.pager import pager
-from app.markup import Html, div, join, link, span, tag, term
-from app.selection import PER_PAGE, Selection
-from app.study import Comparison
+from blindspot.app.components.marks import CONTRAST, letter, rank, relation_label
+from blindspot.app.components.pager import pager
+from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.selection import PER_PAGE, Selection
+from blindspot.app.study import Comparison
 
 SHOWN_ANSWERS = 2
 FREQUENCY = "Frequency: how often the question's subject is mentioned, from the imported counts"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from app import url
-from app.desk import desk
-from app.markup import Html, div, link, span, tag
-from backend.core.study import Study
-from backend.text.counting import counted
-from db.people import Person
+from blindspot.app import url
+from blindspot.app.desk import desk
+from blindspot.app.markup import Html, div, link, span, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.counting import counted
+from blindspot.db.people import Person
 
 
 def queue_card(study: Study, person: Person | None, runs: int) -> Html:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from app import url
-from app.components.marks import letter
-from app.components.readings import chosen_reader, reading
-from app.components.stylesheets import style_sheet
-from app.markup import Html, div, join, link, span, tag, term
-from backend.core.study import Study
-from backend.reader.answer_scores import scored
-from db.records import Passage, Question
+from blindspot.app import url
+from blindspot.app.components.marks import letter
+from blindspot.app.components.readings import chosen_reader, reading
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.backend.core.study import Study
+from blindspot.backend.reader.answer_scores import scored
+from blindspot.db.records import Passage, Question
 
 SELECTED = (
     "Probability that the reader selects this passage among the first {k} (softmax; the logit is {relevance:.2f})"

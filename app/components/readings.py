@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from analysis.accuracy import Estimate, mean, proportion
-from analysis.buckets import FEW
-from app import study as held
-from app import url
-from app.components.marks import figure, grouping, interval, letter, percent, relation_label
-from app.components.stylesheets import style_sheet
-from app.components.tables import Grouping, gain, scrolling
-from app.markup import Html, div, join, link, span, tag, term
-from app.selection import Selection
-from app.study import Comparison
-from backend.core.study import Study
-from backend.reader.reading import Reading, readings_of
-from backend.reader.readings import CONVENTION, MeasuredReading, answered, both_answer
-from backend.text.counting import counted
-from db.question_table import ids_of, take
+from blindspot.analysis.accuracy import Estimate, mean, proportion
+from blindspot.analysis.buckets import FEW
+from blindspot.app import study as held
+from blindspot.app import url
+from blindspot.app.components.marks import figure, grouping, interval, letter, percent, relation_label
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.components.tables import Grouping, gain, scrolling
+from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.selection import Selection
+from blindspot.app.study import Comparison
+from blindspot.backend.core.study import Study
+from blindspot.backend.reader.reading import Reading, readings_of
+from blindspot.backend.reader.readings import CONVENTION, MeasuredReading, answered, both_answer
+from blindspot.backend.text.counting import counted
+from blindspot.db.question_table import ids_of, take
 
 F1 = (
     "Word overlap (F1) of the reader's answer with the best-matching known answer: mean over questions, bootstrap "

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from app import study, url
-from app.components.marks import SUCCESS as SUCCESS_HELP
-from app.components.marks import WILSON, letter
-from app.components.panel_tables import choices
-from app.components.parts import described, descriptions
-from app.components.tables import measure_heads, run_figures
-from app.markup import Html, div, join, link, span, tag, term
-from app.runs import convention, left_out, retriever_label, short_time
-from app.study import Measured
-from backend.core.study import Study
-from backend.evaluation.findings import default_pair
-from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
-from backend.evaluation.relevance import Kind
-from backend.evaluation.report_text import index_size, per_second
-from backend.retrieval.cost import Cost, cost_of
+from blindspot.app import study, url
+from blindspot.app.components.marks import SUCCESS as SUCCESS_HELP
+from blindspot.app.components.marks import WILSON, letter
+from blindspot.app.components.panel_tables import choices
+from blindspot.app.components.parts import described, descriptions
+from blindspot.app.components.tables import measure_heads, run_figures
+from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.runs import convention, left_out, retriever_label, short_time
+from blindspot.app.study import Measured
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.findings import default_pair
+from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.report_text import index_size, per_second
+from blindspot.backend.retrieval.cost import Cost, cost_of
 
 COST = (
     "Median time of one question asked alone. Small print: questions per second searched together, and the size of the "

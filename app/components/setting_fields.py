@@ -6,7 +6,7 @@ from typing import Any
 
 from streamlit.delta_generator import DeltaGenerator
 
-from backend.core.declared import declared
+from blindspot.backend.core.declared import declared
 
 LARGEST = 10**9  # a bound for number fields whose setting has none
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import url, who
-from app.components.marks import notice
-from app.markup import link, plain, show, tag
-from db.errors import BlindspotError
-from db.people import Person
+from blindspot.app import url, who
+from blindspot.app.components.marks import notice
+from blindspot.app.markup import link, plain, show, tag
+from blindspot.db.errors import BlindspotError
+from blindspot.db.people import Person
 
 _NEW, _REFUSED = "sign-in-new", "sign-in-refused"
 

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from analysis.accuracy import found_by, proportion
-from analysis.buckets import FEW
-from app.components.marks import figure, letter
-from app.components.tables import gain
-from app.markup import Html, div, join, link, tag, term
-from app.selection import Selection
-from backend.evaluation.causes import CAUSES
-from backend.evaluation.comparison import by_group
-from backend.evaluation.measures import MEASURES, SUCCESS
-from backend.evaluation.saved_slices import SavedSlice
-from backend.evaluation.slice_finder import FoundSlices
-from backend.evaluation.slices import FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
-from backend.text.counting import counted
-from db.errors import BlindspotError
+from blindspot.analysis.accuracy import found_by, proportion
+from blindspot.analysis.buckets import FEW
+from blindspot.app.components.marks import figure, letter
+from blindspot.app.components.tables import gain
+from blindspot.app.markup import Html, div, join, link, tag, term
+from blindspot.app.selection import Selection
+from blindspot.backend.evaluation.causes import CAUSES
+from blindspot.backend.evaluation.comparison import by_group
+from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
+from blindspot.backend.evaluation.saved_slices import SavedSlice
+from blindspot.backend.evaluation.slice_finder import FoundSlices
+from blindspot.backend.evaluation.slices import FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BlindspotError
 
 MOVES = (
     "Contribution of the slice to the overall difference: its share of the questions × (difference inside − outside)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from app.markup import Html
+from blindspot.app.markup import Html
 
 
 @cache

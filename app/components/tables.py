@@ -7,21 +7,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis import flips
-from analysis.accuracy import Estimate, summarise
-from analysis.buckets import FEW, bucket_order
-from analysis.relations import relation_order
-from analysis.significance import Difference
-from app import url
-from app.components.marks import WILSON, figure, grouping, letter, percent, relation_label, success_head
-from app.markup import Html, div, join, link, span, tag, term
-from app.selection import Selection
-from app.study import Comparison
-from backend.evaluation.comparison import KS, SURE, Measured, PairedFigures, by_group, overall
-from backend.evaluation.comparison_words import conclusion, p_words
-from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
-from backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
-from backend.text.counting import counted
+from blindspot.analysis import flips
+from blindspot.analysis.accuracy import Estimate, summarise
+from blindspot.analysis.buckets import FEW, bucket_order
+from blindspot.analysis.relations import relation_order
+from blindspot.analysis.significance import Difference
+from blindspot.app import url
+from blindspot.app.components.marks import WILSON, figure, grouping, letter, percent, relation_label, success_head
+from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.selection import Selection
+from blindspot.app.study import Comparison
+from blindspot.backend.evaluation.comparison import KS, SURE, Measured, PairedFigures, by_group, overall
+from blindspot.backend.evaluation.comparison_words import conclusion, p_words
+from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
+from blindspot.backend.text.counting import counted
 
 
 def cut_offs(depth: int, chosen: int) -> list[int]:

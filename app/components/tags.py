@@ -7,22 +7,22 @@ from collections.abc import Callable
 import numpy as np
 import streamlit as st
 
-from analysis.accuracy import found_by, proportion
-from app import blind, url, who
-from app.components.marks import figure, letter, notice
-from app.components.tables import scrolling
-from app.desk import desk
-from app.markup import Html, div, join, link, show, span, tag
-from app.selection import Selection
-from backend.core.study import Study
-from backend.evaluation.slice_finder import written
-from backend.evaluation.slices import Facts
-from backend.evaluation.tag_export import tags_as_csv, tags_as_json
-from backend.text.counting import counted
-from db.errors import BlindspotError
-from db.people import Person
-from db.records import Question
-from db.tags import QuestionTag, TagCount
+from blindspot.analysis.accuracy import found_by, proportion
+from blindspot.app import blind, url, who
+from blindspot.app.components.marks import figure, letter, notice
+from blindspot.app.components.tables import scrolling
+from blindspot.app.desk import desk
+from blindspot.app.markup import Html, div, join, link, show, span, tag
+from blindspot.app.selection import Selection
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.slice_finder import written
+from blindspot.backend.evaluation.slices import Facts
+from blindspot.backend.evaluation.tag_export import tags_as_csv, tags_as_json
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BlindspotError
+from blindspot.db.people import Person
+from blindspot.db.records import Question
+from blindspot.db.tags import QuestionTag, TagCount
 
 _SAID = "tags-said"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from app import url
-from app.components.marks import gold_badge, letter
-from app.components.stylesheets import style_sheet
-from app.markup import Html, div, join, link, span, tag, term
-from backend.core.study import Study
-from backend.evaluation.why import MissExplanation, Standing, Words, summary_sentence, why
-from backend.text.counting import counted
-from db.records import Question
+from blindspot.app import url
+from blindspot.app.components.marks import gold_badge, letter
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.why import MissExplanation, Standing, Words, summary_sentence, why
+from blindspot.backend.text.counting import counted
+from blindspot.db.records import Question
 
 MARGIN = "Score of the top passage minus score of the gold passage, in the run's own unit"
 NEAR = (

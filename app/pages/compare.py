@@ -8,31 +8,39 @@ from dataclasses import replace
 import numpy as np
 import streamlit as st
 
-from analysis.buckets import FEW, UNKNOWN
-from app import blind, selection, study, url
-from app.components.downloads import table_downloads
-from app.components.judged_table import judged_table
-from app.components.marks import grouping, letter, notice, relation_label, term
-from app.components.miss_causes import causes_panel
-from app.components.next_step import empty_page
-from app.components.question_list import question_table
-from app.components.readings import readings_panel
-from app.components.stylesheets import style_sheet
-from app.components.tables import Grouping, accuracy_table, concluded, flip_table, group_table, scrolling
-from app.entry import enter
-from app.markup import Html, div, join, link, show, span, tag
-from app.runs import convention, cost_label, left_out, missing_runs, offered_runs, pair_of_address, retriever_label
-from app.selection import Selection, offered_measures
-from app.study import Comparison
-from backend.core.study import Study
-from backend.evaluation.comparison_report import ComparisonOptions, ComparisonReport, compare_with
-from backend.evaluation.comparison_words import method, reservation
-from backend.evaluation.measures import MEASURES, SUCCESS
-from backend.evaluation.relevance import Kind
-from backend.evaluation.slice_finder import joined, written
-from backend.evaluation.slices import Facts
-from backend.text.counting import counted
-from db.errors import BlindspotError
+from blindspot.analysis.buckets import FEW, UNKNOWN
+from blindspot.app import blind, selection, study, url
+from blindspot.app.components.downloads import table_downloads
+from blindspot.app.components.judged_table import judged_table
+from blindspot.app.components.marks import grouping, letter, notice, relation_label, term
+from blindspot.app.components.miss_causes import causes_panel
+from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.question_list import question_table
+from blindspot.app.components.readings import readings_panel
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.components.tables import Grouping, accuracy_table, concluded, flip_table, group_table, scrolling
+from blindspot.app.entry import enter
+from blindspot.app.markup import Html, div, join, link, show, span, tag
+from blindspot.app.runs import (
+    convention,
+    cost_label,
+    left_out,
+    missing_runs,
+    offered_runs,
+    pair_of_address,
+    retriever_label,
+)
+from blindspot.app.selection import Selection, offered_measures
+from blindspot.app.study import Comparison
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.comparison_report import ComparisonOptions, ComparisonReport, compare_with
+from blindspot.backend.evaluation.comparison_words import method, reservation
+from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.slice_finder import joined, written
+from blindspot.backend.evaluation.slices import Facts
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BlindspotError
 
 CELL_NAMES = {
     "all": "All questions",
@@ -205,7 +213,7 @@ def _small(by: str):
 
 def _k_picker(chosen: Selection, depth: int):
     """The cut-off k as a row of links."""
-    from app.components.tables import cut_offs
+    from blindspot.app.components.tables import cut_offs
 
     links = [
         link(

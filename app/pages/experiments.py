@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import study, url
-from app.components import jobs
-from app.components.downloads import table_downloads
-from app.components.experiments import commands, experiment_list, figure_of, result_table, verdict_panel
-from app.components.marks import notice
-from app.components.next_step import empty_page
-from app.components.panel_tables import choices
-from app.components.plots import plot
-from app.components.stylesheets import style_sheet
-from app.entry import enter
-from app.markup import div, show, tag
-from backend.core.jobs import request
-from backend.core.study import Study
-from backend.experiments import tables
-from backend.experiments.cost import planned_parts
-from backend.experiments.papers import experiments
-from backend.experiments.running import results, run_experiment
-from db.errors import BlindspotError
+from blindspot.app import study, url
+from blindspot.app.components import jobs
+from blindspot.app.components.downloads import table_downloads
+from blindspot.app.components.experiments import commands, experiment_list, figure_of, result_table, verdict_panel
+from blindspot.app.components.marks import notice
+from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.panel_tables import choices
+from blindspot.app.components.plots import plot
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.entry import enter
+from blindspot.app.markup import div, show, tag
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.experiments import tables
+from blindspot.backend.experiments.cost import planned_parts
+from blindspot.backend.experiments.papers import experiments
+from blindspot.backend.experiments.running import results, run_experiment
+from blindspot.db.errors import BlindspotError
 
 SMALL_SETTINGS = {"small": True}
 

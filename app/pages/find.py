@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import blind, study, url, who
-from app.components.found_texts import found_list
-from app.components.marks import empty
-from app.entry import enter
-from app.markup import show, tag
-from backend.core.study import Study
-from backend.retrieval import full_text
+from blindspot.app import blind, study, url, who
+from blindspot.app.components.found_texts import found_list
+from blindspot.app.components.marks import empty
+from blindspot.app.entry import enter
+from blindspot.app.markup import show, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval import full_text
 
 ABOUT = "This page finds words in the passages, in the questions, and in the notes that annotators wrote."
 TITLES = {"passages": "Passages", "questions": "Questions", "notes": "Notes"}

@@ -6,26 +6,26 @@ from typing import Any
 
 import streamlit as st
 
-from app import study, url, who
-from app.components import jobs
-from app.components.findings import findings_panel
-from app.components.holdings import holdings
-from app.components.learning_curve import curve_panel
-from app.components.next_step import with_study
-from app.components.parts import parts_panel
-from app.components.queue_card import queue_card
-from app.components.run_table import run_table
-from app.components.stylesheets import style_sheet
-from app.entry import enter
-from app.markup import Html, div, link, show, span, tag
-from backend.core.jobs import JobRequest, request
-from backend.core.study import Study
-from backend.core.summary import summary
-from backend.demo import is_demo
-from backend.retrieval.indexes import names
-from backend.retrieval.next_steps import command_line, next_steps
-from backend.retrieval.retrieve import retrieve
-from backend.retrieval.retriever import RESERVED, RETRIEVERS, kind_of, options_for
+from blindspot.app import study, url, who
+from blindspot.app.components import jobs
+from blindspot.app.components.findings import findings_panel
+from blindspot.app.components.holdings import holdings
+from blindspot.app.components.learning_curve import curve_panel
+from blindspot.app.components.next_step import with_study
+from blindspot.app.components.parts import parts_panel
+from blindspot.app.components.queue_card import queue_card
+from blindspot.app.components.run_table import run_table
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.entry import enter
+from blindspot.app.markup import Html, div, link, show, span, tag
+from blindspot.backend.core.jobs import JobRequest, request
+from blindspot.backend.core.study import Study
+from blindspot.backend.core.summary import summary
+from blindspot.backend.demo import is_demo
+from blindspot.backend.retrieval.indexes import names
+from blindspot.backend.retrieval.next_steps import command_line, next_steps
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.retrieval.retriever import RESERVED, RETRIEVERS, kind_of, options_for
 
 
 def page() -> None:
@@ -66,8 +66,8 @@ def _page(opened: Study) -> None:
 
 def _demo(opened: Study) -> bool:
     """Show the steps through the demo, and return whether parts of it are still being made."""
-    from app.components.demo_steps import demo_panel
-    from backend.demo.making import running
+    from blindspot.app.components.demo_steps import demo_panel
+    from blindspot.backend.demo.making import running
 
     show(demo_panel(opened))
     return running(opened) is not None

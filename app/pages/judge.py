@@ -9,23 +9,23 @@ from typing import Any
 
 import streamlit as st
 
-from app import study, url, who
-from app.components import judging
-from app.components.learning_curve import curve_panel
-from app.components.marks import notice
-from app.components.next_step import empty_page
-from app.components.sign_in import confirm_sign_out, sign_in
-from app.desk import Desk, desk
-from app.entry import enter
-from app.markup import div, link, show
-from backend.core.study import Study
-from backend.judging.cards import key
-from backend.judging.guidelines import guidelines
-from backend.judging.own_answers import own_answers
-from backend.text.counting import counted
-from db.events import LabelEvent
-from db.people import Person
-from db.queue import Batch, Lease
+from blindspot.app import study, url, who
+from blindspot.app.components import judging
+from blindspot.app.components.learning_curve import curve_panel
+from blindspot.app.components.marks import notice
+from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.sign_in import confirm_sign_out, sign_in
+from blindspot.app.desk import Desk, desk
+from blindspot.app.entry import enter
+from blindspot.app.markup import div, link, show
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.cards import key
+from blindspot.backend.judging.guidelines import guidelines
+from blindspot.backend.judging.own_answers import own_answers
+from blindspot.backend.text.counting import counted
+from blindspot.db.events import LabelEvent
+from blindspot.db.people import Person
+from blindspot.db.queue import Batch, Lease
 
 AHEAD, MAX_AHEAD = 4, 15
 HISTORY = 60  # events that can be undone after a reload

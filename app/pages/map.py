@@ -7,24 +7,24 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from app import blind, url, who
-from app import study as opened_study
-from app.components.map import clusters, form, selection
-from app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
-from app.components.map.figure import height, held_figure, selectable
-from app.components.map.link import map_link
-from app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
-from app.components.marks import empty, notice, relation_label
-from app.components.next_step import empty_page
-from app.components.parts import parts_panel
-from app.components.stylesheets import style_sheet
-from app.entry import enter
-from app.markup import div, link, show, tag
-from backend.evaluation.saved_selections import saved_selection
-from backend.maps import Map, maps_of
-from backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, values
-from backend.maps.edits import Clusters, clusters_of
-from backend.text.counting import counted
+from blindspot.app import blind, url, who
+from blindspot.app import study as opened_study
+from blindspot.app.components.map import clusters, form, selection
+from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
+from blindspot.app.components.map.figure import height, held_figure, selectable
+from blindspot.app.components.map.link import map_link
+from blindspot.app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
+from blindspot.app.components.marks import empty, notice, relation_label
+from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.parts import parts_panel
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.entry import enter
+from blindspot.app.markup import div, link, show, tag
+from blindspot.backend.evaluation.saved_selections import saved_selection
+from blindspot.backend.maps import Map, maps_of
+from blindspot.backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, values
+from blindspot.backend.maps.edits import Clusters, clusters_of
+from blindspot.backend.text.counting import counted
 
 DEFAULT_K = 20
 

@@ -9,31 +9,31 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from app import blind, selection, study, url, who
-from app.components.edits import edits_part
-from app.components.explanation import explanation_section
-from app.components.hit_lists import HitList, side_by_side, wanted
-from app.components.judge_marks import JudgeMark, judge_marks
-from app.components.judging.on_question import judged, on_question
-from app.components.marks import letter, notice, relation_label
-from app.components.miss_causes import causes_of_question
-from app.components.next_step import empty_page
-from app.components.question_head import gold_table, question_head
-from app.components.read_answer import read_answer, read_lines
-from app.components.readings import chosen_reader
-from app.components.tags import question_tags
-from app.components.why import why_section
-from app.entry import enter
-from app.markup import Html, div, join, link, show, span, tag
-from app.runs import convention, missing_runs, offered_runs, pair_of_address, retriever_label
-from app.selection import Selection
-from app.study import Comparison
-from backend.core.study import Study
-from backend.retrieval import live
-from backend.retrieval.retriever import kind_of
-from backend.text.answers import mentions_subject
-from db.errors import BlindspotError, Missing
-from db.records import Question
+from blindspot.app import blind, selection, study, url, who
+from blindspot.app.components.edits import edits_part
+from blindspot.app.components.explanation import explanation_section
+from blindspot.app.components.hit_lists import HitList, side_by_side, wanted
+from blindspot.app.components.judge_marks import JudgeMark, judge_marks
+from blindspot.app.components.judging.on_question import judged, on_question
+from blindspot.app.components.marks import letter, notice, relation_label
+from blindspot.app.components.miss_causes import causes_of_question
+from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.question_head import gold_table, question_head
+from blindspot.app.components.read_answer import read_answer, read_lines
+from blindspot.app.components.readings import chosen_reader
+from blindspot.app.components.tags import question_tags
+from blindspot.app.components.why import why_section
+from blindspot.app.entry import enter
+from blindspot.app.markup import Html, div, join, link, show, span, tag
+from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address, retriever_label
+from blindspot.app.selection import Selection
+from blindspot.app.study import Comparison
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval import live
+from blindspot.backend.retrieval.retriever import kind_of
+from blindspot.backend.text.answers import mentions_subject
+from blindspot.db.errors import BlindspotError, Missing
+from blindspot.db.records import Question
 
 SHOWN, MORE = 10, 10
 SHOWN_AS_OWN = 5  # answers copied to the answer field when a question is reworded

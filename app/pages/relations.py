@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import study, url
-from app.components import panel_tables
-from app.components.downloads import table_downloads
-from app.components.marks import notice, relation_label
-from app.components.next_step import empty_page
-from app.components.panel_tables import choices, page_address
-from app.components.plots import plot
-from app.components.stylesheets import style_sheet
-from app.components.tables import scrolling
-from app.entry import enter
-from app.markup import div, link, show, span, tag
-from app.runs import convention, missing_runs, offered_runs
-from app.selection import offered_measures
-from backend.evaluation import report_plots
-from backend.evaluation.findings import default_pair
-from backend.evaluation.latex import latex_table
-from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
-from backend.evaluation.panel import Cut, Panel, frequency_curves, relation_table, runs_named
-from backend.evaluation.panel_report import frequency_csv, frequency_rows, relation_rows, relations_csv
-from backend.evaluation.relevance import Kind
-from backend.text.counting import counted
+from blindspot.app import study, url
+from blindspot.app.components import panel_tables
+from blindspot.app.components.downloads import table_downloads
+from blindspot.app.components.marks import notice, relation_label
+from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.panel_tables import choices, page_address
+from blindspot.app.components.plots import plot
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.components.tables import scrolling
+from blindspot.app.entry import enter
+from blindspot.app.markup import div, link, show, span, tag
+from blindspot.app.runs import convention, missing_runs, offered_runs
+from blindspot.app.selection import offered_measures
+from blindspot.backend.evaluation import report_plots
+from blindspot.backend.evaluation.findings import default_pair
+from blindspot.backend.evaluation.latex import latex_table
+from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.panel import Cut, Panel, frequency_curves, relation_table, runs_named
+from blindspot.backend.evaluation.panel_report import frequency_csv, frequency_rows, relation_rows, relations_csv
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.text.counting import counted
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
 CUTS: dict[str, Cut] = {"official": "official", "mentions": "mentions", "cut": "mass"}  # by the address's `buckets`

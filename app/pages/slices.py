@@ -8,32 +8,32 @@ from typing import cast
 import numpy as np
 import streamlit as st
 
-from app import selection, study, url, who
-from app.components.downloads import table_downloads
-from app.components.marks import letter, notice
-from app.components.next_step import empty_page
-from app.components.panel_tables import choices
-from app.components.question_list import question_table
-from app.components.slice_tables import condition_help, every_run, found_table, saved_table
-from app.components.stylesheets import style_sheet
-from app.components.tables import accuracy_table, concluded, flip_table, scrolling
-from app.components.tags import tags_panel
-from app.components.team.batches import send_to_judging
-from app.entry import enter
-from app.markup import div, link, show, tag
-from app.runs import convention, missing_runs, offered_runs, pair_of_address
-from app.selection import Selection
-from app.study import Comparison
-from backend.evaluation import saved_slices
-from backend.evaluation.comparison_words import reservation
-from backend.evaluation.measures import MEASURES
-from backend.evaluation.relevance import Kind
-from backend.evaluation.slice_finder import Correction, find_slices, joined
-from backend.evaluation.slice_report import SliceReport, method
-from backend.evaluation.slices import Facts
-from backend.text.counting import counted
-from db.errors import BlindspotError
-from db.question_table import ids_of, rows_among, take
+from blindspot.app import selection, study, url, who
+from blindspot.app.components.downloads import table_downloads
+from blindspot.app.components.marks import letter, notice
+from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.panel_tables import choices
+from blindspot.app.components.question_list import question_table
+from blindspot.app.components.slice_tables import condition_help, every_run, found_table, saved_table
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.components.tables import accuracy_table, concluded, flip_table, scrolling
+from blindspot.app.components.tags import tags_panel
+from blindspot.app.components.team.batches import send_to_judging
+from blindspot.app.entry import enter
+from blindspot.app.markup import div, link, show, tag
+from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address
+from blindspot.app.selection import Selection
+from blindspot.app.study import Comparison
+from blindspot.backend.evaluation import saved_slices
+from blindspot.backend.evaluation.comparison_words import reservation
+from blindspot.backend.evaluation.measures import MEASURES
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.slice_finder import Correction, find_slices, joined
+from blindspot.backend.evaluation.slice_report import SliceReport, method
+from blindspot.backend.evaluation.slices import Facts
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BlindspotError
+from blindspot.db.question_table import ids_of, rows_among, take
 
 PAGE = "slices"
 CORRECTIONS = {"westfall-young": "Westfall–Young", "holm": "Holm", "benjamini-yekutieli": "Benjamini–Yekutieli"}

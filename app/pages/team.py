@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app import study, who
-from app.components.team.view import render
-from app.entry import enter
+from blindspot.app import study, who
+from blindspot.app.components.team.view import render
+from blindspot.app.entry import enter
 
 
 def page() -> None:

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import study, url, who
-from app.components import jobs
-from app.components.learning_curve import VIEW as CURVE
-from app.components.learning_curve import curve_panel, curve_view
-from app.components.marks import empty, notice
-from app.components.next_step import empty_page
-from app.components.panel_tables import choices
-from app.components.parts import descriptions, parts_panel
-from app.components.training.form import BEGUN, train_form
-from app.components.training.judges import VIEW, judges_panel
-from app.components.training.labels import label_counts
-from app.components.training.language_models import ask_form
-from app.components.training.learned_judges import judges_table, learn_form
-from app.components.training.models import after_training, models_table, unfinished, watch
-from app.components.training.sets import build_form, set_panel, sets_table
-from app.entry import enter
-from app.markup import div, show, tag
-from backend.core.study import Study
-from backend.training.checkpoints import models_of
-from backend.training.training_log import read_log
-from backend.training_sets.training_set import TrainingSet, training_sets
-from db.rights import SETTLERS
+from blindspot.app import study, url, who
+from blindspot.app.components import jobs
+from blindspot.app.components.learning_curve import VIEW as CURVE
+from blindspot.app.components.learning_curve import curve_panel, curve_view
+from blindspot.app.components.marks import empty, notice
+from blindspot.app.components.next_step import empty_page
+from blindspot.app.components.panel_tables import choices
+from blindspot.app.components.parts import descriptions, parts_panel
+from blindspot.app.components.training.form import BEGUN, train_form
+from blindspot.app.components.training.judges import VIEW, judges_panel
+from blindspot.app.components.training.labels import label_counts
+from blindspot.app.components.training.language_models import ask_form
+from blindspot.app.components.training.learned_judges import judges_table, learn_form
+from blindspot.app.components.training.models import after_training, models_table, unfinished, watch
+from blindspot.app.components.training.sets import build_form, set_panel, sets_table
+from blindspot.app.entry import enter
+from blindspot.app.markup import div, show, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.training.checkpoints import models_of
+from blindspot.backend.training.training_log import read_log
+from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
+from blindspot.db.rights import SETTLERS
 
 VIEWS = {"": "sets and models", CURVE: "learning curve", VIEW: "judge agreement"}
 

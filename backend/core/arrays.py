@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from db.errors import BadInput
+from blindspot.db.errors import BadInput
 
 _OTHER_FILES = {b"PK\x03\x04": "a .npz archive or zip file", b"\x80": "a pickle", b"\x89HDF": "an HDF5 file"}
 

@@ -5,7 +5,7 @@ process holds the write end. The system closes that pipe when this process ends,
 command. A pipe works on every Unix and for every program, Java included. On Linux the kernel also kills the command if
 the supervisor is killed.
 
-Jobs are not started this way: a job continues when the app ends (see `backend.core.jobs`).
+Jobs are not started this way: a job continues when the app ends (see `blindspot.backend.core.jobs`).
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.core.manifest import MANIFEST, write_text
-from backend.core.study import SETTINGS_FILE, Study
-from db.backup import backup
-from db.connection import connect
-from db.errors import BlindspotError, Refused
+from blindspot.backend.core.manifest import MANIFEST, write_text
+from blindspot.backend.core.study import SETTINGS_FILE, Study
+from blindspot.db.backup import backup
+from blindspot.db.connection import connect
+from blindspot.db.errors import BlindspotError, Refused
 
 ATTEMPTS = 5
 _SKIPPED = {"jobs", "cache", "labels.db", "labels.db-wal", "labels.db-shm", "labels.db-journal"}

@@ -21,8 +21,8 @@ from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic import dataclasses as pydantic_dataclasses
 
-from backend.core.registry import Registry
-from db.errors import BadInput
+from blindspot.backend.core.registry import Registry
+from blindspot.db.errors import BadInput
 
 __all__ = [
     "Declared",

@@ -7,12 +7,12 @@ from typing import Protocol
 
 import numpy as np
 
-from db.question_table import gold_of
-from db.records import Question
+from blindspot.db.question_table import gold_of
+from blindspot.db.records import Question
 
 
 class PassageRows(Protocol):
-    """Looks up passages by id; `db.corpus.Corpus` is one."""
+    """Looks up passages by id; `blindspot.db.corpus.Corpus` is one."""
 
     def ordinals(self, ids: Iterable[str], /) -> Mapping[str, int]:
         """Return the row of each known id."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from db.errors import BlindspotError, Refused
+from blindspot.db.errors import BlindspotError, Refused
 
 if TYPE_CHECKING:
     import urllib3

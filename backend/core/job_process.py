@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from db.jobs import Job
+from blindspot.db.jobs import Job
 
 SECONDS_WITHOUT_HEARTBEAT = 120.0
 

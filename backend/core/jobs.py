@@ -35,14 +35,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import IO, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
-from backend.core import job_process
-from backend.core.rights import require
-from backend.core.settings import check_name
-from backend.core.study import Study
-from backend.progress import Progress
-from db.errors import BlindspotError, Refused
-from db.jobs import Job, Jobs
-from db.rights import action_of_job
+from blindspot.backend.core import job_process
+from blindspot.backend.core.rights import require
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.study import Study
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import BlindspotError, Refused
+from blindspot.db.jobs import Job, Jobs
+from blindspot.db.rights import action_of_job
 
 CANCELLED = "cancelled; finished work is kept, and the same command resumes from there"
 DIED = "the process of this job ended without a result: it was killed, or the memory was full; its log may say more"
@@ -109,7 +109,7 @@ class JobRequest:
 
     @property
     def action(self) -> str:
-        """The action of `db.rights.ACTIONS` that starting this job is."""
+        """The action of `blindspot.db.rights.ACTIONS` that starting this job is."""
         return action_of_job(self.kind.kind)
 
 
@@ -181,7 +181,7 @@ def submit(function: Callable[Concatenate[Study, P], object], study: Study, *arg
 
 
 def submit_request(study: Study, asked: JobRequest, by: str | None = None) -> str:
-    """Start a prepared job; see `submit`. `by` names who asks; see `backend.core.rights.require`."""
+    """Start a prepared job; see `submit`. `by` names who asks; see `blindspot.backend.core.rights.require`."""
     require(study, by, asked.action)
     _check(study, asked.kind, asked.arguments)
     id, lock = _record(study, asked.kind, asked.arguments)
@@ -485,14 +485,17 @@ def main(folder: str, id: str, lock: str) -> int:
 
 def _registered(record: Job) -> JobKind:
     """The function that a record names. Raises Refused unless it is registered as a job of that kind."""
-    importlib.import_module((record.function or "").partition(":")[0])
+    place = record.function or ""
+    if place.startswith("backend."):  # a record of version 0.2 or older
+        place = f"blindspot.{place}"
+    importlib.import_module(place.partition(":")[0])
     kind = _KINDS.get(record.kind)
-    if kind is None or kind.place != record.function:
+    if kind is None or kind.place != place:
         raise Refused(f"{record.function} is not registered as the job {record.kind!r}")
     return kind
 
 
 if __name__ == "__main__":
-    from backend.core import jobs  # the module under its own name, with which functions register
+    from blindspot.backend.core import jobs  # the module under its own name, with which functions register
 
     sys.exit(jobs.main(*sys.argv[1:]))

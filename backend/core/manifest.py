@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
-from db.errors import BadInput
+from blindspot.db.errors import BadInput
 
 MANIFEST = "manifest.json"
 MAX_JSON = 1 << 30  # bytes; the question ids of a run over 20 million questions

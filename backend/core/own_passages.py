@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from db.corpus import Corpus
+    from blindspot.db.corpus import Corpus
 
 LEFT_OUT = "left out"
 """The value of `own_passage` in the manifest of such a run."""

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from db.errors import Refused
+from blindspot.db.errors import Refused
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.arrays import open_array
-from backend.core.manifest import (
+from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.manifest import (
     Manifest,
     read_json,
     read_manifest,
@@ -21,14 +21,14 @@ from backend.core.manifest import (
     write_json,
     write_manifest,
 )
-from backend.core.settings import check_name
-from backend.progress import Progress
-from backend.text.answers import DEFAULT_RULE, RULES, match_run, matrix_file
-from db.errors import BadInput, Missing, Refused
-from db.records import Hits
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.answers import DEFAULT_RULE, RULES, match_run, matrix_file
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 _AGAIN = "delete the run and retrieve again"
@@ -142,7 +142,7 @@ def write_run(
     Args:
         question_ids: The question of each row of `hits`; all are questions of the study.
         settings: How the hits were made (retriever, index, k, split, seconds, ...), for the manifest.
-        rule: The answer rule of the matrix (see `backend.text.answers`).
+        rule: The answer rule of the matrix (see `blindspot.backend.text.answers`).
 
     Raises:
         Refused: A run of that name exists and `replace` is false, or a hit is not a passage of the study.

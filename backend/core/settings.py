@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from backend.core.declared import Field, build, settings_class, toml_section
-from db.errors import BadInput, Refused
+from blindspot.backend.core.declared import Field, build, settings_class, toml_section
+from blindspot.db.errors import BadInput, Refused
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LARGEST_SEED = 2**63 - 1
@@ -213,7 +213,7 @@ def remove_encoder(path: Path, name: str) -> None:
     """Remove `[encoders.NAME]` from a study.toml, if it is there; everything else stays as it is."""
     import tomlkit
 
-    from backend.core.manifest import write_text
+    from blindspot.backend.core.manifest import write_text
 
     document = tomlkit.parse(path.read_text(encoding="utf-8"))
     encoders = document.get("encoders")
@@ -226,7 +226,7 @@ def add_encoder(path: Path, name: str, values: dict[str, Any]) -> None:
     """Add `[encoders.NAME]` to a study.toml and change nothing else in the file."""
     import tomlkit
 
-    from backend.core.manifest import write_text
+    from blindspot.backend.core.manifest import write_text
 
     check_name(name, "encoder")
     document = tomlkit.parse(path.read_text(encoding="utf-8"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from db.errors import Missing
-from db.records import SPLITS, Question
+from blindspot.db.errors import Missing
+from blindspot.db.records import SPLITS, Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 def questions_in_split(study: Study, split: str | None) -> list[Question]:

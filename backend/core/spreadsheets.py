@@ -1,7 +1,7 @@
 """CSV for people, who open it in a spreadsheet: a cell that begins with = + - @ would be run there as a formula.
 
 Such a text gets an apostrophe before it, which spreadsheets do not show. Files in the formats of other tools
-(`backend.data.formats`) are not for spreadsheets: a changed text would be another text there.
+(`blindspot.backend.data.formats`) are not for spreadsheets: a changed text would be another text there.
 """
 
 from __future__ import annotations

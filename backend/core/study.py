@@ -13,14 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.manifest import Manifest, read_manifest, write_text
-from backend.core.settings import Settings, default_toml, read_settings
-from db.corpus import Corpus
-from db.errors import BlindspotError, Missing, Refused
-from db.questions import Questions
+from blindspot.backend.core.manifest import Manifest, read_manifest, write_text
+from blindspot.backend.core.settings import Settings, default_toml, read_settings
+from blindspot.db.corpus import Corpus
+from blindspot.db.errors import BlindspotError, Missing, Refused
+from blindspot.db.questions import Questions
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
+    from blindspot.backend.core.runs import Run
 
 SETTINGS_FILE = "study.toml"
 ENVIRONMENT_VARIABLE = "BLINDSPOT_STUDY"
@@ -64,7 +64,7 @@ class Study:
         return study
 
     def _migrate(self, new: bool = False) -> None:
-        from db.migrations import migrate  # imported late: sqlite-utils loads pandas if it is installed
+        from blindspot.db.migrations import migrate  # imported late: sqlite-utils loads pandas if it is installed
 
         migrate(self.labels_path, new)
 
@@ -120,7 +120,7 @@ class Study:
 
     def run(self, name: str) -> Run:
         """Open a run. Raises Missing."""
-        from backend.core.runs import Run
+        from blindspot.backend.core.runs import Run
 
         return Run.open(self, name)
 

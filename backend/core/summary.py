@@ -6,13 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backend.core import jobs
-from backend.core.jobs import JobRequest
-from db.gold import GoldMatches
-from db.imports import Imports
+from blindspot.backend.core import jobs
+from blindspot.backend.core.jobs import JobRequest
+from blindspot.db.gold import GoldMatches
+from blindspot.db.imports import Imports
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True)

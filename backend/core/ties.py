@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from db.errors import Refused
+from blindspot.db.errors import Refused
 
 TIES = {
     "id": "equal scores are ordered by passage id",

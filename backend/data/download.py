@@ -18,9 +18,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from backend.core.manifest import file_sha256, read_json, write_json
-from backend.progress import Progress
-from db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.backend.core.manifest import file_sha256, read_json, write_json
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 DPR = "https://dl.fbaipublicfiles.com/dpr"
 FILES = {

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.runs import Run, answer_matrix
-from backend.core.splits import questions_in_split
-from backend.core.ties import check_ties, tied_order
-from backend.data.formats import find_writer
-from backend.data.formats.base import Format, WriteResult
-from db.errors import Missing
-from db.gold import GoldMatches
-from db.records import Passage, Question
+from blindspot.backend.core.runs import Run, answer_matrix
+from blindspot.backend.core.splits import questions_in_split
+from blindspot.backend.core.ties import check_ties, tied_order
+from blindspot.backend.data.formats import find_writer
+from blindspot.backend.data.formats.base import Format, WriteResult
+from blindspot.db.errors import Missing
+from blindspot.db.gold import GoldMatches
+from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 QUESTIONS_PER_BLOCK = 200
 
@@ -44,7 +44,7 @@ def export_run(study: Study, name: str, format: str, path: Path | None = None, t
     Args:
         format: "trec", "dpr", "pyserini" or "msmarco".
         path: Default the run's name with the format's ending, in the current folder.
-        ties: The order of hits with equal scores (see `backend.core.ties`); "file" keeps the run's order.
+        ties: The order of hits with equal scores (see `blindspot.backend.core.ties`); "file" keeps the run's order.
 
     Raises:
         Refused: an unknown format, or content that the format cannot represent.

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from analysis.buckets import subject_key
-from backend.core.sampling import nested_sample, text_key
-from backend.text.gold_matching import lower_tokens
-from db.errors import Missing, Refused
+from blindspot.analysis.buckets import subject_key
+from blindspot.backend.core.sampling import nested_sample, text_key
+from blindspot.backend.text.gold_matching import lower_tokens
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 HELD_OUT = ("dev", "test")
 TRAINS = ("train", "unlabelled")

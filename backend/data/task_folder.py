@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.manifest import whole_folder, write_text
-from backend.data.exporting import export_passages, export_qrels
-from backend.data.formats import find_writer
-from backend.data.formats.base import Qrel
-from backend.data.formats.beir import read_qrels
-from backend.data.formats.files import written_whole
-from backend.text.counting import counted
-from db.errors import Missing, Refused
+from blindspot.backend.core.manifest import whole_folder, write_text
+from blindspot.backend.data.exporting import export_passages, export_qrels
+from blindspot.backend.data.formats import find_writer
+from blindspot.backend.data.formats.base import Qrel
+from blindspot.backend.data.formats.beir import read_qrels
+from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 README = """---
 configs:

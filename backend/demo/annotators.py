@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.core.jobs import job
-from backend.demo import ANNOTATORS, SOURCE
-from backend.progress import Progress
-from db.events import Choice, Label, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Lease, Queue
+from blindspot.backend.core.jobs import job
+from blindspot.backend.demo import ANNOTATORS, SOURCE
+from blindspot.backend.progress import Progress
+from blindspot.db.events import Choice, Label, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Lease, Queue
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 MISTAKES: dict[Label, Label] = {"positive": "related", "related": "negative", "negative": "related"}
 SECONDS = 7.0  # median time for a passage

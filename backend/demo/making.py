@@ -15,30 +15,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.accuracy import wilson
-from backend.core import jobs
-from backend.core.jobs import job
-from backend.core.study import SETTINGS_FILE, Study
-from backend.data import encyclopedia
-from backend.data.importing.importer import import_passages, import_questions
-from backend.demo import ABOUT, ANNOTATORS, SOURCE
-from backend.demo.annotators import simulate_annotators, truth_of
-from backend.experiments.running import results, run_experiment
-from backend.judging.batches import ArmShares, make_batch
-from backend.maps import make as make_map
-from backend.maps import maps_of
-from backend.progress import Progress
-from backend.retrieval import bm25, dense
-from backend.retrieval.retrieve import retrieve
-from backend.training.checkpoints import models_of
-from backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
-from backend.training_sets.builder import build
-from backend.training_sets.training_set import training_sets
-from db.errors import Refused
-from db.queue import Queue
+from blindspot.analysis.accuracy import wilson
+from blindspot.backend.core import jobs
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.study import SETTINGS_FILE, Study
+from blindspot.backend.data import encyclopedia
+from blindspot.backend.data.importing.importer import import_passages, import_questions
+from blindspot.backend.demo import ABOUT, ANNOTATORS, SOURCE
+from blindspot.backend.demo.annotators import simulate_annotators, truth_of
+from blindspot.backend.experiments.running import results, run_experiment
+from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.maps import make as make_map
+from blindspot.backend.maps import maps_of
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training.checkpoints import models_of
+from blindspot.backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
+from blindspot.backend.training_sets.builder import build
+from blindspot.backend.training_sets.training_set import training_sets
+from blindspot.db.errors import Refused
+from blindspot.db.queue import Queue
 
 if TYPE_CHECKING:
-    from db.jobs import Job
+    from blindspot.db.jobs import Job
 
 PASSAGES, SEED = 2000, 0
 SPLIT = "dev"

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from analysis.accuracy import found_by
-from backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOURS
-from backend.evaluation.comparison import SURE, Comparison, measure, overall
-from backend.evaluation.findings import findings
-from backend.text.counting import counted
-from backend.training.dual_encoder import trial_run_name
-from backend.training_sets.differences import ChangeSummary, change_summary
-from backend.training_sets.training_set import TrainingSet, training_sets
-from db.queue import Batch, Queue
-from db.records import Question
+from blindspot.analysis.accuracy import found_by
+from blindspot.backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOURS
+from blindspot.backend.evaluation.comparison import SURE, Comparison, measure, overall
+from blindspot.backend.evaluation.findings import findings
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training.dual_encoder import trial_run_name
+from blindspot.backend.training_sets.differences import ChangeSummary, change_summary
+from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
+from blindspot.db.queue import Batch, Queue
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 K = 5
 KS = (1, 5, 20)  # ranks at which the two trained models are compared; Holm adjusts p for all of them

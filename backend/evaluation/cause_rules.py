@@ -1,4 +1,4 @@
-"""The causes of a run's misses, measured by the rules of `backend.evaluation.causes`.
+"""The causes of a run's misses, measured by the rules of `blindspot.backend.evaluation.causes`.
 
 Every rule reads its facts for all misses together: titles and gold passages once a passage, labels, scores and training
 questions once.
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from analysis.accuracy import found_by
-from analysis.buckets import subject_key
-from backend.data.importing.gold import find_ordinals
-from backend.evaluation.causes import (
+from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.buckets import subject_key
+from blindspot.backend.data.importing.gold import find_ordinals
+from blindspot.backend.evaluation.causes import (
     JUDGED_POSITIVE,
     LATE_SHARE,
     LONG_WORDS,
@@ -28,17 +28,17 @@ from backend.evaluation.causes import (
     RAREST_BUCKET,
     Cause,
 )
-from backend.evaluation.gold_facts import GoldPassage, answer_place, largest_name_share, largest_overlap
-from backend.evaluation.judged_scores import likely_positive
-from backend.evaluation.why import near_namesake, pattern
-from backend.text.answers import match_run, mentions_subject
-from db.labels import Labels
-from db.question_table import take
-from db.records import Passage, Question
+from blindspot.backend.evaluation.gold_facts import GoldPassage, answer_place, largest_name_share, largest_overlap
+from blindspot.backend.evaluation.judged_scores import likely_positive
+from blindspot.backend.evaluation.why import near_namesake, pattern
+from blindspot.backend.text.answers import match_run, mentions_subject
+from blindspot.db.labels import Labels
+from blindspot.db.question_table import take
+from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.evaluation.comparison import Comparison
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.evaluation.comparison import Comparison
 
 Side = Literal["a", "b"]
 Answer = bool | None

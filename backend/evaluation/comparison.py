@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from analysis import flips
-from analysis.accuracy import Estimate, first_hit, found_by, macro_average
-from analysis.buckets import bucket_groups, bucket_order
-from analysis.flips import FlipTable
-from analysis.overlap import rank_biased_overlap
-from analysis.relations import relation_order
-from analysis.significance import Difference, adjusted_together, compare, family
-from backend.evaluation.held import ResultCache
-from backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
-from backend.evaluation.question_facts import QuestionFacts
-from backend.evaluation.relevance import Kind, Relevance, relevant
-from backend.text.answers import DEFAULT_RULE
-from db.errors import BadInput
-from db.question_columns import NO_BUCKET, Categories, QuestionColumns
-from db.question_table import QuestionTable, columns_of, row_index, rows_among, rows_of, take
-from db.records import Question
+from blindspot.analysis import flips
+from blindspot.analysis.accuracy import Estimate, first_hit, found_by, macro_average
+from blindspot.analysis.buckets import bucket_groups, bucket_order
+from blindspot.analysis.flips import FlipTable
+from blindspot.analysis.overlap import rank_biased_overlap
+from blindspot.analysis.relations import relation_order
+from blindspot.analysis.significance import Difference, adjusted_together, compare, family
+from blindspot.backend.evaluation.held import ResultCache
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
+from blindspot.backend.evaluation.question_facts import QuestionFacts
+from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.db.errors import BadInput
+from blindspot.db.question_columns import NO_BUCKET, Categories, QuestionColumns
+from blindspot.db.question_table import QuestionTable, columns_of, row_index, rows_among, rows_of, take
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
 
 By = Literal["relation", "bucket", "slice"]
 BYS: tuple[str, ...] = ("relation", "bucket", "slice")

@@ -1,4 +1,4 @@
-"""The output of `blindspot compare`: the figures of `backend.evaluation.comparison` as JSON, CSV, LaTeX and terminal
+"""The output of `blindspot compare`: the figures of `blindspot.backend.evaluation.comparison` as JSON, CSV, LaTeX and terminal
 tables.
 """
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.relations import relation_name
-from backend.core.spreadsheets import write_csv
-from backend.evaluation.comparison import (
+from blindspot.analysis.relations import relation_name
+from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.evaluation.comparison import (
     BYS,
     KS,
     SEED,
@@ -26,21 +26,21 @@ from backend.evaluation.comparison import (
     measure_all,
     overall,
 )
-from backend.evaluation.comparison_words import conclusion, method, reservation
-from backend.evaluation.latex import ABSENT, Table, latex_table
-from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
-from backend.evaluation.percentages import percent
-from backend.evaluation.relevance import Kind
-from backend.evaluation.report import NO_RELATIONS
-from backend.evaluation.saved_slices import saved
-from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
-from backend.text.answers import DEFAULT_RULE
-from db.errors import BadInput, Missing
+from blindspot.backend.evaluation.comparison_words import conclusion, method, reservation
+from blindspot.backend.evaluation.latex import ABSENT, Table, latex_table
+from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.percentages import percent
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.report import NO_RELATIONS
+from blindspot.backend.evaluation.saved_slices import saved
+from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 COLUMNS = (
     "group", "k", "n", "a", "a_low", "a_high", "b", "b_low", "b_high", "difference", "low", "high", "p", "p_holm", "p_mcnemar",
@@ -144,7 +144,7 @@ class ComparisonReport:
         return latex_table(self.tables(), self.remarks())
 
     def as_rich(self) -> RenderableType:
-        from backend.evaluation.report_text import rich_tables
+        from blindspot.backend.evaluation.report_text import rich_tables
 
         return rich_tables(self.tables(), self.remarks())
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from analysis.significance import RESAMPLES
-from backend.evaluation.comparison import SEED, SURE, PairedFigures
-from backend.evaluation.measures import SUCCESS, RankingMeasure
-from backend.text.answers import SEARCHES_TITLE
+from blindspot.analysis.significance import RESAMPLES
+from blindspot.backend.evaluation.comparison import SEED, SURE, PairedFigures
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
+from blindspot.backend.text.answers import SEARCHES_TITLE
 
 
 def p_words(p: float) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from analysis.accuracy import Estimate, found_by, proportion
-from analysis.buckets import FEW, UNKNOWN
-from analysis.significance import independent_difference
-from backend.evaluation.comparison import SURE, Comparison, PairedFigures, at
-from backend.retrieval.engines.engine import OPENED
-from backend.retrieval.retriever import is_lexical, kind_of_run
-from backend.text.counting import counted
+from blindspot.analysis.accuracy import Estimate, found_by, proportion
+from blindspot.analysis.buckets import FEW, UNKNOWN
+from blindspot.analysis.significance import independent_difference
+from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, at
+from blindspot.backend.retrieval.engines.engine import OPENED
+from blindspot.backend.retrieval.retriever import is_lexical, kind_of_run
+from blindspot.backend.text.counting import counted
 
 Topic = Literal["difference", "frequency", "only_a", "only_b"]
 TIMES = {"<=1": "once at most", "2-3": "2 or 3 times", "100+": "100 times or more"}
@@ -30,7 +30,7 @@ class RunFinding:
 
 @dataclass(frozen=True, slots=True)
 class FrequencyPoint:
-    """Success of both runs on the questions of one bucket or group. label: of `analysis.buckets.bucket_group`."""
+    """Success of both runs on the questions of one bucket or group. label: of `blindspot.analysis.buckets.bucket_group`."""
 
     label: str
     a: Estimate

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.evaluation.question_facts import content_words, count_words
-from backend.evaluation.why import name_share
-from backend.text.answers import answer_spans, joined, nfd
-from db.records import Passage, Question
+from blindspot.backend.evaluation.question_facts import content_words, count_words
+from blindspot.backend.evaluation.why import name_share
+from blindspot.backend.text.answers import answer_spans, joined, nfd
+from blindspot.db.records import Passage, Question
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from db.connection import PerThread
+from blindspot.db.connection import PerThread
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 def likely_positive(study: Study, questions: Sequence[str], at_least: float) -> dict[str, set[str]]:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from analysis import accuracy
-from analysis.accuracy import summarise
-from backend.core.registry import Registry, must_be
-from db.errors import BadInput
+from blindspot.analysis import accuracy
+from blindspot.analysis.accuracy import summarise
+from blindspot.backend.core.registry import Registry, must_be
+from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
-    from backend.evaluation.relevance import Relevance
+    from blindspot.backend.evaluation.relevance import Relevance
 
 __all__ = ["MEASURES", "SUCCESS", "RankingMeasure", "summarise"]
 

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.accuracy import Estimate
-from backend.core.spreadsheets import write_csv
-from backend.evaluation.cause_rules import RunCauses, run_causes
-from backend.evaluation.comparison import Comparison, check_k, measure_all
-from backend.evaluation.comparison_report import notes
-from backend.evaluation.latex import ABSENT, Table, latex_table
-from backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
-from backend.evaluation.percentages import percent
-from backend.evaluation.relevance import Kind
-from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
-from backend.text.answers import DEFAULT_RULE
-from backend.text.counting import counted
-from db.errors import BadInput
-from db.question_table import ids_of, take
+from blindspot.analysis.accuracy import Estimate
+from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.evaluation.cause_rules import RunCauses, run_causes
+from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
+from blindspot.backend.evaluation.comparison_report import notes
+from blindspot.backend.evaluation.latex import ABSENT, Table, latex_table
+from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
+from blindspot.backend.evaluation.percentages import percent
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BadInput
+from blindspot.db.question_table import ids_of, take
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 K = 20
 COLUMNS = (
@@ -104,7 +104,7 @@ class MissReport:
         return latex_table(self.tables(), self.remarks())
 
     def as_rich(self) -> RenderableType:
-        from backend.evaluation.report_text import rich_tables
+        from blindspot.backend.evaluation.report_text import rich_tables
 
         return rich_tables(self.tables(), self.remarks())
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.accuracy import Estimate, proportion
-from analysis.significance import Difference, adjusted_together, compare, independent_difference
-from backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
-from backend.evaluation.causes import CAUSES
-from backend.evaluation.comparison import Comparison
+from blindspot.analysis.accuracy import Estimate, proportion
+from blindspot.analysis.significance import Difference, adjusted_together, compare, independent_difference
+from blindspot.backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
+from blindspot.backend.evaluation.causes import CAUSES
+from blindspot.backend.evaluation.comparison import Comparison
 
 EXAMPLES = 3
 NONE = "none"

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.accuracy import Estimate, summarise
-from analysis.significance import difference
-from backend.evaluation.comparison import Measured, measure_all
-from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
-from backend.evaluation.relevance import Kind
-from backend.text.answers import DEFAULT_RULE
-from db.errors import BadInput
+from blindspot.analysis.accuracy import Estimate, summarise
+from blindspot.analysis.significance import difference
+from blindspot.backend.evaluation.comparison import Measured, measure_all
+from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 SEED = 0
 

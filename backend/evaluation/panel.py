@@ -9,19 +9,28 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from analysis.accuracy import Estimate, macro_average
-from analysis.buckets import GROUPS, NEVER, Point, cumulative_buckets, mention_groups, seen, subject_key, value_curves
-from analysis.relations import GroupRow, relation_order, value_table
-from backend.evaluation.comparison import KS, SEED, Comparison, Measured, PairedFigures, by_group, macro_at
-from backend.evaluation.comparison import at as at_k
-from backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
-from backend.text.counting import counted
-from db.errors import BadInput
-from db.question_table import columns_of, rows_among, take
-from db.records import Question
+from blindspot.analysis.accuracy import Estimate, macro_average
+from blindspot.analysis.buckets import (
+    GROUPS,
+    NEVER,
+    Point,
+    cumulative_buckets,
+    mention_groups,
+    seen,
+    subject_key,
+    value_curves,
+)
+from blindspot.analysis.relations import GroupRow, relation_order, value_table
+from blindspot.backend.evaluation.comparison import KS, SEED, Comparison, Measured, PairedFigures, by_group, macro_at
+from blindspot.backend.evaluation.comparison import at as at_k
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BadInput
+from blindspot.db.question_table import columns_of, rows_among, take
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 TRAINING_FILE = "training_subjects.txt"
 ALL, RANDOM, TRAINED = "all subjects", "subjects not in training", "subjects in training"

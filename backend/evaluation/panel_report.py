@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from analysis import published
-from analysis.relations import relation_name
-from backend.core.spreadsheets import write_csv
-from backend.evaluation.latex import ABSENT, Table
-from backend.evaluation.measures import SUCCESS, RankingMeasure
-from backend.evaluation.percentages import percent, percent_with_interval
+from blindspot.analysis import published
+from blindspot.analysis.relations import relation_name
+from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.evaluation.latex import ABSENT, Table
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.percentages import percent, percent_with_interval
 
 if TYPE_CHECKING:
-    from analysis.accuracy import Estimate
-    from backend.evaluation.panel import Curves, RelationTable
+    from blindspot.analysis.accuracy import Estimate
+    from blindspot.backend.evaluation.panel import Curves, RelationTable
 
 
 def relation_rows(table: RelationTable, members: Sequence[str]) -> Table:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from db.errors import BadInput
+from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

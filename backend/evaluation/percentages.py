@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.accuracy import Estimate
-from backend.evaluation.latex import ABSENT
+from blindspot.analysis.accuracy import Estimate
+from blindspot.backend.evaluation.latex import ABSENT
 
 
 def percent(estimate: Estimate | None) -> str:

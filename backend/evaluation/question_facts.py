@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.data.importing.gold import find_ordinals
-from backend.text.answers import STOP_WORDS, joined, nfd, tokens
-from db.question_columns import NO_BUCKET, UNKNOWN_FREQUENCY
-from db.question_table import columns_of
-from db.records import Question
+from blindspot.backend.data.importing.gold import find_ordinals
+from blindspot.backend.text.answers import STOP_WORDS, joined, nfd, tokens
+from blindspot.db.question_columns import NO_BUCKET, UNKNOWN_FREQUENCY
+from blindspot.db.question_table import columns_of
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 QUESTION_WORDS = ("who", "whom", "whose", "what", "which", "where", "when", "why", "how")
 OTHER = "other"

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from backend.core.gold import gold_matrix
-from backend.text.answers import DEFAULT_RULE, match_run, rule_named
-from db.errors import BadInput, Missing
-from db.gold import GoldMatches
-from db.labels import Labels
-from db.question_table import columns_of, ids_of, take
-from db.records import Question
+from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.text.answers import DEFAULT_RULE, match_run, rule_named
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.gold import GoldMatches
+from blindspot.db.labels import Labels
+from blindspot.db.question_table import columns_of, ids_of, take
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
 
 Kind = Literal["answers", "gold", "labels"]
 KINDS: tuple[str, ...] = ("answers", "gold", "labels")

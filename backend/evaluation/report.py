@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from analysis import accuracy
-from analysis.accuracy import Estimate
-from analysis.buckets import bucket_group, bucket_order
-from analysis.judged import judged_at
-from analysis.relations import group_table, relation_name, relation_order
-from backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure, summarise
-from backend.evaluation.relevance import Kind, Relevance, relevant
-from backend.retrieval.cost import Cost, cost_of
-from backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
-from db.errors import BadInput, Missing
-from db.records import SPLITS, Question
+from blindspot.analysis import accuracy
+from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.buckets import bucket_group, bucket_order
+from blindspot.analysis.judged import judged_at
+from blindspot.analysis.relations import group_table, relation_name, relation_order
+from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure, summarise
+from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
+from blindspot.backend.retrieval.cost import Cost, cost_of
+from blindspot.backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.records import SPLITS, Question
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from backend.core.runs import Run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
 
 By = Literal["relation", "bucket", "split", "slice"]
 BYS: tuple[str, ...] = ("relation", "bucket", "split", "slice")
@@ -122,27 +122,27 @@ class Report:
     measures: tuple[str, ...] = ()
 
     def as_dict(self) -> dict:
-        from backend.evaluation.report_text import as_dict
+        from blindspot.backend.evaluation.report_text import as_dict
 
         return as_dict(self)
 
     def as_json(self) -> str:
-        from backend.evaluation.report_text import as_json
+        from blindspot.backend.evaluation.report_text import as_json
 
         return as_json(self)
 
     def as_csv(self) -> str:
-        from backend.evaluation.report_text import as_csv
+        from blindspot.backend.evaluation.report_text import as_csv
 
         return as_csv(self)
 
     def as_latex(self) -> str:
-        from backend.evaluation.report_text import as_latex
+        from blindspot.backend.evaluation.report_text import as_latex
 
         return as_latex(self)
 
     def as_rich(self) -> RenderableType:
-        from backend.evaluation.report_text import as_rich
+        from blindspot.backend.evaluation.report_text import as_rich
 
         return as_rich(self)
 
@@ -377,9 +377,9 @@ def _slice_rows(study: Study, run: Run, measured: Relevance) -> dict[str, tuple[
     """Return the display name and the rows of each saved slice. Tags in a slice compare the run with itself. Raises
     Missing without saved slices.
     """
-    from backend.evaluation.comparison import Comparison, Measured
-    from backend.evaluation.saved_slices import saved
-    from backend.evaluation.slices import Facts
+    from blindspot.backend.evaluation.comparison import Comparison, Measured
+    from blindspot.backend.evaluation.saved_slices import saved
+    from blindspot.backend.evaluation.slices import Facts
 
     slices = saved(study)
     if not slices:

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from analysis.accuracy import Estimate
-from analysis.buckets import FEW
-from analysis.relations import relation_name
+from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.buckets import FEW
+from blindspot.analysis.relations import relation_name
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-    from backend.evaluation.miss_table import MissTable
-    from backend.evaluation.panel import Curves, RelationTable
-    from backend.evaluation.slice_report import SliceReport
+    from blindspot.backend.evaluation.miss_table import MissTable
+    from blindspot.backend.evaluation.panel import Curves, RelationTable
+    from blindspot.backend.evaluation.slice_report import SliceReport
 
 COLOURS = (
     "#0072b2",

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from backend.core.spreadsheets import write_csv
-from backend.evaluation.latex import ABSENT, Table, latex_table
-from backend.evaluation.measures import MEASURES
-from backend.evaluation.percentages import percent, percent_with_interval
-from backend.evaluation.report import MRR_DEPTH, By, Group, JudgedShare, MeasureFigures, Report, RunReport
-from backend.evaluation.terminal_tables import rich_tables
-from backend.retrieval.cost import Cost
+from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.evaluation.latex import ABSENT, Table, latex_table
+from blindspot.backend.evaluation.measures import MEASURES
+from blindspot.backend.evaluation.percentages import percent, percent_with_interval
+from blindspot.backend.evaluation.report import MRR_DEPTH, By, Group, JudgedShare, MeasureFigures, Report, RunReport
+from blindspot.backend.evaluation.terminal_tables import rich_tables
+from blindspot.backend.retrieval.cost import Cost
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from analysis.accuracy import Estimate
+    from blindspot.analysis.accuracy import Estimate
 
 COLUMNS = ("run", "relevance", "group", "measure", "k", "value", "n", "n_groups", "low", "high", "method")
 HEADINGS = {"relation": "Relation", "bucket": "Frequency", "split": "Split", "slice": "Slice"}

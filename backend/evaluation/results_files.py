@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.manifest import write_json
-from backend.core.own_passages import LEFT_OUT
-from backend.core.runs import Run
-from backend.evaluation.measures import MEASURES
-from backend.evaluation.relevance import relevant
-from db.errors import BadInput, Refused
+from blindspot.backend.core.manifest import write_json
+from blindspot.backend.core.own_passages import LEFT_OUT
+from blindspot.backend.core.runs import Run
+from blindspot.backend.evaluation.measures import MEASURES
+from blindspot.backend.evaluation.relevance import relevant
+from blindspot.db.errors import BadInput, Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.evaluation.relevance import Relevance
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.evaluation.relevance import Relevance
 
 CUT_OFFS = (1, 3, 5, 10, 20, 100, 1000)
 NAMES = {

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from backend.core.manifest import read_json, write_json
-from backend.core.rights import require
-from db.errors import BadInput, Missing, Refused
+from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.core.rights import require
+from blindspot.db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 FILE = "selections.json"
 
@@ -59,7 +59,7 @@ def saved_selection(study: Study, name: str) -> SavedSelection:
 def save_selection(
     study: Study, name: str, questions: Sequence[str], points: Sequence[str], map: str, by: str | None = None
 ) -> SavedSelection:
-    """Save a selection. `by` is the acting person; see `backend.core.rights.require`.
+    """Save a selection. `by` is the acting person; see `blindspot.backend.core.rights.require`.
 
     Raises:
         BadInput: an invalid name.

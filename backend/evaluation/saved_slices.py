@@ -6,13 +6,13 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from analysis.expressions import NotAnExpression, parse
-from backend.core.manifest import read_json, write_json
-from backend.core.rights import require
-from db.errors import BadInput, Missing, Refused
+from blindspot.analysis.expressions import NotAnExpression, parse
+from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.core.rights import require
+from blindspot.db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 FILE = "slices.json"
 
@@ -44,7 +44,7 @@ def saved(study: Study) -> dict[str, SavedSlice]:
 
 
 def save(study: Study, name: str, expression: str, replace: bool = False, by: str | None = None) -> SavedSlice:
-    """Save a slice in its simplest form. `by` is the acting person; see `backend.core.rights.require`.
+    """Save a slice in its simplest form. `by` is the acting person; see `blindspot.backend.core.rights.require`.
 
     Raises:
         BadInput: an invalid expression or name. Refused: the name is taken, or `by` may not save slices.

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.accuracy import found_by
-from analysis.expressions import MAX_LENGTH, And, Condition, parse
-from analysis.slices import MIN_QUESTIONS, Correction, find
-from backend.evaluation.comparison import PairedFigures, at
-from backend.evaluation.slices import Facts
+from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.expressions import MAX_LENGTH, And, Condition, parse
+from blindspot.analysis.slices import MIN_QUESTIONS, Correction, find
+from blindspot.backend.evaluation.comparison import PairedFigures, at
+from blindspot.backend.evaluation.slices import Facts
 
 LENGTHS = ((None, 5), (6, 7), (8, 10), (11, None))
 ANSWER_LENGTHS = ((1, 1), (2, 2), (3, None))
@@ -24,7 +24,7 @@ class FoundSlice:
 
     expression: the slice as a person would type it.
     figures: both runs within the slice. explained, outside, p, p_adjusted: as in
-    `analysis.slices.Finding`.
+    `blindspot.analysis.slices.Finding`.
     """
 
     expression: str

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.slices import Correction
-from backend.core.spreadsheets import write_csv
-from backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, check_k, measure_all
-from backend.evaluation.latex import Table, latex_table
-from backend.evaluation.measures import SUCCESS
-from backend.evaluation.relevance import Kind
-from backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
-from backend.evaluation.slices import Facts
-from backend.text.answers import DEFAULT_RULE
-from db.errors import BadInput
+from blindspot.analysis.slices import Correction
+from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, check_k, measure_all
+from blindspot.backend.evaluation.latex import Table, latex_table
+from blindspot.backend.evaluation.measures import SUCCESS
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
+from blindspot.backend.evaluation.slices import Facts
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 COLUMNS = ("slice", "k", "n", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
 CORRECTION_NAMES = {
@@ -94,7 +94,7 @@ class SliceReport:
         return latex_table(self.tables(), [method(self.found)])
 
     def as_rich(self) -> RenderableType:
-        from backend.evaluation.report_text import rich_tables
+        from blindspot.backend.evaluation.report_text import rich_tables
 
         return rich_tables(self.tables(), [method(self.found)])
 

@@ -1,7 +1,7 @@
 """Slices: groups of a comparison's questions, defined by an expression such as `relation:P19 and not bucket:0 and
 first(bm25-dev)<=5`.
 
-`analysis.expressions` parses the language; this module defines its conditions.
+`blindspot.analysis.expressions` parses the language; this module defines its conditions.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis import flips
-from analysis.accuracy import first_hit
-from analysis.expressions import OPERATORS, Condition, Expression, Not, NotAnExpression, evaluate, parse
-from backend.core.gold import gold_matrix
-from backend.evaluation.cause_rules import RunCauses, Side, run_causes
-from backend.evaluation.causes import Cause
-from backend.evaluation.comparison import Comparison, set_label
-from backend.evaluation.miss_table import NONE
-from backend.retrieval.retriever import is_lexical
-from backend.text.answers import match_run
-from db.errors import BadInput, Missing
-from db.labels import Labels
-from db.question_table import ids_of, rows_among, rows_of
-from db.tags import Tags
+from blindspot.analysis import flips
+from blindspot.analysis.accuracy import first_hit
+from blindspot.analysis.expressions import OPERATORS, Condition, Expression, Not, NotAnExpression, evaluate, parse
+from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.evaluation.cause_rules import RunCauses, Side, run_causes
+from blindspot.backend.evaluation.causes import Cause
+from blindspot.backend.evaluation.comparison import Comparison, set_label
+from blindspot.backend.evaluation.miss_table import NONE
+from blindspot.backend.retrieval.retriever import is_lexical
+from blindspot.backend.text.answers import match_run
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.labels import Labels
+from blindspot.db.question_table import ids_of, rows_among, rows_of
+from blindspot.db.tags import Tags
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from db.judgements import Consensus
+    from blindspot.backend.core.runs import Run
+    from blindspot.db.judgements import Consensus
 
 TEXTS = {
     "relation": "relation:P19",
@@ -160,7 +160,7 @@ class Facts:
         if name == "tag":
             return self.tag(value) if value in TAGS and condition.argument is None else self._given(value, condition)
         if name == "selection":
-            from backend.evaluation.saved_selections import saved_selection
+            from blindspot.backend.evaluation.saved_selections import saved_selection
 
             return self._are(saved_selection(self.study, value).questions)
         sets = self.comparison.columns.dataset_split

@@ -7,11 +7,11 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from backend.core.spreadsheets import write_csv
-from db.tags import QuestionTag, Tags
+from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.db.tags import QuestionTag, Tags
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 COLUMNS = ("tag", "question", "text", "run", "annotator", "time")
 

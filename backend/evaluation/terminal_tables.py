@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from backend.evaluation.latex import Table
+from blindspot.backend.evaluation.latex import Table
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType

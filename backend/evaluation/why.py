@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.buckets import subject_key
-from backend.core.arrays import open_array
-from backend.data.importing.gold import find_ordinals
-from backend.evaluation.question_facts import content_words
-from backend.text.answers import DEFAULT_RULE, has_answer, joined, nfd, rule_for
-from db.records import Passage, Question
+from blindspot.analysis.buckets import subject_key
+from blindspot.backend.core.arrays import open_array
+from blindspot.backend.data.importing.gold import find_ordinals
+from blindspot.backend.evaluation.question_facts import content_words
+from blindspot.backend.text.answers import DEFAULT_RULE, has_answer, joined, nfd, rule_for
+from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 NEIGHBOURS = 5
 MAX_VECTORS = 2_000_000  # limit of gold passages read for one question

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.manifest import read_object, write_json
-from backend.core.model_files import locate
-from backend.core.settings import EncoderSettings, Settings
-from backend.core.study import Study
-from backend.experiments.hits import RunPart
-from backend.experiments.parts import Part, StudyEncoder, required
-from backend.experiments.plan import Success
-from backend.progress import Progress
-from db.corpus import CorpusWriter
-from db.records import Passage
+from blindspot.backend.core.manifest import read_object, write_json
+from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.settings import EncoderSettings, Settings
+from blindspot.backend.core.study import Study
+from blindspot.backend.experiments.hits import RunPart
+from blindspot.backend.experiments.parts import Part, StudyEncoder, required
+from blindspot.backend.experiments.plan import Success
+from blindspot.backend.progress import Progress
+from blindspot.db.corpus import CorpusWriter
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
-    from backend.experiments.workbench import Workbench
+    from blindspot.backend.experiments.workbench import Workbench
 
 TOKENS = 288  # the size of REALM's blocks
 TITLE_TOKENS = 32  # extra tokens for an encoder, which reads the title as well
@@ -128,7 +128,7 @@ class Blocks(Part):
 
 def token_counter(bench: Workbench, encoder: str) -> Callable[[str], int]:
     """Return a function that counts the tokens of a word with an encoder's tokenizer. Counts are cached."""
-    from backend.retrieval.encoder import load_encoder
+    from blindspot.backend.retrieval.encoder import load_encoder
 
     tokenizer = load_encoder(bench.settings.encoders[encoder], "cpu").model.tokenizer
     known: dict[str, int] = {}
@@ -207,13 +207,13 @@ class BlockIndex(Part):
         return "encoding blocks" if self.encoder else "indexing blocks for BM25"
 
     def finished(self, bench: Workbench) -> bool:
-        from backend.retrieval.bm25 import is_indexed
+        from blindspot.backend.retrieval.bm25 import is_indexed
 
         study = self.blocks.study(bench)
         return self.encoder[0].encoder in study.parts("indexes") if self.encoder else is_indexed(study)
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.retrieval import bm25, dense
+        from blindspot.backend.retrieval import bm25, dense
 
         if self.encoder:
             dense.build_index(self.blocks.study(bench), self.encoder[0].encoder, device=bench.device, progress=progress)
@@ -237,8 +237,8 @@ class BlockHits(RunPart):
         return bench.name(self) in self.over(bench).parts("runs")
 
     def search(self, bench, questions, k, progress):
-        from backend.retrieval.bm25 import BM25
-        from backend.retrieval.dense import Dense
+        from blindspot.backend.retrieval.bm25 import BM25
+        from blindspot.backend.retrieval.dense import Dense
 
         study = self.over(bench)
         retriever = Dense(study, self.index.encoder[0].encoder, bench.device) if self.index.encoder else BM25(study)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.accuracy import success_at
-from analysis.buckets import cumulative_buckets, seen, subject_key
-from backend.evaluation.relevance import relevant
-from backend.experiments.hits import RunPart
-from backend.experiments.parts import Part
-from db.records import Question
+from blindspot.analysis.accuracy import success_at
+from blindspot.analysis.buckets import cumulative_buckets, seen, subject_key
+from blindspot.backend.evaluation.relevance import relevant
+from blindspot.backend.experiments.hits import RunPart
+from blindspot.backend.experiments.parts import Part
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.experiments.workbench import Workbench
+    from blindspot.backend.experiments.workbench import Workbench
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.accuracy import success_at
-from analysis.buckets import bucket_group, bucket_order
-from analysis.judged import corrected
-from backend.core.manifest import read_manifest
-from backend.core.runs import Run
-from backend.experiments.gain import Gain, crossed_mean
-from backend.judging.corrected import corrected_run
+from blindspot.analysis.accuracy import success_at
+from blindspot.analysis.buckets import bucket_group, bucket_order
+from blindspot.analysis.judged import corrected
+from blindspot.backend.core.manifest import read_manifest
+from blindspot.backend.core.runs import Run
+from blindspot.backend.experiments.gain import Gain, crossed_mean
+from blindspot.backend.judging.corrected import corrected_run
 
 if TYPE_CHECKING:
-    from backend.experiments.label_budget import Budget, LabelBudgetSpec
+    from blindspot.backend.experiments.label_budget import Budget, LabelBudgetSpec
 
 
 def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[Budget, int], Path]) -> dict[str, Any]:

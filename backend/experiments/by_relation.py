@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from analysis.relations import relation_name, relation_order
-from backend.experiments.hits import RunPart
-from backend.experiments.parts import Part, QuestionSelection
-from backend.experiments.plan import Cell, Measure, Setting, Success, macro_values
-from backend.experiments.question_sets import MEASURED
-from db.errors import Refused
+from blindspot.analysis.relations import relation_name, relation_order
+from blindspot.backend.experiments.hits import RunPart
+from blindspot.backend.experiments.parts import Part, QuestionSelection
+from blindspot.backend.experiments.plan import Cell, Measure, Setting, Success, macro_values
+from blindspot.backend.experiments.question_sets import MEASURED
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.experiments.workbench import Workbench
+    from blindspot.backend.experiments.workbench import Workbench
 
 AVERAGE = "Average (macro)"
 K = 20  # the k of every table in the paper

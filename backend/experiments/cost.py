@@ -11,21 +11,21 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from backend.data.leaks import eligible_questions
-from backend.experiments.fine_tuning import Adapted, Begun
-from backend.experiments.hits import Index, RunPart
-from backend.experiments.parts import Part, StudyEncoder
-from backend.experiments.question_encoders import QuestionEncoders
-from backend.experiments.readers import JointModelPart, ReaderModelPart, ReadingPart
-from backend.experiments.running import all_parts, frozen, named
-from backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
-from backend.experiments.workbench import Workbench
-from backend.text.counting import counted
-from backend.training.examples import Example
-from backend.training.training_settings import DualEncoderSettings
+from blindspot.backend.data.leaks import eligible_questions
+from blindspot.backend.experiments.fine_tuning import Adapted, Begun
+from blindspot.backend.experiments.hits import Index, RunPart
+from blindspot.backend.experiments.parts import Part, StudyEncoder
+from blindspot.backend.experiments.question_encoders import QuestionEncoders
+from blindspot.backend.experiments.readers import JointModelPart, ReaderModelPart, ReadingPart
+from blindspot.backend.experiments.running import all_parts, frozen, named
+from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training.examples import Example
+from blindspot.backend.training.training_settings import DualEncoderSettings
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 TIMED_PASSAGES = 32  # passages encoded in a timing trial
 TIMED_BATCH = 4  # questions in a timing trial of training without a GPU; the time of a batch grows with its size
@@ -139,7 +139,7 @@ class _CostEstimator:
 
     @cached_property
     def _device(self) -> str:
-        from backend.training.checkpoints import training_device
+        from blindspot.backend.training.checkpoints import training_device
 
         return training_device(self.bench.device)
 
@@ -169,7 +169,7 @@ class _CostEstimator:
         return sum(self._steps(part.settings, count) for count in counts.values() if count >= part.least)
 
     def _step(self, settings: DualEncoderSettings, origin: str) -> float:
-        from backend.training.estimate import estimate
+        from blindspot.backend.training.estimate import estimate
 
         key = (origin, replace(settings, seed=0, epochs=1, steps=1))
         if key not in self._trials:
@@ -197,8 +197,8 @@ class _CostEstimator:
     def _seconds_per_pair(self, part: CrossEncoder | ReaderModelPart | JointModelPart, trained: bool) -> float:
         import torch
 
-        from backend.training.checkpoints import uses_bfloat16
-        from backend.training.initial_model import Shape, start_model
+        from blindspot.backend.training.checkpoints import uses_bfloat16
+        from blindspot.backend.training.initial_model import Shape, start_model
 
         settings, device = part.settings, self._device
         shape = Shape("shared", None, settings.layers, None, "dot", settings.tokens, settings.tokens)
@@ -227,11 +227,11 @@ class _CostEstimator:
         return self._trials[key] * len(self.bench.corpus)
 
     def _seconds_per_passage(self, part: Index, trained: DualEncoder | None) -> float:
-        from backend.training.initial_model import start_model
+        from blindspot.backend.training.initial_model import start_model
 
         start = self.bench.settings.encoders[_origin(part.encoder)]
         if trained is None:
-            from backend.retrieval.encoder import load_encoder
+            from blindspot.backend.retrieval.encoder import load_encoder
 
             encode = load_encoder(start, self.bench.device).encode_passages
         else:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.core.arrays import new_array
-from backend.core.manifest import write_json
-from backend.core.settings import EncoderSettings
-from backend.progress import Progress
-from backend.retrieval.encoder import load_encoder
-from backend.retrieval.search import ExactSearch
-from backend.text.answers import match_run
-from db.records import Question
+from blindspot.backend.core.arrays import new_array
+from blindspot.backend.core.manifest import write_json
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.search import ExactSearch
+from blindspot.backend.text.answers import match_run
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 PER_STEP = 256
 VECTORS = "vectors.npy"

@@ -10,23 +10,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from backend.core.manifest import whole_folder
-from backend.data.encyclopedia.language import SECOND_WORDINGS
-from backend.data.formats.entityquestions import TEMPLATES
-from backend.experiments.hits import DenseHits, Index, RunPart
-from backend.experiments.parts import Part, QuestionSelection, StudyEncoder
-from backend.experiments.plan import Setting
-from backend.experiments.trainings import DualEncoder, TrainingData
-from backend.progress import Progress
-from backend.text.answers import STOP_WORDS
-from backend.text.gold_matching import lower_tokens
-from backend.training.examples import Example, TrainingExamples, TrainingSetExamples
-from backend.training.initial_model import Shape
-from db.errors import BadInput
-from db.records import Question
+from blindspot.backend.core.manifest import whole_folder
+from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS
+from blindspot.backend.data.formats.entityquestions import TEMPLATES
+from blindspot.backend.experiments.hits import DenseHits, Index, RunPart
+from blindspot.backend.experiments.parts import Part, QuestionSelection, StudyEncoder
+from blindspot.backend.experiments.plan import Setting
+from blindspot.backend.experiments.trainings import DualEncoder, TrainingData
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.answers import STOP_WORDS
+from blindspot.backend.text.gold_matching import lower_tokens
+from blindspot.backend.training.examples import Example, TrainingExamples, TrainingSetExamples
+from blindspot.backend.training.initial_model import Shape
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.experiments.workbench import Workbench
+    from blindspot.backend.experiments.workbench import Workbench
 
 Words = Literal["subject and answers", "subject"]
 WORDINGS = {
@@ -128,8 +128,8 @@ class Begun(Part):
         return (bench.path("models", bench.name(self)) / "training.json").is_file()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.training.checkpoints import write_training_json
-        from backend.training.initial_model import start_model
+        from blindspot.backend.training.checkpoints import write_training_json
+        from blindspot.backend.training.initial_model import start_model
 
         start = bench.settings.encoders[self.start.encoder]
         with whole_folder(bench.path("models", name)) as building:

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.accuracy import Estimate
-from backend.text.counting import counted
+from blindspot.analysis.accuracy import Estimate
+from blindspot.backend.text.counting import counted
 
 MIN_SEEDS, LEAST_QUESTIONS = 3, 30
 Verdict = Literal["worth it", "not worth it", "inconclusive"]

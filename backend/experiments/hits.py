@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.experiments.parts import Part, QuestionSelection, required
-from backend.progress import Progress
-from db.errors import Refused
-from db.records import Question
+from blindspot.backend.experiments.parts import Part, QuestionSelection, required
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import Refused
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
-    from backend.experiments.workbench import Workbench
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.experiments.workbench import Workbench
 
 TUNED_AT = 20  # the DPR paper's tables use Success@20
 
@@ -29,7 +29,7 @@ class Bm25Index(Part):
     folder, plural = "indexes", "indexes"
 
     def own_name(self, bench: Workbench) -> str:
-        from backend.retrieval.bm25 import NAME
+        from blindspot.backend.retrieval.bm25 import NAME
 
         return NAME
 
@@ -37,7 +37,7 @@ class Bm25Index(Part):
         return "indexing passages for BM25"
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.retrieval.bm25 import build_index
+        from blindspot.backend.retrieval.bm25 import build_index
 
         build_index(bench, progress=progress)
 
@@ -56,7 +56,7 @@ class Index(Part):
         return "encoding passages"
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.retrieval.dense import build_index
+        from blindspot.backend.retrieval.dense import build_index
 
         build_index(bench, name, device=bench.device, progress=progress)
 
@@ -86,7 +86,7 @@ class RunPart(Part):
         """Return (hits, the search's entries in the manifest)."""
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.core.runs import write_run
+        from blindspot.backend.core.runs import write_run
 
         study, questions = self.over(bench), self.asked.of(bench)
         hits, settings = self.search(bench, questions, min(self.k, len(study.corpus)), progress)
@@ -114,7 +114,7 @@ class Bm25Hits(RunPart):
         return {**super().recipe(bench), **used}
 
     def search(self, bench, questions, k, progress):
-        from backend.retrieval.bm25 import BM25
+        from blindspot.backend.retrieval.bm25 import BM25
 
         retriever = BM25(bench, self.k1, self.b)
         return retriever.search([question.text for question in questions], k, progress), retriever.settings
@@ -130,13 +130,13 @@ class DenseHits(RunPart):
     questions: Part | None = None
 
     def search(self, bench, questions, k, progress):
-        from backend.retrieval.dense import Dense
+        from blindspot.backend.retrieval.dense import Dense
 
         retriever = Dense(bench, bench.name(self.index), bench.device)
         texts = [question.text for question in questions]
         if self.questions is None:
             return retriever.search(texts, k, progress), retriever.settings
-        from backend.retrieval.encoder import load_encoder
+        from blindspot.backend.retrieval.encoder import load_encoder
 
         encoder = load_encoder(bench.settings.encoders[bench.name(self.questions)], bench.device)
         vectors = encoder.encode_questions(texts)
@@ -160,7 +160,7 @@ class HybridHits(RunPart):
     bm25: Bm25Index = Bm25Index()
 
     def search(self, bench, questions, k, progress):
-        from backend.retrieval.hybrid import Hybrid
+        from blindspot.backend.retrieval.hybrid import Hybrid
 
         retriever = Hybrid(bench, bench.name(self.index), self.method, self.weight, device=bench.device)
         return retriever.search([question.text for question in questions], k, progress), retriever.settings
@@ -175,8 +175,8 @@ class TunedHybridHits(HybridHits):
     tuned_on: QuestionSelection = required()
 
     def search(self, bench, questions, k, progress):
-        from backend.retrieval.hybrid import Hybrid, accuracy_by_weight
-        from backend.text.answers import DEFAULT_RULE
+        from blindspot.backend.retrieval.hybrid import Hybrid, accuracy_by_weight
+        from blindspot.backend.text.answers import DEFAULT_RULE
 
         retriever = Hybrid(bench, bench.name(self.index), "weighted", device=bench.device)
         accuracy = accuracy_by_weight(bench, retriever, self.tuned_on.of(bench), DEFAULT_RULE, progress)
@@ -198,8 +198,8 @@ class TunedBm25Hits(Bm25Hits):
     grid: tuple[tuple[float, float], ...] = ()
 
     def search(self, bench, questions, k, progress):
-        from backend.retrieval.bm25 import BM25
-        from backend.text.answers import match_run
+        from blindspot.backend.retrieval.bm25 import BM25
+        from blindspot.backend.text.answers import match_run
 
         asked = self.tuned_on.of(bench)
         texts = [question.text for question in asked]

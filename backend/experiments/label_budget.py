@@ -18,27 +18,27 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.declared import build
-from backend.core.jobs import job
-from backend.core.manifest import read_manifest, read_object, whole_folder, write_manifest
-from backend.core.model_files import locate
-from backend.experiments.budget_results import measured
-from backend.experiments.finding import find
-from backend.experiments.label_experiment import TRAINS, LabelExperiment
-from backend.experiments.plan import FORMER_WORDS
-from backend.judges.label_judge import label_judge_thresholds
-from backend.progress import Progress
-from backend.recipes.settings import SMALL_DEPTH, SMALL_DUAL
-from backend.recipes.state import State, hash_of
-from backend.retrieval.bm25 import is_indexed
-from backend.training.training_settings import DualEncoderSettings, check
-from backend.training_sets.denoising import policy_named
-from db.errors import BadInput, Missing, Refused
-from db.labels import Labels
-from db.records import Question
+from blindspot.backend.core.declared import build
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_manifest, read_object, whole_folder, write_manifest
+from blindspot.backend.core.model_files import locate
+from blindspot.backend.experiments.budget_results import measured
+from blindspot.backend.experiments.finding import find
+from blindspot.backend.experiments.label_experiment import TRAINS, LabelExperiment
+from blindspot.backend.experiments.plan import FORMER_WORDS
+from blindspot.backend.judges.label_judge import label_judge_thresholds
+from blindspot.backend.progress import Progress
+from blindspot.backend.recipes.settings import SMALL_DEPTH, SMALL_DUAL
+from blindspot.backend.recipes.state import State, hash_of
+from blindspot.backend.retrieval.bm25 import is_indexed
+from blindspot.backend.training.training_settings import DualEncoderSettings, check
+from blindspot.backend.training_sets.denoising import policy_named
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.labels import Labels
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 SHARES = (0, 25, 50, 100)
 SEEDS = (0, 1, 2)
@@ -181,7 +181,7 @@ def _run(
 
 
 def _request(asked: LabelBudgetSpec) -> dict[str, Any]:
-    from backend.recipes.stages import model_of, weights_of
+    from blindspot.backend.recipes.stages import model_of, weights_of
 
     return {
         "run": asked.run,
@@ -234,7 +234,7 @@ def _pinned(asked: LabelBudgetSpec) -> dict[str, Any]:
 
 
 def _build(asked: LabelBudgetSpec, state: State, budget: Budget, progress: Progress | None) -> None:
-    from backend.training_sets.builder import build
+    from blindspot.backend.training_sets.builder import build
 
     if not state.done(budget.name):
         state.begin(budget.name, inputs={"run": state.read()["request"]["run_sha256"], "until": budget.until})
@@ -263,9 +263,9 @@ def _train_and_search(
     asked: LabelBudgetSpec, state: State, budget: Budget, seed: int, questions: Sequence[Question], progress: Progress
 ) -> None:
     """Train one retriever, search with it, and delete it. Its run is kept."""
-    from backend.training.dual_encoder import start_encoder, train
-    from backend.training.examples import TrainingSetExamples
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.backend.training.dual_encoder import start_encoder, train
+    from blindspot.backend.training.examples import TrainingSetExamples
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     cell = asked.working / _cell(budget, seed)
     if read_manifest(cell) is not None:

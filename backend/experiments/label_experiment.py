@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import read_manifest, read_object, whole_folder, write_json, write_manifest
-from backend.core.settings import check_name
-from backend.core.splits import questions_in_split
-from backend.recipes.state import hash_of
-from db.errors import Refused
-from db.records import Question
+from blindspot.backend.core.manifest import read_manifest, read_object, whole_folder, write_json, write_manifest
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.splits import questions_in_split
+from blindspot.backend.recipes.state import hash_of
+from blindspot.db.errors import Refused
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 RESULT = "result.json"
 TRAINS = ("train", "unlabelled")

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from backend.judges.feature_cache import kept_features
-from backend.judges.feature_judge import Lists, trainable_questions, truth_of
-from backend.judges.feature_model import NEGATIVE, POSITIVE
-from backend.judges.label_judge import UNLABELLED, LabelledLists, fitted, flattened, gold_rows, subjects_named
-from backend.judging.gain import UNKNOWN_RELATION, DrawingRules, GainPairs, PairLimits, choose_pairs, unit
-from backend.judging.priority import Calibration, Evidence, PooledPassage, harm, select_spread
-from db.errors import BadInput, Missing, Refused
-from db.records import Question
+from blindspot.backend.judges.feature_cache import kept_features
+from blindspot.backend.judges.feature_judge import Lists, trainable_questions, truth_of
+from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE
+from blindspot.backend.judges.label_judge import UNLABELLED, LabelledLists, fitted, flattened, gold_rows, subjects_named
+from blindspot.backend.judging.gain import UNKNOWN_RELATION, DrawingRules, GainPairs, PairLimits, choose_pairs, unit
+from blindspot.backend.judging.priority import Calibration, Evidence, PooledPassage, harm, select_spread
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.progress import Progress
-    from backend.retrieval.dense import Dense
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
+    from blindspot.backend.retrieval.dense import Dense
 
 Strategy = Literal["random", "priority", "gain"]
 STRATEGIES: tuple[Strategy, ...] = ("random", "priority", "gain")

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.declared import build
-from backend.core.jobs import job
-from backend.core.manifest import file_sha256
-from backend.experiments.label_experiment import LabelExperiment
-from backend.experiments.label_simulation import (
+from blindspot.backend.core.declared import build
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import file_sha256
+from blindspot.backend.experiments.label_experiment import LabelExperiment
+from blindspot.backend.experiments.label_simulation import (
     STRATEGIES,
     SimulatedAnnotator,
     SimulatedPool,
@@ -28,24 +28,24 @@ from backend.experiments.label_simulation import (
     simulated_pool,
     truths_of,
 )
-from backend.experiments.strategy_results import summary
-from backend.judges.feature_model import POSITIVE
-from backend.judges.label_judge import THRESHOLD, fitted
-from backend.judging.gain import DrawingRules
-from backend.recipes.state import State
-from backend.retrieval.dense import Dense
-from backend.retrieval.question_vectors import question_vectors
-from backend.text.answers import DEFAULT_RULE, match_run
-from backend.training.adapter_map import MapLearner, TrainingQuestions, learn, padded
-from backend.training.training_settings import AdapterSettings
-from db.errors import BadInput, Missing
-from db.records import Question
+from blindspot.backend.experiments.strategy_results import summary
+from blindspot.backend.judges.feature_model import POSITIVE
+from blindspot.backend.judges.label_judge import THRESHOLD, fitted
+from blindspot.backend.judging.gain import DrawingRules
+from blindspot.backend.recipes.state import State
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.question_vectors import question_vectors
+from blindspot.backend.text.answers import DEFAULT_RULE, match_run
+from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, learn, padded
+from blindspot.backend.training.training_settings import AdapterSettings
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 WHAT = "label strategies"
 BUDGETS = (50, 100, 200, 400)

@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import read_manifest
-from backend.core.sampling import nested_sample
-from backend.data.leaks import eligible_questions
-from backend.progress import Progress
-from db.errors import Missing
-from db.labels import Labels
-from db.records import Question
+from blindspot.backend.core.manifest import read_manifest
+from blindspot.backend.core.sampling import nested_sample
+from blindspot.backend.data.leaks import eligible_questions
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import Missing
+from blindspot.db.labels import Labels
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.experiments.workbench import Workbench
+    from blindspot.backend.experiments.workbench import Workbench
 
 
 FORMER_NAMES = {
@@ -133,7 +133,7 @@ class QuestionSelection:
 
     def of(self, bench: Workbench) -> list[Question]:
         """Return the questions in the study's order. Raises Missing if there are none."""
-        from backend.core.splits import questions_in_split
+        from blindspot.backend.core.splits import questions_in_split
 
         found = {
             each.id: each
@@ -154,7 +154,7 @@ class QuestionSelection:
 
     def digest(self, bench: Workbench) -> str:
         """Return a hash of the questions' ids."""
-        from backend.core.runs import question_set_hash
+        from blindspot.backend.core.runs import question_set_hash
 
         return question_set_hash([question.id for question in self.of(bench)])
 

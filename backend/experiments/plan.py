@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
-from backend.core.declared import build
-from backend.experiments.gain import LEAST_QUESTIONS, MIN_SEEDS, crossed_mean
-from backend.experiments.hits import Bm25Hits, RunPart
-from backend.experiments.parts import Part, QuestionSelection, StudyEncoder
-from backend.experiments.trainings import DualEncoder, TrainingData, found_by
-from backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
-from backend.text.counting import counted
-from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
-from db.errors import BadInput
+from blindspot.backend.core.declared import build
+from blindspot.backend.experiments.gain import LEAST_QUESTIONS, MIN_SEEDS, crossed_mean
+from blindspot.backend.experiments.hits import Bm25Hits, RunPart
+from blindspot.backend.experiments.parts import Part, QuestionSelection, StudyEncoder
+from blindspot.backend.experiments.trainings import DualEncoder, TrainingData, found_by
+from blindspot.backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
+from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
-    from analysis.accuracy import Estimate
-    from backend.experiments.papers import About
-    from backend.experiments.workbench import Workbench
+    from blindspot.analysis.accuracy import Estimate
+    from blindspot.backend.experiments.papers import About
+    from blindspot.backend.experiments.workbench import Workbench
 
 Word = Literal["supported", "not supported", "inconclusive"]
 FORMER_WORDS = {"shows": "supported", "does not show": "not supported", "cannot tell": "inconclusive"}
@@ -146,8 +146,8 @@ class Success:
 
     def values(self, bench: Workbench) -> np.ndarray:
         """Return the values of the questions, (q,) float64."""
-        from analysis.accuracy import success_at
-        from backend.evaluation.relevance import relevant
+        from blindspot.analysis.accuracy import success_at
+        from blindspot.backend.evaluation.relevance import relevant
 
         judged = relevant(bench, self.hits.open(bench))
         values = success_at(judged.relevant, self.k).astype(float)

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.data.importing.gold import find_ordinals
-from backend.evaluation.why import name_words
-from backend.experiments.parts import Part, QuestionSelection
-from backend.interventions.edits import renamed
-from backend.interventions.sentences import answer_sentence, contains, sentences
-from backend.retrieval.encoder import load_encoder
-from backend.text.answers import DEFAULT_RULE, rule_for
-from db.records import Passage, Question
+from blindspot.backend.data.importing.gold import find_ordinals
+from blindspot.backend.evaluation.why import name_words
+from blindspot.backend.experiments.parts import Part, QuestionSelection
+from blindspot.backend.interventions.edits import renamed
+from blindspot.backend.interventions.sentences import answer_sentence, contains, sentences
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.text.answers import DEFAULT_RULE, rule_for
+from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
-    from backend.experiments.workbench import Workbench
+    from blindspot.backend.experiments.workbench import Workbench
 
 MIN_SENTENCES = 3  # of a passage: fewer leave nothing to move, cut or leave out
 REPEATS = 3  # times that the subject's name is repeated

@@ -1,4 +1,4 @@
-"""A question encoder for each relation over one fixed index (see `backend.training.per_relation`), as a part of
+"""A question encoder for each relation over one fixed index (see `blindspot.backend.training.per_relation`), as a part of
 experiments.
 """
 
@@ -7,15 +7,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from backend.experiments.hits import Index, RunPart
-from backend.experiments.parts import required
-from backend.experiments.trainings import Model, TrainingData
-from backend.progress import Progress
-from backend.training.per_relation import ABOUT_FILE, MIN_QUESTIONS, PerRelationRetriever, train_per_relation
-from backend.training.training_settings import DualEncoderSettings
+from blindspot.backend.experiments.hits import Index, RunPart
+from blindspot.backend.experiments.parts import required
+from blindspot.backend.experiments.trainings import Model, TrainingData
+from blindspot.backend.progress import Progress
+from blindspot.backend.training.per_relation import ABOUT_FILE, MIN_QUESTIONS, PerRelationRetriever, train_per_relation
+from blindspot.backend.training.training_settings import DualEncoderSettings
 
 if TYPE_CHECKING:
-    from backend.experiments.workbench import Workbench
+    from blindspot.backend.experiments.workbench import Workbench
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backend.experiments.plan import Setting
-from db.errors import BadInput
+from blindspot.backend.experiments.plan import Setting
+from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
-    from backend.experiments.workbench import Workbench
+    from blindspot.backend.experiments.workbench import Workbench
 
 MEASURED = ("dev", "test")
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from backend.core.declared import build
-from backend.experiments.hits import Index, RunPart
-from backend.experiments.parts import Part, StudyEncoder, required
-from backend.experiments.plan import SMALL_STEPS, Cell, Setting, Success
-from backend.experiments.trainings import Model
-from backend.progress import Progress
-from backend.reader.settings import JointSettings, ReaderSettings
-from db.errors import Missing
+from blindspot.backend.core.declared import build
+from blindspot.backend.experiments.hits import Index, RunPart
+from blindspot.backend.experiments.parts import Part, StudyEncoder, required
+from blindspot.backend.experiments.plan import SMALL_STEPS, Cell, Setting, Success
+from blindspot.backend.experiments.trainings import Model
+from blindspot.backend.progress import Progress
+from blindspot.backend.reader.settings import JointSettings, ReaderSettings
+from blindspot.db.errors import Missing
 
 if TYPE_CHECKING:
-    from backend.experiments.workbench import Workbench
-    from backend.reader.readings import MeasuredReading
+    from blindspot.backend.experiments.workbench import Workbench
+    from blindspot.backend.reader.readings import MeasuredReading
 
 S = TypeVar("S", bound=ReaderSettings)
 SMALL_READER = {
@@ -51,7 +51,7 @@ class ReaderModelPart(Model):
     start: Part = StudyEncoder("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.reader.training import train_reader
+        from blindspot.backend.reader.training import train_reader
 
         train_reader(
             bench,
@@ -74,7 +74,7 @@ class JointModelPart(Model):
     start: Part = StudyEncoder("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.reader.joint import train_joint
+        from blindspot.backend.reader.joint import train_joint
 
         train_joint(
             bench,
@@ -94,7 +94,7 @@ class JointHits(RunPart):
     model: JointModelPart = required()
 
     def search(self, bench, questions, k, progress):
-        from backend.reader.joint import question_vectors
+        from blindspot.backend.reader.joint import question_vectors
 
         index, vectors = question_vectors(
             bench, bench.name(self.model), [question.text for question in questions], bench.device
@@ -115,7 +115,7 @@ class ReadingPart(Part):
         return "reading passages"
 
     def finished(self, bench: Workbench) -> bool:
-        from backend.reader.reading import Reading
+        from blindspot.backend.reader.reading import Reading
 
         try:
             return Reading.open(bench, bench.name(self.hits), bench.name(self.reader)).depth >= self.k
@@ -123,13 +123,13 @@ class ReadingPart(Part):
             return False
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.reader.reading import read
+        from blindspot.backend.reader.reading import read
 
         read(bench, bench.name(self.hits), bench.name(self.reader), [self.k], device=bench.device, progress=progress)
 
     def answered(self, bench: Workbench, k: int) -> MeasuredReading:
-        from backend.reader.reading import Reading
-        from backend.reader.readings import answered
+        from blindspot.backend.reader.reading import Reading
+        from blindspot.backend.reader.readings import answered
 
         return answered(bench, Reading.open(bench, bench.name(self.hits), bench.name(self.reader)), [k])
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from backend.data.leaks import eligible_questions
-from backend.experiments.hits import DenseHits
-from backend.experiments.parts import Part, QuestionSelection
-from backend.experiments.plan import Setting
-from backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData, found_by
-from backend.experiments.workbench import Workbench
-from db.errors import BadInput
-from db.labels import Labels
+from blindspot.backend.data.leaks import eligible_questions
+from blindspot.backend.experiments.hits import DenseHits
+from blindspot.backend.experiments.parts import Part, QuestionSelection
+from blindspot.backend.experiments.plan import Setting
+from blindspot.backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData, found_by
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.db.errors import BadInput
+from blindspot.db.labels import Labels
 
 DEVICES = 8
 """The number of devices whose passages the paper gathers."""

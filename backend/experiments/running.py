@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.accuracy import Estimate, proportion
-from backend.core.jobs import job
-from backend.core.manifest import read_manifest, read_object, text_sha256, whole_folder, write_json, write_manifest
-from backend.experiments.gain import MIN_SEEDS, crossed_mean
-from backend.experiments.parts import Part, former_names
-from backend.experiments.plan import (
+from blindspot.analysis.accuracy import Estimate, proportion
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import (
+    read_manifest,
+    read_object,
+    text_sha256,
+    whole_folder,
+    write_json,
+    write_manifest,
+)
+from blindspot.backend.experiments.gain import MIN_SEEDS, crossed_mean
+from blindspot.backend.experiments.parts import Part, former_names
+from blindspot.backend.experiments.plan import (
     FORMER_WORDS,
     NO_FINDING,
     Cell,
@@ -31,12 +38,12 @@ from backend.experiments.plan import (
     Setting,
     word_of,
 )
-from backend.experiments.workbench import Workbench
-from backend.progress import Progress
-from db.errors import BadInput, Missing
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 RESULT = "result.json"
 
@@ -52,7 +59,7 @@ def run_experiment(
     """Run an experiment (a job), and return the content of result.json.
 
     Args:
-        experiment: a name of `backend.experiments.papers.EXPERIMENTS`.
+        experiment: a name of `blindspot.backend.experiments.papers.EXPERIMENTS`.
         given: fields of `Setting`, in JSON types.
 
     Raises:
@@ -131,13 +138,13 @@ def without(plan: ExperimentPlan, left_out: set[Part]) -> ExperimentPlan:
 
 def named(experiment: str) -> Experiment:
     """Return the experiment of this name. Raises Missing for an unknown name."""
-    from backend.experiments.papers import EXPERIMENTS, INSTALLED, experiments
+    from blindspot.backend.experiments.papers import EXPERIMENTS, INSTALLED, experiments
 
     if (installed := INSTALLED.find(experiment)) is not None:
         return installed
     if experiment not in EXPERIMENTS:
         raise Missing(f"unknown experiment {experiment!r}; known: {', '.join(experiments())}")
-    module = importlib.import_module(f"backend.experiments.papers.{experiment.replace('-', '_')}")
+    module = importlib.import_module(f"blindspot.backend.experiments.papers.{experiment.replace('-', '_')}")
     return Experiment(
         experiment,
         EXPERIMENTS[experiment],

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.experiments.gain import crossed_mean
+from blindspot.backend.experiments.gain import crossed_mean
 
 if TYPE_CHECKING:
-    from backend.experiments.label_strategies import StrategiesSpec
+    from blindspot.backend.experiments.label_strategies import StrategiesSpec
 
 RESAMPLES = 2000
 LEVEL = 0.95

@@ -6,8 +6,8 @@ import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from backend.core.spreadsheets import write_csv
-from backend.evaluation.latex import latex_table
+from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.evaluation.latex import latex_table
 
 if TYPE_CHECKING:
     from rich.table import Table

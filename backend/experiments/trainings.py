@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.settings import EncoderSettings
-from backend.experiments.hits import Bm25Index, DenseHits, Index, RunPart
-from backend.experiments.parts import Part, QuestionSelection, StudyEncoder
-from backend.progress import Progress
-from backend.training.examples import Example, TrainingExamples
-from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
-from backend.training_sets.denoising import Thresholds, policy_named
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.experiments.hits import Bm25Index, DenseHits, Index, RunPart
+from blindspot.backend.experiments.parts import Part, QuestionSelection, StudyEncoder
+from blindspot.backend.progress import Progress
+from blindspot.backend.training.examples import Example, TrainingExamples
+from blindspot.backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
+from blindspot.backend.training_sets.denoising import Thresholds, policy_named
 
 if TYPE_CHECKING:
-    from backend.experiments.fine_tuning import Adapted
-    from backend.experiments.workbench import Workbench
+    from blindspot.backend.experiments.fine_tuning import Adapted
+    from blindspot.backend.experiments.workbench import Workbench
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class TrainingData(Part):
         yield from super().needs()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.training_sets.builder import NothingTrains, make_training_set
-        from backend.training_sets.spec import TrainingSetSpec
+        from blindspot.backend.training_sets.builder import NothingTrains, make_training_set
+        from blindspot.backend.training_sets.spec import TrainingSetSpec
 
         request = TrainingSetSpec(
             name,
@@ -102,8 +102,8 @@ class TrainingData(Part):
 
     def examples(self, bench: Workbench) -> TrainingExamples:
         """Return the examples of the set, with easy negatives."""
-        from backend.training.examples import TrainingSetExamples
-        from backend.training_sets.training_set import TrainingSet
+        from blindspot.backend.training.examples import TrainingSetExamples
+        from blindspot.backend.training_sets.training_set import TrainingSet
 
         return (
             []
@@ -157,8 +157,8 @@ class DualEncoder(Model):
         return any(isinstance(each, TrainingData) and each.empty(bench) for each in self.data)
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.training.dual_encoder import train
-        from backend.training.training_log import working_folder
+        from blindspot.backend.training.dual_encoder import train
+        from blindspot.backend.training.training_log import working_folder
 
         train(
             self._start(bench),
@@ -193,7 +193,7 @@ def examples_of(bench: Workbench, data: Sequence[TrainingData | Adapted]) -> Joi
 
 def dropped_of(bench: Workbench, data: Sequence[TrainingData | Adapted]) -> dict[str, set[str]]:
     """Return the passages that finished training sets dropped, by question."""
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     found: dict[str, set[str]] = {}
     for each in data:
@@ -214,8 +214,8 @@ class CrossEncoder(Model):
     start: Part = StudyEncoder("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.recipes.stages import model_of
-        from backend.training.cross_encoder import train_cross_encoder
+        from blindspot.backend.recipes.stages import model_of
+        from blindspot.backend.training.cross_encoder import train_cross_encoder
 
         train_cross_encoder(
             bench,
@@ -244,6 +244,6 @@ class ScoresPart(Part):
         return bench.record(self).is_file()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.training.scoring import score_run
+        from blindspot.backend.training.scoring import score_run
 
         score_run(bench, bench.name(self.judge), bench.name(self.hits), self.depth, bench.device, progress)

@@ -13,15 +13,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.manifest import read_object, text_sha256, write_json
-from backend.core.model_files import locate
-from backend.core.settings import EncoderSettings, Settings
-from backend.core.study import Study
-from backend.progress import Progress
-from db.errors import Missing
+from blindspot.backend.core.manifest import read_object, text_sha256, write_json
+from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.settings import EncoderSettings, Settings
+from blindspot.backend.core.study import Study
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import Missing
 
 if TYPE_CHECKING:
-    from backend.experiments.parts import Part
+    from blindspot.backend.experiments.parts import Part
 
 PART = re.compile(r"\.?(parts-)?part-[0-9a-f]{16}([.~].*)?")
 KINDS = ("runs", "training_sets", "models", "indexes", "scores", "readings")
@@ -77,7 +77,7 @@ class Workbench(Study):
 
         Raises Missing for an unknown encoder.
         """
-        from backend.recipes.stages import weights_of
+        from blindspot.backend.recipes.stages import weights_of
 
         if encoder not in self._weights:
             known = super().settings.encoders
@@ -114,6 +114,6 @@ class Workbench(Study):
 
     def record(self, part: Part) -> Path:
         """Return the file with the recipe of a part."""
-        from backend.experiments.parts import former_names
+        from blindspot.backend.experiments.parts import former_names
 
         return self.home / f"{self.name(part)}.{former_names(type(part).__name__)}.json"

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import read_object
-from backend.text.counting import counted
+from blindspot.backend.core.manifest import read_object
+from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 TAGS = ["blindspot", "information-retrieval"]
 

@@ -14,17 +14,17 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from backend.core.declared import build
-from backend.core.manifest import read_object, whole_folder, write_json
-from backend.core.model_files import CODE_SUFFIXES, code_in
-from backend.core.rights import require
-from backend.core.settings import MODELS, EncoderSettings, add_encoder, check_name, read_settings
-from backend.core.study import Study
-from backend.hub.pushing import FILES_FOLDER, MODEL_SUFFIXES, SET_FOLDER
-from backend.hub.repository import ABOUT, HubRepository, RemoteFile, check_inside
-from backend.judges.judge import JUDGES
-from backend.training_sets.training_set import TrainingSet
-from db.errors import BadInput, Missing, Refused
+from blindspot.backend.core.declared import build
+from blindspot.backend.core.manifest import read_object, whole_folder, write_json
+from blindspot.backend.core.model_files import CODE_SUFFIXES, code_in
+from blindspot.backend.core.rights import require
+from blindspot.backend.core.settings import MODELS, EncoderSettings, add_encoder, check_name, read_settings
+from blindspot.backend.core.study import Study
+from blindspot.backend.hub.pushing import FILES_FOLDER, MODEL_SUFFIXES, SET_FOLDER
+from blindspot.backend.hub.repository import ABOUT, HubRepository, RemoteFile, check_inside
+from blindspot.backend.judges.judge import JUDGES
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import BadInput, Missing, Refused
 
 STUDY_SUFFIXES = (*MODEL_SUFFIXES, ".parquet", ".npy", ".db", ".toml", ".csv", ".tsv")
 LARGEST_ABOUT = 1 << 20  # bytes

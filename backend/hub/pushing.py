@@ -14,22 +14,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from backend.core.copying import copy_study
-from backend.core.manifest import read_json, versions, write_json, write_text
-from backend.core.model_files import PACKAGED, code_in
-from backend.core.rights import require
-from backend.core.settings import MODELS
-from backend.hub.cards import model_card, record_of, study_card, with_dataset_header
-from backend.hub.repository import ABOUT, HubRepository
-from backend.judges.judge import judge_kind_of
-from backend.progress import Progress
-from backend.training_sets.exports import export
-from backend.training_sets.training_set import TrainingSet
-from db.errors import Missing, Refused
-from db.pseudonyms import people_named, remove_private_rows, rename_people, renamed_in
+from blindspot.backend.core.copying import copy_study
+from blindspot.backend.core.manifest import read_json, versions, write_json, write_text
+from blindspot.backend.core.model_files import PACKAGED, code_in
+from blindspot.backend.core.rights import require
+from blindspot.backend.core.settings import MODELS
+from blindspot.backend.hub.cards import model_card, record_of, study_card, with_dataset_header
+from blindspot.backend.hub.repository import ABOUT, HubRepository
+from blindspot.backend.judges.judge import judge_kind_of
+from blindspot.backend.progress import Progress
+from blindspot.backend.training_sets.exports import export
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.pseudonyms import people_named, remove_private_rows, rename_people, renamed_in
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 FORM = 1
 SET_FOLDER, FILES_FOLDER = "blindspot", "files"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.accuracy import Estimate, proportion
-from backend.core.jobs import job
-from backend.core.manifest import read_object, text_sha256, whole_folder, write_json, write_manifest
-from backend.interventions.edits import EDITS
-from backend.interventions.explaining import ExplainedMiss, MissExplainer
-from backend.interventions.misses import dense_run, missed, shuffled
-from backend.progress import Progress
-from db.errors import BadInput, Missing
-from db.records import Question
+from blindspot.analysis.accuracy import Estimate, proportion
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_object, text_sha256, whole_folder, write_json, write_manifest
+from blindspot.backend.interventions.edits import EDITS
+from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer
+from blindspot.backend.interventions.misses import dense_run, missed, shuffled
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 FOLDER, RESULT = "interventions", "result.json"
 LIMIT = 200
@@ -118,8 +118,8 @@ def explain_misses(
 def _in_slice(study: Study, run: str, questions: Sequence[Question], where: str, k: int) -> list[Question]:
     if not where:
         return list(questions)
-    from backend.evaluation.comparison import Comparison, measure
-    from backend.evaluation.slices import Facts
+    from blindspot.backend.evaluation.comparison import Comparison, measure
+    from blindspot.backend.evaluation.slices import Facts
 
     measured = measure(study, run, "gold")
     itself = Comparison.of(measured, measured)

@@ -11,11 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from backend.evaluation.question_facts import content_words
-from backend.evaluation.why import name_words, near_namesake
-from backend.interventions.sentences import answer_sentence, contains, sentences
-from backend.text.answers import DEFAULT_RULE, answer_spans, has_answer, joined, mentions_subject, nfd, rule_for
-from db.records import Passage, Question
+from blindspot.backend.evaluation.question_facts import content_words
+from blindspot.backend.evaluation.why import name_words, near_namesake
+from blindspot.backend.interventions.sentences import answer_sentence, contains, sentences
+from blindspot.backend.text.answers import (
+    DEFAULT_RULE,
+    answer_spans,
+    has_answer,
+    joined,
+    mentions_subject,
+    nfd,
+    rule_for,
+)
+from blindspot.db.records import Passage, Question
 
 NAMESAKE_SHARE = 0.5  # share of the words of the subject's name that a namesake's title contains
 PRONOUNS = {"he": "{}", "she": "{}", "it": "{}", "they": "{}", "his": "{}'s", "her": "{}'s", "its": "{}'s"}

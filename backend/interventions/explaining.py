@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.data.importing.gold import find_ordinals
-from backend.evaluation.why import name_words
-from backend.interventions.edits import EDITS, EditedMiss, MissedQuestion, edited, size
-from backend.interventions.misses import Wordings
-from backend.interventions.searching import Attempt, ranks
-from backend.retrieval.dense import Dense
-from backend.retrieval.encoder import VECTOR_SETTINGS
-from backend.retrieval.question_vectors import question_vectors
-from backend.text.answers import DEFAULT_RULE
-from db.connection import PerThread, writing
-from db.errors import Missing
-from db.records import Passage, Question
+from blindspot.backend.data.importing.gold import find_ordinals
+from blindspot.backend.evaluation.why import name_words
+from blindspot.backend.interventions.edits import EDITS, EditedMiss, MissedQuestion, edited, size
+from blindspot.backend.interventions.misses import Wordings
+from blindspot.backend.interventions.searching import Attempt, ranks
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.encoder import VECTOR_SETTINGS
+from blindspot.backend.retrieval.question_vectors import question_vectors
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.db.connection import PerThread, writing
+from blindspot.db.errors import Missing
+from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 ABOVE = 100  # passages at the top that an edit looks at
 PER_BLOCK = 16  # misses that one pass over the index ranks

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.accuracy import first_hit, found_by
-from backend.core.gold import gold_matrix
-from backend.core.sampling import text_key
-from backend.evaluation.why import name_words, pattern
-from db.errors import BadInput, Missing
-from db.records import Question
+from blindspot.analysis.accuracy import first_hit, found_by
+from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.sampling import text_key
+from blindspot.backend.evaluation.why import name_words, pattern
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
 
 TIMES_AS_FREQUENT = 10  # a stand-in is mentioned at least this many times as often as the subject it replaces
 

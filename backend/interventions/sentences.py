@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from backend.evaluation.question_facts import content_words
-from backend.text.answers import has_answer, joined, nfd
+from blindspot.backend.evaluation.question_facts import content_words
+from blindspot.backend.text.answers import has_answer, joined, nfd
 
 _END = re.compile(r"""(?:(?<=[.!?])|(?<=[.!?]["')\]]))\s+(?=["'(\[]*[A-Z0-9])""")
 _ABBREVIATION = re.compile(r"(?:\b[A-Z]|\b(?:Dr|Mr|Mrs|Ms|St|Jr|Sr|No|vs|ca|c|Prof|Gen|Col|Capt|Rev|Hon|Mt|Ft))\.$")

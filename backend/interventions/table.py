@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backend.evaluation.latex import Table
-from backend.interventions.batch import NONE, CauseCount, cause_counts
-from backend.interventions.edits import EDITS
-from backend.text.counting import counted
+from blindspot.backend.evaluation.latex import Table
+from blindspot.backend.interventions.batch import NONE, CauseCount, cause_counts
+from blindspot.backend.interventions.edits import EDITS
+from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,7 +49,7 @@ def notes(result: dict[str, Any]) -> list[str]:
 
 
 def as_rich(result: dict[str, Any]) -> RenderableType:
-    from backend.evaluation.terminal_tables import rich_tables
+    from blindspot.backend.evaluation.terminal_tables import rich_tables
 
     return rich_tables([cause_table(result)], notes(result))
 

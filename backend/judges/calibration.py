@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.accuracy import wilson
-from db.errors import Refused
+from blindspot.analysis.accuracy import wilson
+from blindspot.db.errors import Refused
 
 METHODS = ("platt", "isotonic")
 ISOTONIC_PAIRS, ISOTONIC_EACH = 1000, 100  # below, isotonic regression fits noise

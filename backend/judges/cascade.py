@@ -15,28 +15,28 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.audit import Rate, rate
-from analysis.by_question import LEVEL
-from analysis.judge_quality import FEW_QUESTIONS, MISSED_POSITIVES, RIGHT_POSITIVES
-from backend.core.jobs import job
-from backend.core.manifest import read_manifest, whole_folder, write_manifest
-from backend.core.settings import check_name
-from backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
-from backend.judges.llm.answers import AnswerStore, pair_hash
-from backend.judges.llm.asking import ask
-from backend.judges.llm.judge import LLMJudge, llm_judges, require_sending
-from backend.judges.llm.judging import DEPTH, pairs_to_judge, read_pairs
-from backend.judges.measuring import drawn_sample, measurable_judges, stored_scores
-from backend.judges.scores import ScoreStore
-from backend.text.answers import DEFAULT_RULE, match_run
-from db.connection import PerThread, writing
-from db.errors import Missing, Refused
+from blindspot.analysis.audit import Rate, rate
+from blindspot.analysis.by_question import LEVEL
+from blindspot.analysis.judge_quality import FEW_QUESTIONS, MISSED_POSITIVES, RIGHT_POSITIVES
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
+from blindspot.backend.judges.llm.answers import AnswerStore, pair_hash
+from blindspot.backend.judges.llm.asking import ask
+from blindspot.backend.judges.llm.judge import LLMJudge, llm_judges, require_sending
+from blindspot.backend.judges.llm.judging import DEPTH, pairs_to_judge, read_pairs
+from blindspot.backend.judges.measuring import drawn_sample, measurable_judges, stored_scores
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.text.answers import DEFAULT_RULE, match_run
+from blindspot.db.connection import PerThread, writing
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.core.manifest import Manifest
-    from backend.core.study import Study
-    from backend.judges.feature_judge import Lists
-    from backend.progress import Progress
+    from blindspot.backend.core.manifest import Manifest
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judges.feature_judge import Lists
+    from blindspot.backend.progress import Progress
 
 KIND = "cascade"
 ANSWERS = "answers"

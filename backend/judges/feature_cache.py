@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.core.manifest import read_json, text_sha256, write_json
-from backend.judges.feature_judge import Lists, features_of, lists_of
-from backend.judges.features import NAMES, WordWeights
-from backend.retrieval.dense import Dense
-from db.errors import BlindspotError
-from db.records import Question
+from blindspot.backend.core.manifest import read_json, text_sha256, write_json
+from blindspot.backend.judges.feature_judge import Lists, features_of, lists_of
+from blindspot.backend.judges.features import NAMES, WordWeights
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.db.errors import BlindspotError
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 FOLDER = "cache"
 

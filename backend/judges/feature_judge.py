@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.declared import build
-from backend.core.gold import gold_matrix
-from backend.core.jobs import job
-from backend.core.manifest import read_json, whole_folder, write_json
-from backend.core.sampling import nested_sample
-from backend.core.settings import check_name
-from backend.data.leaks import eligible_questions
-from backend.judges.calibration import ProbabilityCalibration
-from backend.judges.feature_model import (
+from blindspot.backend.core.declared import build
+from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_json, whole_folder, write_json
+from blindspot.backend.core.sampling import nested_sample
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.data.leaks import eligible_questions
+from blindspot.backend.judges.calibration import ProbabilityCalibration
+from blindspot.backend.judges.feature_model import (
     NEGATIVE,
     POSITIVE,
     UNKNOWN,
@@ -35,22 +35,22 @@ from backend.judges.feature_model import (
     report,
     spoke_for,
 )
-from backend.judges.features import FEATURES, WordWeights, feature_matrix
-from backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_judge
-from backend.judges.scorers import from_arrays, to_arrays
-from backend.judges.scores import ScoreStore
-from backend.retrieval.dense import Dense
-from backend.retrieval.question_vectors import question_vectors
-from backend.retrieval.retriever import kind_of_run
-from db.errors import BadInput, Missing, Refused
-from db.judgements import Consensus
-from db.labels import Labels
-from db.records import Question
+from blindspot.backend.judges.features import FEATURES, WordWeights, feature_matrix
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_judge
+from blindspot.backend.judges.scorers import from_arrays, to_arrays
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.question_vectors import question_vectors
+from blindspot.backend.retrieval.retriever import kind_of_run
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.judgements import Consensus
+from blindspot.db.labels import Labels
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 KIND = "feature-judge"
 ABOUT, MODEL, WORDS = "training.json", "model.npz", "words.json"
@@ -227,7 +227,7 @@ def _answers(study: Study, run: Run, lists: Lists, progress: Progress | None) ->
         places = np.array([run.row(question.id) for question in lists.questions], dtype=np.int64)
         rule = run.manifest["rule"] if run.manifest.get("rule") in run.rules else run.rules[0]
         return np.asarray(run.answers(rule)[places, : lists.rows.shape[1]])
-    from backend.text.answers import match_run
+    from blindspot.backend.text.answers import match_run
 
     return match_run(study.corpus, lists.questions, lists.rows, progress=progress)
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from analysis.accuracy import wilson
-from backend.judges.calibration import ProbabilityCalibration
-from backend.judges.calibration import fit as fit_calibration
-from backend.judges.features import FEATURES
-from backend.judges.scorers import Linear, Trees
-from backend.judges.settings import BOOSTING_QUESTIONS, FeatureJudgeSettings
-from db.errors import Refused
+from blindspot.analysis.accuracy import wilson
+from blindspot.backend.judges.calibration import ProbabilityCalibration
+from blindspot.backend.judges.calibration import fit as fit_calibration
+from blindspot.backend.judges.features import FEATURES
+from blindspot.backend.judges.scorers import Linear, Trees
+from blindspot.backend.judges.settings import BOOSTING_QUESTIONS, FeatureJudgeSettings
+from blindspot.db.errors import Refused
 
 LARGE_QUESTIONS = 300  # from here on the larger trees pay
 POSITIVE, NEGATIVE, UNKNOWN = 1, 0, -1

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.jobs import job
-from backend.core.manifest import read_manifest, whole_folder, write_manifest
-from backend.core.settings import check_name
-from backend.data.formats import fields
-from backend.data.formats.streams import ByteSource, file_sha256, head, not_utf8, numbered_lines
-from backend.data.formats.trec import read_qrels
-from backend.data.importing.rejected_rows import RejectedRows
-from backend.data.importing.tools import writable
-from backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
-from backend.judges.scores import ScoreStore, stored_probabilities
-from db.errors import BadInput, Missing, Refused
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.streams import ByteSource, file_sha256, head, not_utf8, numbered_lines
+from blindspot.backend.data.formats.trec import read_qrels
+from blindspot.backend.data.importing.rejected_rows import RejectedRows
+from blindspot.backend.data.importing.tools import writable
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
+from blindspot.backend.judges.scores import ScoreStore, stored_probabilities
+from blindspot.db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.core.manifest import Manifest
-    from backend.core.study import Study
-    from backend.judges.feature_judge import Lists
-    from backend.progress import Progress
+    from blindspot.backend.core.manifest import Manifest
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judges.feature_judge import Lists
+    from blindspot.backend.progress import Progress
 
 KIND = "imported"
 UMBRELA_TOP = 3

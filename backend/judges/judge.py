@@ -1,4 +1,4 @@
-"""Judges of every kind, with one protocol and one store of scores (`backend.judges.scores`).
+"""Judges of every kind, with one protocol and one store of scores (`blindspot.backend.judges.scores`).
 
 A judge says how probable it is that a passage answers a question. A kind of judge is registered where it is defined; an
 installed package adds one through the entry point group `blindspot.judges`.
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from backend.core.registry import Registry, must_be
-from db.errors import Missing, Refused
+from blindspot.backend.core.registry import Registry, must_be
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.core.manifest import Manifest
-    from backend.core.study import Study
-    from backend.judges.feature_judge import Lists
-    from backend.progress import Progress
+    from blindspot.backend.core.manifest import Manifest
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judges.feature_judge import Lists
+    from blindspot.backend.progress import Progress
 
 
 class Judge(Protocol):
@@ -97,12 +97,12 @@ class StoredJudgeKind(JudgeKind):
 JUDGES: Registry[JudgeKind] = Registry(
     "kind of judge",
     modules=(
-        "backend.judges.feature_judge",
-        "backend.training.cross_encoder_judge",
-        "backend.judges.llm.judging",
-        "backend.judges.imported",
-        "backend.judges.label_judge",
-        "backend.judges.cascade",
+        "blindspot.backend.judges.feature_judge",
+        "blindspot.backend.training.cross_encoder_judge",
+        "blindspot.backend.judges.llm.judging",
+        "blindspot.backend.judges.imported",
+        "blindspot.backend.judges.label_judge",
+        "blindspot.backend.judges.cascade",
     ),
     group="blindspot.judges",
     check=must_be(JudgeKind),

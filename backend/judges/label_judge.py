@@ -14,28 +14,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.accuracy import wilson
-from backend.core.jobs import job
-from backend.core.manifest import read_manifest, whole_folder, write_manifest
-from backend.core.settings import check_name
-from backend.judges.feature_cache import kept_features
-from backend.judges.feature_judge import Lists, scored_rows, settled_labels, trainable_questions, truth_of
-from backend.judges.feature_model import NEGATIVE, POSITIVE
-from backend.judges.judge import JUDGES, Judge, JudgeCard, StoredJudgeKind, refuse_taken
-from backend.judges.scores import ScoreStore, stored_probabilities
-from backend.judging.priority import Calibration, Evidence
-from backend.text.answers import mentions_subject
-from db.errors import Missing, Refused
-from db.labels import Labels
-from db.records import Question
+from blindspot.analysis.accuracy import wilson
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.judges.feature_cache import kept_features
+from blindspot.backend.judges.feature_judge import Lists, scored_rows, settled_labels, trainable_questions, truth_of
+from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE
+from blindspot.backend.judges.judge import JUDGES, Judge, JudgeCard, StoredJudgeKind, refuse_taken
+from blindspot.backend.judges.scores import ScoreStore, stored_probabilities
+from blindspot.backend.judging.priority import Calibration, Evidence
+from blindspot.backend.text.answers import mentions_subject
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.labels import Labels
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
-    from backend.core.manifest import Manifest
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.manifest import Manifest
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 KIND = "labels"
 DEPTH = 20

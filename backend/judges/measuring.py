@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from analysis.buckets import bucket_group
-from analysis.judge_quality import Judged, JudgeFigures, judge_figures
-from backend.judges.judge import judges_of, kind_title
-from backend.judges.scores import ScoreStore
-from backend.judging.audits import audited_pairs
-from db.errors import Missing, Refused
-from db.labels import Labels
+from blindspot.analysis.buckets import bucket_group
+from blindspot.analysis.judge_quality import Judged, JudgeFigures, judge_figures
+from blindspot.backend.judges.judge import judges_of, kind_title
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.audits import audited_pairs
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 Sample = Literal["audit", "settled"]
 SAMPLES: dict[Sample, str] = {
@@ -160,8 +160,8 @@ def stored_scores(
 
 def _cost(study: Study, name: str) -> tuple[float | None, float | None]:
     """Return the price and the tokens of a label: of a language model by its stored answers, 0 for other judges."""
-    from backend.judges.llm.answers import FILE, AnswerStore
-    from backend.judges.llm.judge import LLMJudge, llm_judges
+    from blindspot.backend.judges.llm.answers import FILE, AnswerStore
+    from blindspot.backend.judges.llm.judge import LLMJudge, llm_judges
 
     if name not in llm_judges(study):
         return 0.0, None

@@ -1,6 +1,6 @@
 """The audit's rates of false negatives with the help of a judge that scored all pairs that the audit was drawn from.
 
-`backend.judging.audits` has the classical rates, from labels alone. These stand beside them.
+`blindspot.backend.judging.audits` has the classical rates, from labels alone. These stand beside them.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.buckets import bucket_group, bucket_order
-from analysis.prediction_powered import PoweredRate, ScoredSample, powered_rate, powered_rates_by
-from analysis.relations import relation_order
-from backend.judges.scores import ScoreStore
-from backend.judging.audits import RANK_GROUPS, SETTLED, AuditSample, audit_samples
-from backend.judging.pools import Pools
-from backend.judging.priority import rank_group
-from db.errors import BlindspotError, Missing
-from db.labels import Labels
-from db.records import Question
+from blindspot.analysis.buckets import bucket_group, bucket_order
+from blindspot.analysis.prediction_powered import PoweredRate, ScoredSample, powered_rate, powered_rates_by
+from blindspot.analysis.relations import relation_order
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.audits import RANK_GROUPS, SETTLED, AuditSample, audit_samples
+from blindspot.backend.judging.pools import Pools
+from blindspot.backend.judging.priority import rank_group
+from blindspot.db.errors import BlindspotError, Missing
+from blindspot.db.labels import Labels
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 _BLOCK = 500
 FrameRow = tuple[str, str, int]

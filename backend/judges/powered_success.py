@@ -1,6 +1,6 @@
 """Success@k of a run by the labels that people would give: from random audits, with the scores of judges beside.
 
-The target is the corrected Success@k of `backend.judging.corrected` if people had judged every one of the first k hits that is not gold.
+The target is the corrected Success@k of `blindspot.backend.judging.corrected` if people had judged every one of the first k hits that is not gold.
 A question enters the sample if a random audit drew it and showed all those hits. Both are the draw's doing and not the labels', so the
 sample stays random. Labels from priority batches settle no question of the sample that the audit did not show completely.
 """
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.accuracy import success_at
-from analysis.judged import bounds, corrected, is_judged
-from analysis.powered_success import (
+from blindspot.analysis.accuracy import success_at
+from blindspot.analysis.judged import bounds, corrected, is_judged
+from blindspot.analysis.powered_success import (
     QuestionCounts,
     SuccessSample,
     SuccessShare,
@@ -24,19 +24,19 @@ from analysis.powered_success import (
     powered_success,
     shown_completely,
 )
-from analysis.prediction_powered import FEW
-from backend.core.gold import gold_matrix
-from backend.judges.powered_audit import passage_ids, score_stores
-from backend.judges.scores import ScoreStore
-from backend.judging.audits import AuditSample, audit_samples
-from backend.judging.corrected import CorrectedRun
-from backend.judging.pools import Pools
-from backend.text.counting import counted
-from db.errors import BlindspotError
-from db.queue import Item, Queue
+from blindspot.analysis.prediction_powered import FEW
+from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.judges.powered_audit import passage_ids, score_stores
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.audits import AuditSample, audit_samples
+from blindspot.backend.judging.corrected import CorrectedRun
+from blindspot.backend.judging.pools import Pools
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BlindspotError
+from blindspot.db.queue import Item, Queue
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True)

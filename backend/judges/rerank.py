@@ -14,20 +14,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.declared import Field, settings_class
-from backend.core.manifest import MANIFEST
-from backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges
-from backend.judges.judge import JUDGES, Judge, judge_kind_of, judges_of
-from backend.judges.scores import ScoreStore
-from backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind, kind_of, kind_of_run, options_for
-from backend.retrieval.stored_run import retriever_behind
-from db.errors import Missing, Refused
-from db.records import Hits, Question
+from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.core.manifest import MANIFEST
+from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges
+from blindspot.backend.judges.judge import JUDGES, Judge, judge_kind_of, judges_of
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.retrieval.retriever import (
+    RETRIEVERS,
+    Retriever,
+    RetrieverKind,
+    kind_of,
+    kind_of_run,
+    options_for,
+)
+from blindspot.backend.retrieval.stored_run import retriever_behind
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Hits, Question
 
 if TYPE_CHECKING:
-    from backend.core.settings import Settings
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.settings import Settings
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 QUESTIONS_PER_STEP = 256
 DEPTH = 100  # ranks that a judge orders which learned from no list

@@ -15,16 +15,16 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from backend.core.manifest import read_manifest, write_manifest
-from backend.core.settings import check_name
-from db.connection import PerThread, writing
-from db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.backend.core.manifest import read_manifest, write_manifest
+from blindspot.backend.core.settings import check_name
+from blindspot.db.connection import PerThread, writing
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from backend.core.study import Study
-    from backend.judges.feature_judge import Lists
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judges.feature_judge import Lists
 
 PairKey = tuple[str, str]
 """(question id, passage id)."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from backend.core.declared import Field, settings_class
+from blindspot.backend.core.declared import Field, settings_class
 
 BOOSTING_QUESTIONS = 100  # labelled questions from which boosting beats logistic regression
 

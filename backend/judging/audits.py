@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.audit import WIDTH, Rate, rate, rates_by
-from analysis.buckets import bucket_group, bucket_order
-from analysis.relations import relation_order
-from backend.judging.priority import RANK_STEPS, rank_group
-from backend.judging.quality import standing_labels
-from db.labels import Labels
-from db.queue import Batch, Candidate, Item, Queue
+from blindspot.analysis.audit import WIDTH, Rate, rate, rates_by
+from blindspot.analysis.buckets import bucket_group, bucket_order
+from blindspot.analysis.relations import relation_order
+from blindspot.backend.judging.priority import RANK_STEPS, rank_group
+from blindspot.backend.judging.quality import standing_labels
+from blindspot.db.labels import Labels
+from blindspot.db.queue import Batch, Candidate, Item, Queue
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 _SAMPLING_SETTINGS = ("runs", "depth", "splits", "slice", "rule", "frame")  # they define what an audit was drawn from
 SETTLED = ("positive", "related", "negative")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from backend.judging.gain import (
+from blindspot.backend.judging.gain import (
     UNKNOWN_RELATION,
     ChosenPair,
     DrawingRules,
@@ -22,21 +22,21 @@ from backend.judging.gain import (
     unit,
     word_vectors,
 )
-from backend.judging.near_duplicates import near_duplicates
-from backend.judging.pools import Pools
-from backend.judging.priority import Calibration, Evidence, PooledPassage, harm, select_spread
-from backend.progress import Progress
-from backend.retrieval.dense import Dense
-from backend.text.answers import mentions_subject
-from db.errors import Missing
-from db.judgements import Judgement
-from db.labels import Labels
-from db.people import People
-from db.queue import Arm, Candidate, Item, Outcome, Queue
-from db.records import Question
+from blindspot.backend.judging.near_duplicates import near_duplicates
+from blindspot.backend.judging.pools import Pools
+from blindspot.backend.judging.priority import Calibration, Evidence, PooledPassage, harm, select_spread
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.text.answers import mentions_subject
+from blindspot.db.errors import Missing
+from blindspot.db.judgements import Judgement
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Arm, Candidate, Item, Outcome, Queue
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 TrainedNegatives = Mapping[str, Mapping[str, float] | AbstractSet[str]]
 """From question id to passage ids, with or without the probability of each."""
@@ -56,7 +56,7 @@ class PriorityRules:
 
     Attributes:
         order: priority: whole questions by P(false negative) x harm. gain: pairs by what training would gain from
-            their labels, see `backend.judging.gain`. random: pairs drawn uniformly.
+            their labels, see `blindspot.backend.judging.gain`. random: pairs drawn uniformly.
         candidates: Maximum number of passages shown for each question.
         seed: Seed of everything that is drawn.
         scores: A judge's probabilities; None for the estimate from answer match, subject and rank.

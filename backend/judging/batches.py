@@ -22,11 +22,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from analysis.buckets import bucket_group
-from backend.core.jobs import job
-from backend.core.manifest import text_sha256
-from backend.core.rights import require
-from backend.judging.batch_builder import (
+from blindspot.analysis.buckets import bucket_group
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import text_sha256
+from blindspot.backend.core.rights import require
+from blindspot.backend.judging.batch_builder import (
     ORDERS,
     BatchBuilder,
     Order,
@@ -35,19 +35,19 @@ from backend.judging.batch_builder import (
     TrainedNegatives,
     together,
 )
-from backend.judging.gain import DrawingRules
-from backend.judging.near_duplicates import near_duplicates
-from backend.judging.pools import Pools
-from backend.progress import Progress
-from backend.retrieval.dense import dense_indexes
-from backend.text.answers import DEFAULT_RULE, rule_named
-from db.errors import BadInput, Missing
-from db.queue import Candidate, Item, Queue
-from db.records import SPLITS, Question
-from db.tags import Tags
+from blindspot.backend.judging.gain import DrawingRules
+from blindspot.backend.judging.near_duplicates import near_duplicates
+from blindspot.backend.judging.pools import Pools
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import dense_indexes
+from blindspot.backend.text.answers import DEFAULT_RULE, rule_named
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.records import SPLITS, Question
+from blindspot.db.tags import Tags
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 DEPTH = 20
 CANDIDATES = 8
@@ -120,13 +120,13 @@ def make_batch(
             of training draws each, or without one (1).
         scored_by: The name of the judge that `scores` are of. It sees no answers, so the answer match and the subject
             are taken into account besides, unless `answers_known`.
-        order: How the priority arm chooses: see `backend.judging.batch_builder.PriorityRules`.
+        order: How the priority arm chooses: see `blindspot.backend.judging.batch_builder.PriorityRules`.
         pairs: Maximum number of passages in the priority arm, for the orders gain and random.
-        drawing: Fields of `backend.judging.gain.DrawingRules` that differ from its defaults, for the order gain.
+        drawing: Fields of `blindspot.backend.judging.gain.DrawingRules` that differ from its defaults, for the order gain.
         encoder: The dense index that tells which passages are similar, for the order gain; default the first one.
             Without an index, words are compared.
         answers_known: The judge of `scores` knows the answer match and the subject.
-        by: The person who makes the batch; see `backend.core.rights.require`.
+        by: The person who makes the batch; see `blindspot.backend.core.rights.require`.
 
     Raises:
         BadInput: no run, an unknown split, or a size, depth or share out of range.

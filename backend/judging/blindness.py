@@ -1,6 +1,6 @@
 """Live questions that would show a person the ranks of a question that they still have to judge.
 
-Which questions these are is in `db.blindness`.
+Which questions these are is in `blindspot.db.blindness`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import re
 from collections.abc import Set
 from typing import TYPE_CHECKING
 
-from backend.text.counting import counted
-from db.errors import Refused
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 _WORDS = re.compile(r"\w+")
 

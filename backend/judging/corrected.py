@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.judged import NONE, OTHER, POSITIVE, JudgedFigures, figures
-from backend.core.gold import gold_matrix
-from backend.evaluation.relevance import Kind, relevant
-from backend.text.answers import DEFAULT_RULE
-from db.labels import Labels
-from db.records import Question
+from blindspot.analysis.judged import NONE, OTHER, POSITIVE, JudgedFigures, figures
+from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.evaluation.relevance import Kind, relevant
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.db.labels import Labels
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRun:
-    """The hits of the q questions that can be measured, in the form of `analysis.judged`.
+    """The hits of the q questions that can be measured, in the form of `blindspot.analysis.judged`.
 
     Attributes:
         questions: The q questions.
-        kind: The kind of relevance, see `backend.evaluation.relevance.Relevance`.
+        kind: The kind of relevance, see `blindspot.backend.evaluation.relevance.Relevance`.
         relevant, gold, present: (q, k) bool: relevant by `kind`; a gold passage; a hit and not padding.
-        labels: (q, k) int8 codes of `analysis.judged`.
+        labels: (q, k) int8 codes of `blindspot.analysis.judged`.
         ordinals: (q, k) int32 passage rows of the hits; -1 pads.
         last_event: Number of the newest label event included.
     """
@@ -54,7 +54,7 @@ class CorrectedRun:
 
 
 def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> CorrectedRun:
-    """Read a run's hits with their relevance, gold and labels. Raises as `backend.evaluation.relevance.relevant`
+    """Read a run's hits with their relevance, gold and labels. Raises as `blindspot.backend.evaluation.relevance.relevant`
     does.
     """
     measured = relevant(study, run, relevance, rule)
@@ -73,7 +73,7 @@ def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str
 
 
 def label_matrix(study: Study, store: Labels, questions: Sequence[Question], ordinals: np.ndarray) -> np.ndarray:
-    """Return the settled label of each hit as (q, k) int8 codes of `analysis.judged`. Unsure and disputed pairs are not
+    """Return the settled label of each hit as (q, k) int8 codes of `blindspot.analysis.judged`. Unsure and disputed pairs are not
     settled.
     """
     settled = [

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from backend.text.counting import counted
-from backend.text.gold_matching import lower_tokens
-from db.errors import BadInput
+from blindspot.backend.text.counting import counted
+from blindspot.backend.text.gold_matching import lower_tokens
+from blindspot.db.errors import BadInput
 
 WORD_DIMENSIONS = 512
 BLOCK = 256  # pairs whose similarities are computed together

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from backend.core.manifest import write_text
+from blindspot.backend.core.manifest import write_text
 
 FILE = "guidelines.md"
 VERSIONS = "guidelines"

@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.manifest import write_json
-from backend.data.formats.files import written_whole
-from backend.data.formats.label_events import CSV, JSONL, EventLine, EventProblem
-from backend.data.formats.streams import file_sha256
-from backend.data.formats.trec import read_qrels, write_qrels
-from backend.data.importing.rejected_rows import RejectedRows
-from backend.data.importing.tools import writable
-from backend.progress import Progress
-from backend.text.counting import counted, noun
-from db.errors import BadInput, Missing, Refused
-from db.events import MACHINE, EventRow, Label
-from db.labels import Labels
-from db.people import People
+from blindspot.backend.core.manifest import write_json
+from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.label_events import CSV, JSONL, EventLine, EventProblem
+from blindspot.backend.data.formats.streams import file_sha256
+from blindspot.backend.data.formats.trec import read_qrels, write_qrels
+from blindspot.backend.data.importing.rejected_rows import RejectedRows
+from blindspot.backend.data.importing.tools import writable
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.counting import counted, noun
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.events import MACHINE, EventRow, Label
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 FORMATS = ("jsonl", "csv", "qrels")
 QRELS_OF_A_PERSON = "qrels of a person"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backend.text.gold_matching import SHINGLE, lower_tokens, shingles
+from blindspot.backend.text.gold_matching import SHINGLE, lower_tokens, shingles
 
 THRESHOLD = 0.7
 

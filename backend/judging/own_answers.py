@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from backend.judging.cards import key
-from db.events import LABELS
-from db.labels import Labels
-from db.queue import Queue
+from blindspot.backend.judging.cards import key
+from blindspot.db.events import LABELS
+from blindspot.db.labels import Labels
+from blindspot.db.queue import Queue
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 LATEST = 200  # answers listed
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.judging.priority import PooledPassage
-from backend.text.answers import mentions_subject
-from db.errors import BadInput, Missing
-from db.records import Question
+from blindspot.backend.judging.priority import PooledPassage
+from blindspot.backend.text.answers import mentions_subject
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
 
 
 class Pools:

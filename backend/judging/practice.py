@@ -7,15 +7,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backend.core.rights import require
-from backend.judging.batches import BatchSummary, batch_of_pairs
-from backend.text.counting import counted, noun
-from db.errors import BadInput, Refused
-from db.judgements import Consensus
-from db.labels import Labels
+from blindspot.backend.core.rights import require
+from blindspot.backend.judging.batches import BatchSummary, batch_of_pairs
+from blindspot.backend.text.counting import counted, noun
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.judgements import Consensus
+from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 SIZE = 20
 _SETTLED = ("positive", "related", "negative")

@@ -10,8 +10,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from analysis.buckets import bucket_group, bucket_order
-from db.records import Question
+from blindspot.analysis.buckets import bucket_group, bucket_order
+from blindspot.db.records import Question
 
 RANK_STEPS = (1, 5, 20)  # the last rank of each group; deeper ranks form one more group
 Evidence = tuple[bool | None, bool | None]

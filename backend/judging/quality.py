@@ -2,7 +2,7 @@
 
 All figures are computed from labels.db on every call; nothing is cached. Practice labels are excluded everywhere.
 Agreement and drift use only labels given blind, because a label given in sight of others' labels is not a second
-opinion. The rate of false negatives is in `backend.judging.audits`.
+opinion. The rate of false negatives is in `blindspot.backend.judging.audits`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.agreement import Agreement, alpha, kappa
-from analysis.audit import Rate, rate
-from db.events import LABELS, EventRow, Label
-from db.labels import Labels
+from blindspot.analysis.agreement import Agreement, alpha, kappa
+from blindspot.analysis.audit import Rate, rate
+from blindspot.db.events import LABELS, EventRow, Label
+from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 MAX_GESTURE_MS = 120_000
 """Limit of the milliseconds counted for one gesture; beyond it the annotator was probably away."""
@@ -36,7 +36,7 @@ class DisputedPassage:
     """An unsettled passage.
 
     Attributes:
-        votes: The annotators by the label they gave, in the order of `db.events.LABELS`.
+        votes: The annotators by the label they gave, in the order of `blindspot.db.events.LABELS`.
     """
 
     passage: str

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from backend.judging.quality import MAX_GESTURE_MS, standing_labels
-from db.events import EventRow
-from db.labels import Labels
-from db.people import People
-from db.queue import Queue
+from blindspot.backend.judging.quality import MAX_GESTURE_MS, standing_labels
+from blindspot.db.events import EventRow
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 WORDS_PER_SECOND = 15
 """Nobody reads faster: 900 words a minute, three to four times the usual speed."""

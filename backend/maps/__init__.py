@@ -2,8 +2,8 @@
 judging.
 """
 
-from backend.maps.making import make, make_map
-from backend.maps.request import MapRequest
-from backend.maps.stored import Map, maps_of
+from blindspot.backend.maps.making import make, make_map
+from blindspot.backend.maps.request import MapRequest
+from blindspot.backend.maps.stored import Map, maps_of
 
 __all__ = ["Map", "MapRequest", "make", "make_map", "maps_of"]

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.buckets import bucket_group
-from backend.core.registry import Registry
-from backend.maps.edits import NO_CLUSTER, Clusters
-from backend.maps.stored import Map
-from backend.maps.values import UNLABELLED, Known
-from db.records import Question
+from blindspot.analysis.buckets import bucket_group
+from blindspot.backend.core.registry import Registry
+from blindspot.backend.maps.edits import NO_CLUSTER, Clusters
+from blindspot.backend.maps.stored import Map
+from blindspot.backend.maps.values import UNLABELLED, Known
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
+    from blindspot.backend.core.runs import Run
 
 QUESTION, OTHER_PASSAGE = "question", "other passage"
 NO_QUESTION, SEVERAL, NO_RELATION = "nobody's positive", "of several relations", "no relation"
@@ -82,7 +82,7 @@ def _check(entry: object) -> None:
 
 
 MAP_COLOURS: Registry[MapColour] = Registry(
-    "map colour", package="backend.maps", group="blindspot.map_colours", check=_check
+    "map colour", package="blindspot.backend.maps", group="blindspot.map_colours", check=_check
 )
 
 

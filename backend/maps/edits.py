@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from analysis import clusters
-from analysis.clusters import NOISE
-from analysis.projection import geometry, principal_components
-from backend.core.arrays import open_array
-from backend.core.manifest import read_json, write_json
-from backend.core.rights import require
-from backend.maps.making import named
-from backend.maps.stored import Map
-from db.errors import BadInput, Missing, Refused
+from blindspot.analysis import clusters
+from blindspot.analysis.clusters import NOISE
+from blindspot.analysis.projection import geometry, principal_components
+from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.core.rights import require
+from blindspot.backend.maps.making import named
+from blindspot.backend.maps.stored import Map
+from blindspot.db.errors import BadInput, Missing, Refused
 
 LONGEST_NAME, LONGEST_NOTE = 80, 4000
 NO_CLUSTER = "in no cluster"

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from analysis import clusters, projection
-from analysis.projection import Components, geometry, joint, principal_components, project, quality
-from backend.core.jobs import job
-from backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
-from backend.maps.request import MapRequest, Points, chosen_points
-from backend.maps.spreads import spreads
-from backend.maps.stored import ALIGNED, MATCHED, SINGLE, Map
-from backend.progress import Progress
-from backend.retrieval.dense import Dense
-from db.errors import Refused
+from blindspot.analysis import clusters, projection
+from blindspot.analysis.projection import Components, geometry, joint, principal_components, project, quality
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
+from blindspot.backend.maps.request import MapRequest, Points, chosen_points
+from blindspot.backend.maps.spreads import spreads
+from blindspot.backend.maps.stored import ALIGNED, MATCHED, SINGLE, Map
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 Result = TypeVar("Result")
 

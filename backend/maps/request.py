@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from analysis import clusters, projection
-from backend.core.settings import check_name
-from backend.core.splits import questions_in_split
-from db.errors import Refused
-from db.records import Question
+from blindspot.analysis import clusters, projection
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.splits import questions_in_split
+from blindspot.db.errors import Refused
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 SOURCES = ("gold", "top", "random")
 CLUSTERS = (*clusters.METHODS, "none")

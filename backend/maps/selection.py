@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.judging.batches import CANDIDATES
-from backend.maps.stored import Map
-from backend.maps.values import Known
-from db.errors import Refused
+from blindspot.backend.judging.batches import CANDIDATES
+from blindspot.backend.maps.stored import Map
+from blindspot.backend.maps.values import Known
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
+    from blindspot.backend.core.runs import Run
 
 QUESTION, PASSAGE = "q:", "p:"
 """The prefixes of a point's id; the question or passage id follows."""
@@ -93,11 +93,11 @@ def send_to_judging(
     people_needed: int = 1,
     by: str | None = None,
 ):
-    """Queue a selection's unlabelled pairs as a batch, and return its `backend.judging.batches.BatchSummary`.
+    """Queue a selection's unlabelled pairs as a batch, and return its `blindspot.backend.judging.batches.BatchSummary`.
 
     Raises Refused if there is nothing to judge, or if the batch's name is taken.
     """
-    from backend.judging.batches import batch_of_pairs
+    from blindspot.backend.judging.batches import batch_of_pairs
 
     pairs = pairs_to_judge(map, what, run, chosen, k)
     if not pairs.pairs:

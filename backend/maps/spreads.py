@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.spread import SpreadGroup, change, spread
-from backend.maps.request import Points
+from blindspot.analysis.spread import SpreadGroup, change, spread
+from blindspot.backend.maps.request import Points
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 ALL = "all"
 
@@ -26,7 +26,7 @@ def spreads(
     Args:
         encoders: (passages (p, d), questions (q, d) or None) for each, rows as in `points`.
 
-    Returns: rows of `group`, then the fields of `analysis.spread.Spread` for one encoder, of `SpreadChange` for two.
+    Returns: rows of `group`, then the fields of `blindspot.analysis.spread.Spread` for one encoder, of `SpreadChange` for two.
     """
     own = positives(study, points)
     rows = []
@@ -48,7 +48,7 @@ def positives(study: Study, points: Points) -> list[list[int]]:
     """Return for each question the positions of its positives in `points.ordinals`. Positives are its gold, corrected
     by labels.
     """
-    from db.labels import Labels
+    from blindspot.db.labels import Labels
 
     ids = [question.id for question in points.questions]
     pairs = [pair for pair in Labels(study.labels_path).corrected(ids) if pair.relevance == "positive"] if ids else []

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.neighbours import Neighbours, Similarity, nearest
-from backend.core.arrays import open_array
-from backend.core.manifest import read_json, read_manifest
-from backend.core.settings import check_name
-from db.errors import Missing, Refused
+from blindspot.analysis.neighbours import Neighbours, Similarity, nearest
+from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.manifest import read_json, read_manifest
+from blindspot.backend.core.settings import check_name
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 SINGLE, ALIGNED, MATCHED = "single", "aligned", "matched"
 TOGETHER = {
@@ -78,7 +78,7 @@ class Map:
 
     @cached_property
     def spread(self) -> list[dict]:
-        """Rows of `backend.maps.spreads.spreads`."""
+        """Rows of `blindspot.backend.maps.spreads.spreads`."""
         return read_json(self.folder / "spread.json")
 
     def coordinates(self, encoder: int = 0) -> np.ndarray:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.accuracy import Estimate, found_by, proportion
-from backend.maps.edits import Clusters
-from backend.maps.stored import Map
-from db.labels import Labels
-from db.records import Question
+from blindspot.analysis.accuracy import Estimate, found_by, proportion
+from blindspot.backend.maps.edits import Clusters
+from blindspot.backend.maps.stored import Map
+from blindspot.db.labels import Labels
+from blindspot.db.records import Question
 
 UNLABELLED = "unlabelled"
 _STRONGEST = ("positive", "gold", "open", "related", "negative", UNLABELLED)

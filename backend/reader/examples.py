@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from backend.core.manifest import file_sha256, text_sha256
-from backend.data.leaks import TRAINS, eligible_questions
-from backend.reader.settings import DEPTH
-from backend.text.answers import DEFAULT_RULE, match_run, rule_for
-from backend.training.examples import NumberedExamples
-from db.errors import Missing, Refused
-from db.labels import Labels
-from db.records import Passage
+from blindspot.backend.core.manifest import file_sha256, text_sha256
+from blindspot.backend.data.leaks import TRAINS, eligible_questions
+from blindspot.backend.reader.settings import DEPTH
+from blindspot.backend.text.answers import DEFAULT_RULE, match_run, rule_for
+from blindspot.backend.training.examples import NumberedExamples
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.labels import Labels
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
 
 NO_ANSWERS = "no answers"
 NOTHING_THERE = "no passage in the top {depth} contains an answer"
@@ -67,7 +67,7 @@ class RunExamples:
 
     A passage that contains an answer is a positive, unless people label it related or negative. A passage without an
     answer is a negative, unless people label it positive. Pairs in dispute are neither. Questions of dev, test and
-    bucket sets, and questions that leak from them (`backend.data.leaks`), never train.
+    bucket sets, and questions that leak from them (`blindspot.backend.data.leaks`), never train.
 
     left_out: number of questions left out, by reason.
     """

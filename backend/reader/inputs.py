@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.reader.settings import TOKENS
-from backend.text.answers import answer_spans
-from db.records import Passage
+from blindspot.backend.reader.settings import TOKENS
+from blindspot.backend.text.answers import answer_spans
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
     import torch

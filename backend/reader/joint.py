@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.manifest import read_object, text_sha256, whole_folder
-from backend.core.model_files import open_model, readable_model
-from backend.progress import Progress
-from backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
-from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
-from backend.reader.settings import JointSettings
-from backend.reader.training import TrainedReader
-from backend.retrieval.dense import Dense, encoder_settings
-from backend.text.answers import match_run, rule_for
-from backend.training.checkpoints import (
+from blindspot.backend.core.manifest import read_object, text_sha256, whole_folder
+from blindspot.backend.core.model_files import open_model, readable_model
+from blindspot.backend.progress import Progress
+from blindspot.backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
+from blindspot.backend.reader.model import KIND, ReaderModel, start_folder, start_reader
+from blindspot.backend.reader.settings import JointSettings
+from blindspot.backend.reader.training import TrainedReader
+from blindspot.backend.retrieval.dense import Dense, encoder_settings
+from blindspot.backend.text.answers import match_run, rule_for
+from blindspot.backend.training.checkpoints import (
     TRAINING,
     best_checkpoint,
     check_packages,
@@ -45,16 +45,16 @@ from backend.training.checkpoints import (
     training_device,
     write_training_json,
 )
-from backend.training.examples import batch_sampler, hold_out
-from backend.training.scoring import weights_hash
-from backend.training.training_log import LOG, working_folder
-from backend.training.training_settings import UNIT_SCALE
-from db.errors import Missing, Refused
-from db.records import Question
+from blindspot.backend.training.examples import batch_sampler, hold_out
+from blindspot.backend.training.scoring import weights_hash
+from blindspot.backend.training.training_log import LOG, working_folder
+from blindspot.backend.training.training_settings import UNIT_SCALE
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
 
 QUESTION_ENCODER = "question_encoder"
 
@@ -81,8 +81,8 @@ def train_joint(
     """
     from transformers import TrainingArguments
 
-    from backend.reader.joint_trainer import JointModel, question_tower
-    from backend.reader.trainer import FIGURE
+    from blindspot.backend.reader.joint_trainer import JointModel, question_tower
+    from blindspot.backend.reader.trainer import FIGURE
 
     check_packages()
     target, on = new_model_folder(study, name, False), training_device(device)
@@ -150,9 +150,9 @@ def _run_trainer(
     checkpoint: Path | None,
     progress: Progress | None,
 ) -> None:
-    from backend.reader.joint_trainer import JointTrainer, Keys, keys_of
-    from backend.reader.trainer import FIGURE, SECOND
-    from backend.training.trainer import CheckpointCallback, is_finished, run
+    from blindspot.backend.reader.joint_trainer import JointTrainer, Keys, keys_of
+    from blindspot.backend.reader.trainer import FIGURE, SECOND
+    from blindspot.backend.training.trainer import CheckpointCallback, is_finished, run
 
     settings = found.settings
     sampler = batch_sampler(len(training), settings)
@@ -228,7 +228,7 @@ class RetrievedPassages:
 def _save_best(working: Path, target: Path, model: Any, reader: ReaderModel, about: dict) -> TrainedReader:
     from safetensors.torch import load_model
 
-    from backend.reader.trainer import FIGURE
+    from blindspot.backend.reader.trainer import FIGURE
 
     checkpoint = best_checkpoint(working, FIGURE)
     load_model(model, checkpoint.folder / "model.safetensors", device="cpu")
@@ -275,9 +275,9 @@ def retrieve_joint(
     Raises:
         Missing: the training does not exist. Refused: the index has changed since.
     """
-    from backend.core.runs import claim_run, write_run
-    from backend.core.splits import questions_in_split
-    from backend.retrieval.retrieve import default_name
+    from blindspot.backend.core.runs import claim_run, write_run
+    from blindspot.backend.core.splits import questions_in_split
+    from blindspot.backend.retrieval.retrieve import default_name
 
     questions, run = questions_in_split(study, split), run or default_name(name, split)
     with claim_run(study, run, replace_old):

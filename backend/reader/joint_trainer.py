@@ -1,4 +1,4 @@
-"""The trainer of `backend.reader.joint`. Only training imports this module, because it loads torch."""
+"""The trainer of `blindspot.backend.reader.joint`. Only training imports this module, because it loads torch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from safetensors.torch import save_model
 from sentence_transformers import SentenceTransformer
 from transformers import DPRReader
 
-from backend.core.settings import EncoderSettings
-from backend.reader.loss import reader_loss
-from backend.reader.model import reader_logits
-from backend.reader.trainer import ReaderCollator, ReaderTrainer
-from backend.training.examples import sample_passages
-from backend.training.initial_model import Shape, start_model, tower
-from db.records import Question
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.reader.loss import reader_loss
+from blindspot.backend.reader.model import reader_logits
+from blindspot.backend.reader.trainer import ReaderCollator, ReaderTrainer
+from blindspot.backend.training.examples import sample_passages
+from blindspot.backend.training.initial_model import Shape, start_model, tower
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.reader.joint import RetrievedPassages
+    from blindspot.backend.reader.joint import RetrievedPassages
 
 
 class JointModel(torch.nn.Module):

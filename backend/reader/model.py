@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import read_object
-from backend.core.model_files import ModelFolder, open_model, readable_model
-from backend.reader.inputs import TOKENS, ReaderInputs
-from backend.retrieval.encoder import DPR_TOWERS
-from backend.training.checkpoints import TRAINING
-from backend.training.initial_model import keep_layers
-from backend.training.scoring import weights_hash
-from db.errors import Missing, Refused
+from blindspot.backend.core.manifest import read_object
+from blindspot.backend.core.model_files import ModelFolder, open_model, readable_model
+from blindspot.backend.reader.inputs import TOKENS, ReaderInputs
+from blindspot.backend.retrieval.encoder import DPR_TOWERS
+from blindspot.backend.training.checkpoints import TRAINING
+from blindspot.backend.training.initial_model import keep_layers
+from blindspot.backend.training.scoring import weights_hash
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import DPRReader
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 READER = "DPRReader"
 KIND = "reader"

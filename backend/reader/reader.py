@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from backend.reader.best_span import ANSWER_TOKENS, best_spans
-from backend.reader.inputs import Encoded
-from backend.reader.model import ReaderModel, load_reader, reader_folder, reader_logits
-from db.errors import Refused
-from db.records import Passage
+from blindspot.backend.reader.best_span import ANSWER_TOKENS, best_spans
+from blindspot.backend.reader.inputs import Encoded
+from blindspot.backend.reader.model import ReaderModel, load_reader, reader_folder, reader_logits
+from blindspot.db.errors import Refused
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 Precision = Literal["auto", "float32", "bfloat16"]
 CPU_BATCH = 16
@@ -80,7 +80,7 @@ class Reader:
         longest: int = ANSWER_TOKENS,
     ):
         """Place the reader on a device. Raises Refused for a missing device, or an unknown precision."""
-        from backend.training.checkpoints import training_device, uses_bfloat16
+        from blindspot.backend.training.checkpoints import training_device, uses_bfloat16
 
         if precision not in get_args(Precision):
             raise Refused(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}")

@@ -18,18 +18,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.arrays import open_array
-from backend.core.jobs import job
-from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
-from backend.core.settings import check_name
-from backend.progress import Progress
-from backend.reader.examples import run_hash
-from backend.reader.reader import PassageReadings, Reader, selected
-from db.errors import Missing, Refused
+from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import (
+    read_json,
+    read_manifest,
+    text_sha256,
+    whole_folder,
+    write_json,
+    write_manifest,
+)
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.progress import Progress
+from blindspot.backend.reader.examples import run_hash
+from blindspot.backend.reader.reader import PassageReadings, Reader, selected
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
 
 KS = (1, 5, 10, 20, 50, 100)
 """The k at which answers are stored and measured, as deep as the run goes."""

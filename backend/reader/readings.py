@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from analysis.accuracy import Estimate, macro_average, mean, proportion
-from analysis.buckets import bucket_group, bucket_order
-from analysis.relations import relation_order
-from analysis.significance import Difference, compare, family
-from backend.evaluation.relevance import relevant
-from backend.reader.answer_scores import scored
-from backend.reader.reading import Reading
-from db.errors import BadInput, Refused
-from db.records import Question
+from blindspot.analysis.accuracy import Estimate, macro_average, mean, proportion
+from blindspot.analysis.buckets import bucket_group, bucket_order
+from blindspot.analysis.relations import relation_order
+from blindspot.analysis.significance import Difference, compare, family
+from blindspot.backend.evaluation.relevance import relevant
+from blindspot.backend.reader.answer_scores import scored
+from blindspot.backend.reader.reading import Reading
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 Group = Literal["relation", "bucket"]
 SEED = 0

@@ -5,8 +5,8 @@ The defaults are DPR's (Karpukhin et al. 2020, section 6.1).
 
 from __future__ import annotations
 
-from backend.core.declared import Field, settings_class
-from backend.training.training_settings import TrainingSettings
+from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.training.training_settings import TrainingSettings
 
 DEPTH = 100
 """Number of top ranks that positives and negatives are sampled from; RocketQA trains its reader on 50."""

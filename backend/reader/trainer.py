@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from transformers import Trainer
 
-from backend.reader.answer_scores import scored
-from backend.reader.examples import ReaderExample
-from backend.reader.inputs import Encoded, ReaderInputs, answer_positions
-from backend.reader.loss import PAD, reader_loss
-from backend.reader.model import ReaderModel, reader_logits
-from backend.reader.reader import Reader, selected
-from backend.training.examples import SampledExample
-from backend.training.trainer import SampledTraining
+from blindspot.backend.reader.answer_scores import scored
+from blindspot.backend.reader.examples import ReaderExample
+from blindspot.backend.reader.inputs import Encoded, ReaderInputs, answer_positions
+from blindspot.backend.reader.loss import PAD, reader_loss
+from blindspot.backend.reader.model import ReaderModel, reader_logits
+from blindspot.backend.reader.reader import Reader, selected
+from blindspot.backend.training.examples import SampledExample
+from blindspot.backend.training.trainer import SampledTraining
 
 FIGURE, SECOND = "exact_match", "f1"
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.jobs import job
-from backend.core.manifest import whole_folder
-from backend.progress import Progress
-from backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
-from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
-from backend.reader.settings import ReaderSettings
-from backend.training.checkpoints import (
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import whole_folder
+from blindspot.backend.progress import Progress
+from blindspot.backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
+from blindspot.backend.reader.model import KIND, ReaderModel, start_folder, start_reader
+from blindspot.backend.reader.settings import ReaderSettings
+from blindspot.backend.training.checkpoints import (
     best_checkpoint,
     building_model,
     check_packages,
@@ -35,13 +35,13 @@ from backend.training.checkpoints import (
     training_request,
     write_training_json,
 )
-from backend.training.distributed import is_main_process, wait_for_all
-from backend.training.examples import BatchSampler, NegativeSampler, Subset, batch_sampler, hold_out
-from backend.training.scoring import weights_hash
-from backend.training.training_log import working_folder, write_line
+from blindspot.backend.training.distributed import is_main_process, wait_for_all
+from blindspot.backend.training.examples import BatchSampler, NegativeSampler, Subset, batch_sampler, hold_out
+from blindspot.backend.training.scoring import weights_hash
+from blindspot.backend.training.training_log import working_folder, write_line
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def train(
     """
     from transformers import TrainingArguments
 
-    from backend.reader.trainer import FIGURE
+    from blindspot.backend.reader.trainer import FIGURE
 
     check_packages()
     on = training_device(device)
@@ -167,8 +167,8 @@ def _run_trainer(
     checkpoint: Path | None,
     progress: Progress | None,
 ) -> None:
-    from backend.reader.trainer import FIGURE, SECOND, ReaderCollator, ReaderTrainer, measure, reader_of
-    from backend.training.trainer import CheckpointCallback, is_finished, run
+    from blindspot.backend.reader.trainer import FIGURE, SECOND, ReaderCollator, ReaderTrainer, measure, reader_of
+    from blindspot.backend.training.trainer import CheckpointCallback, is_finished, run
 
     working, sizes = Path(arguments.output_dir), {"questions": len(held_out), "passages": settings.read}
     texts = sampler.batch * settings.passages_on(arguments.device.type), len(held_out) * settings.read
@@ -195,7 +195,7 @@ def _run_trainer(
 
 def _save_best(working: Path, target: Path, made: TrainedReader, about: dict) -> TrainedReader:
     """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder."""
-    from backend.reader.trainer import FIGURE
+    from blindspot.backend.reader.trainer import FIGURE
 
     checkpoint = best_checkpoint(working, FIGURE)
     with whole_folder(target) as building:

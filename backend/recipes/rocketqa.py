@@ -19,17 +19,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backend.core.jobs import job
-from backend.core.manifest import read_manifest, write_json, write_manifest
-from backend.progress import Progress
-from backend.recipes.settings import RecipeSettings, check_recipe_name
-from backend.recipes.stages import Recipe, Stage, begin, dev_report
-from backend.recipes.state import WORDS, State, hash_of
-from backend.training.distributed import is_main_process
-from db.errors import Refused
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_manifest, write_json, write_manifest
+from blindspot.backend.progress import Progress
+from blindspot.backend.recipes.settings import RecipeSettings, check_recipe_name
+from blindspot.backend.recipes.stages import Recipe, Stage, begin, dev_report
+from blindspot.backend.recipes.state import WORDS, State, hash_of
+from blindspot.backend.training.distributed import is_main_process
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 STEPS = {0: "before training", 1: "dual encoder", 2: "cross-encoder", 3: "dual encoder on denoised negatives",
          4: "dual encoder with unlabelled questions"}  # fmt: skip

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from backend.core.declared import Field, build, settings_class
-from backend.core.settings import check_name
-from backend.training.training_settings import LARGEST_SEED, CrossEncoderSettings, DualEncoderSettings, check
-from backend.training_sets.denoising import KEEP_BELOW, PROPOSE_ABOVE, Thresholds
-from db.errors import BadInput
+from blindspot.backend.core.declared import Field, build, settings_class
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.training.training_settings import LARGEST_SEED, CrossEncoderSettings, DualEncoderSettings, check
+from blindspot.backend.training_sets.denoising import KEEP_BELOW, PROPOSE_ABOVE, Thresholds
+from blindspot.db.errors import BadInput
 
 DUAL = {
     "question_tokens": 32,

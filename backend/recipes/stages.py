@@ -9,19 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import read_object
-from backend.core.model_files import locate
-from backend.core.settings import add_encoder
-from backend.progress import Progress
-from backend.recipes.settings import JUDGED_POLICY, RecipeSettings
-from backend.recipes.state import Kind, State, hash_of
-from backend.retrieval.bm25 import is_indexed
-from db.errors import Refused
-from db.labels import Labels
+from blindspot.backend.core.manifest import read_object
+from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.progress import Progress
+from blindspot.backend.recipes.settings import JUDGED_POLICY, RecipeSettings
+from blindspot.backend.recipes.state import Kind, State, hash_of
+from blindspot.backend.retrieval.bm25 import is_indexed
+from blindspot.db.errors import Refused
+from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.evaluation.report import Report
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.evaluation.report import Report
 
 DEV_DEPTH = 100
 KS = (1, 5, 20)
@@ -191,7 +191,7 @@ class Recipe:
         )
 
     def _build(self, name: str, request: dict[str, Any], progress: Progress | None) -> None:
-        from backend.training_sets.builder import build
+        from blindspot.backend.training_sets.builder import build
 
         keep, propose = self.settings.thresholds
         spec = {
@@ -206,13 +206,13 @@ class Recipe:
         build(self.study, name, spec.pop("runs"), progress, **spec)
 
     def _dual_encoder(self, step: int, progress: Progress | None) -> None:
-        from backend.training.dual_encoder import train_dual_encoder
+        from blindspot.backend.training.dual_encoder import train_dual_encoder
 
         name, settings = f"{self.name}-{step}", self.settings.dual_settings(step, f"{self.name}-2-judge")
         train_dual_encoder(self.study, name, name, self.start, settings, self.device, progress=progress)
 
     def _cross_encoder(self, judge: str, progress: Progress | None) -> None:
-        from backend.training.cross_encoder import train_cross_encoder
+        from blindspot.backend.training.cross_encoder import train_cross_encoder
 
         train_cross_encoder(
             self.study,
@@ -225,7 +225,7 @@ class Recipe:
         )
 
     def _index(self, name: str, progress: Progress | None) -> None:
-        from backend.retrieval.dense import build_index
+        from blindspot.backend.retrieval.dense import build_index
 
         if (
             name not in self.study.settings.encoders
@@ -243,7 +243,7 @@ class Recipe:
         build_index(self.study, name, device=self.device, progress=progress)
 
     def _retrieve(self, name: str, encoder: str, split: str, depth: int, progress: Progress | None) -> None:
-        from backend.retrieval.retrieve import retrieve
+        from blindspot.backend.retrieval.retrieve import retrieve
 
         retrieve(
             self.study,
@@ -257,7 +257,7 @@ class Recipe:
         )
 
     def _score(self, judge: str, run: str, progress: Progress | None) -> None:
-        from backend.training.scoring import score_run
+        from blindspot.backend.training.scoring import score_run
 
         score_run(self.study, judge, run, self.settings.ranks, self.device, progress)
 
@@ -265,7 +265,7 @@ class Recipe:
         return "" if any(count["split"] == "unlabelled" for count in self.study.questions.counts()) else NO_UNLABELLED
 
     def _nothing_taught(self) -> str:
-        from backend.training_sets.training_set import TrainingSet
+        from blindspot.backend.training_sets.training_set import TrainingSet
 
         free = [question.id for question in self.study.questions.all(split="unlabelled")]
         if next(TrainingSet.open(self.study, f"{self.name}-4").groups(free), None) is not None:
@@ -276,7 +276,7 @@ class Recipe:
         )
 
     def _counts(self, name: str) -> dict:
-        from backend.training_sets.training_set import TrainingSet
+        from blindspot.backend.training_sets.training_set import TrainingSet
 
         manifest = TrainingSet.open(self.study, name).manifest
         return {
@@ -358,7 +358,7 @@ def begin(
 
 def dev_report(study: Study, runs: Sequence[str]) -> Report:
     """Return Success@1, 5 and 20 of the steps' retrievers over dev."""
-    from backend.evaluation.report import report
+    from blindspot.backend.evaluation.report import report
 
     return report(study, runs, ks=KS)
 
@@ -388,6 +388,6 @@ def model_of(study: Study, start: str) -> str:
 
 def weights_of(model: Path) -> str | None:
     """Return a hash of the weights; None for a model that is not a local folder."""
-    from backend.training.scoring import weights_hash
+    from blindspot.backend.training.scoring import weights_hash
 
     return weights_hash(model) if model.is_dir() else None

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from backend.core.manifest import file_sha256, read_manifest, read_object, text_sha256, write_json
-from db.errors import Refused
+from blindspot.backend.core.manifest import file_sha256, read_manifest, read_object, text_sha256, write_json
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 STATE = "state.json"
 Kind = Literal["set", "model", "index", "run", "scores"]
@@ -94,7 +94,7 @@ def hash_of(study: Study, kind: Kind, name: str) -> str | None:
         path = study.path("models", name) / "training.json"
         return read_object(path)["model_hash"] if path.is_file() else None
     if kind == "scores":
-        from backend.judges.scores import ScoreStore
+        from blindspot.backend.judges.scores import ScoreStore
 
         return ScoreStore.open(study, name).digest if name in study.parts("scores") else None
     folder = study.path({"set": "training_sets", "index": "indexes", "run": "runs"}[kind], name)

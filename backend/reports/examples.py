@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.accuracy import found_by
-from backend.evaluation.comparison import Comparison, Measured
-from backend.evaluation.why import MissExplanation, namesake_sentence, why
-from backend.reports.markup import heading, remark
-from backend.text.answers import answer_spans, has_answer, query_spans, rule_for
-from backend.text.counting import counted
-from backend.text.spans import excerpt, pieces
-from db.records import Passage, Question
+from blindspot.analysis.accuracy import found_by
+from blindspot.backend.evaluation.comparison import Comparison, Measured
+from blindspot.backend.evaluation.why import MissExplanation, namesake_sentence, why
+from blindspot.backend.reports.markup import heading, remark
+from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
+from blindspot.backend.text.counting import counted
+from blindspot.backend.text.spans import excerpt, pieces
+from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 EXAMPLES, SHOWN, SEED = 20, 3, 0
 ANCHOR = "examples"

@@ -10,34 +10,34 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis import published
-from analysis.relations import relation_name, relation_order
-from backend.core.manifest import write_text
-from backend.evaluation import report_plots
-from backend.evaluation.comparison import Comparison, measure_all
-from backend.evaluation.comparison_report import compare_runs
-from backend.evaluation.findings import default_pair, findings, spoken_names
-from backend.evaluation.miss_report import K as CAUSES_K
-from backend.evaluation.miss_report import cause_tables
-from backend.evaluation.miss_table import miss_table
-from backend.evaluation.panel import Panel, frequency_curves, relation_table
-from backend.evaluation.panel_report import frequency_rows, published_rows, relation_rows
-from backend.evaluation.relevance import Kind
-from backend.evaluation.report import report
-from backend.evaluation.report_text import cost_tables, measure_tables, overall_tables
-from backend.evaluation.saved_slices import saved
-from backend.evaluation.slice_report import find_in_runs
-from backend.reports.examples import example_parts
-from backend.reports.interventions import intervention_parts, probe_parts
-from backend.reports.labels import ANCHOR as LABELS
-from backend.reports.labels import label_findings, label_parts, label_sentences
-from backend.reports.markup import as_plot, as_table, heading, navigation, page, remark
-from backend.reports.training import ANCHOR as TRAINING
-from backend.reports.training import trained_models, training_parts, training_sentences
-from backend.text.answers import DEFAULT_RULE
+from blindspot.analysis import published
+from blindspot.analysis.relations import relation_name, relation_order
+from blindspot.backend.core.manifest import write_text
+from blindspot.backend.evaluation import report_plots
+from blindspot.backend.evaluation.comparison import Comparison, measure_all
+from blindspot.backend.evaluation.comparison_report import compare_runs
+from blindspot.backend.evaluation.findings import default_pair, findings, spoken_names
+from blindspot.backend.evaluation.miss_report import K as CAUSES_K
+from blindspot.backend.evaluation.miss_report import cause_tables
+from blindspot.backend.evaluation.miss_table import miss_table
+from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
+from blindspot.backend.evaluation.panel_report import frequency_rows, published_rows, relation_rows
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.evaluation.report import report
+from blindspot.backend.evaluation.report_text import cost_tables, measure_tables, overall_tables
+from blindspot.backend.evaluation.saved_slices import saved
+from blindspot.backend.evaluation.slice_report import find_in_runs
+from blindspot.backend.reports.examples import example_parts
+from blindspot.backend.reports.interventions import intervention_parts, probe_parts
+from blindspot.backend.reports.labels import ANCHOR as LABELS
+from blindspot.backend.reports.labels import label_findings, label_parts, label_sentences
+from blindspot.backend.reports.markup import as_plot, as_table, heading, navigation, page, remark
+from blindspot.backend.reports.training import ANCHOR as TRAINING
+from blindspot.backend.reports.training import trained_models, training_parts, training_sentences
+from blindspot.backend.text.answers import DEFAULT_RULE
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 K = 5  # of the conclusions and the examples
 CLOSING = (

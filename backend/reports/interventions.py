@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import read_object
-from backend.evaluation.latex import Table
-from backend.interventions.batch import FOLDER, RESULT
-from backend.interventions.table import cause_table, notes
-from backend.reports.markup import as_table, heading, remark
+from blindspot.backend.core.manifest import read_object
+from blindspot.backend.evaluation.latex import Table
+from blindspot.backend.interventions.batch import FOLDER, RESULT
+from blindspot.backend.interventions.table import cause_table, notes
+from blindspot.backend.reports.markup import as_table, heading, remark
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 ANCHOR, PROBES = "interventions", "probes"
 

@@ -8,22 +8,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from analysis.accuracy import Estimate
-from analysis.agreement import Agreement
-from analysis.judged import NONE, JudgedFigures
-from backend.evaluation.latex import ABSENT, Table
-from backend.evaluation.percentages import percent
-from backend.evaluation.relevance import Kind
-from backend.judges.powered_audit import PoweredAudit, powered_audits
-from backend.judges.powered_success import RunSuccess, percent_words, run_successes
-from backend.judging.audits import Audit, audit
-from backend.judging.corrected import corrected_run
-from backend.judging.quality import Quality, quality
-from backend.reports.markup import as_table, heading, remark
-from backend.text.counting import counted
+from blindspot.analysis.accuracy import Estimate
+from blindspot.analysis.agreement import Agreement
+from blindspot.analysis.judged import NONE, JudgedFigures
+from blindspot.backend.evaluation.latex import ABSENT, Table
+from blindspot.backend.evaluation.percentages import percent
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.judges.powered_audit import PoweredAudit, powered_audits
+from blindspot.backend.judges.powered_success import RunSuccess, percent_words, run_successes
+from blindspot.backend.judging.audits import Audit, audit
+from blindspot.backend.judging.corrected import corrected_run
+from blindspot.backend.judging.quality import Quality, quality
+from blindspot.backend.reports.markup import as_table, heading, remark
+from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 ANCHOR = "labels"
 KS = (1, 5, 20)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from backend.evaluation import report_plots
-from backend.evaluation.latex import Table
-from backend.evaluation.paper_plots import paper_plot
+from blindspot.backend.evaluation import report_plots
+from blindspot.backend.evaluation.latex import Table
+from blindspot.backend.evaluation.paper_plots import paper_plot
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

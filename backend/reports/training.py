@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backend.evaluation.comparison import SURE, Comparison, PairedFigures, at, measure_all
-from backend.evaluation.latex import Table
-from backend.evaluation.relevance import Kind
-from backend.reports.markup import as_table, heading, remark
-from backend.text.counting import counted
-from backend.training.before_after import run_before
-from backend.training.checkpoints import models_of
-from backend.training.dual_encoder import trial_run_name
-from backend.training_sets.differences import KINDS, change_summary
-from backend.training_sets.training_set import TrainingSet, training_sets
+from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, at, measure_all
+from blindspot.backend.evaluation.latex import Table
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.reports.markup import as_table, heading, remark
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training.before_after import run_before
+from blindspot.backend.training.checkpoints import models_of
+from blindspot.backend.training.dual_encoder import trial_run_name
+from blindspot.backend.training_sets.differences import KINDS, change_summary
+from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 ANCHOR = "training"
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.declared import build
-from backend.core.model_files import open_model
-from backend.core.settings import VECTOR_SETTINGS, EncoderSettings, add_encoder
-from backend.retrieval.model_kinds import INDEX_COMMANDS, WORDS, kind_of_model
-from db.errors import Refused
+from blindspot.backend.core.declared import build
+from blindspot.backend.core.model_files import open_model
+from blindspot.backend.core.settings import VECTOR_SETTINGS, EncoderSettings, add_encoder
+from blindspot.backend.retrieval.model_kinds import INDEX_COMMANDS, WORDS, kind_of_model
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ def add_loaded_encoder(study: Study, name: str, values: Mapping[str, Any], ask: 
 
 def _with_prompts(values: dict[str, Any], ask: Ask | None) -> tuple[dict[str, Any], AddedEncoder]:
     """Load a dense encoder; return its settings with its prompts, and what is known of it."""
-    from backend.retrieval.encoder import load_encoder
-    from backend.retrieval.prompts import Prompts, family_of, stored_prompts
+    from blindspot.backend.retrieval.encoder import load_encoder
+    from blindspot.backend.retrieval.prompts import Prompts, family_of, stored_prompts
 
     loaded = load_encoder(build(EncoderSettings, values), "cpu")
     model, prompts = values.get("model"), stored_prompts(loaded.model)
@@ -91,11 +91,11 @@ def _kind_of(model: str | None) -> str:
 def _loaded(settings: EncoderSettings) -> str:
     """Load a sparse or late-interaction encoder and describe it."""
     if settings.kind == "sparse":
-        from backend.retrieval.sparse_encoder import load_sparse_encoder
+        from blindspot.backend.retrieval.sparse_encoder import load_sparse_encoder
 
         sparse = load_sparse_encoder(settings, "cpu")
         return f"sparse, {sparse.vocabulary:,} terms, similarity {sparse.similarity}"
-    from backend.retrieval.multi_vector_encoder import load_multi_vector_encoder
+    from blindspot.backend.retrieval.multi_vector_encoder import load_multi_vector_encoder
 
     late = load_multi_vector_encoder(settings, "cpu")
     return f"late interaction, {late.dimension} dimensions a token, similarity {late.similarity}"

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.declared import build as build_options
-from backend.core.jobs import job
-from backend.core.manifest import write_json
-from backend.progress import Progress
-from backend.retrieval.faiss_options import KINDS, FaissOptions
-from backend.retrieval.retriever import pad, top_k
-from backend.retrieval.search import finite_questions
-from db.errors import Missing, Refused
-from db.records import Hits
+from blindspot.backend.core.declared import build as build_options
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import write_json
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.faiss_options import KINDS, FaissOptions
+from blindspot.backend.retrieval.retriever import pad, top_k
+from blindspot.backend.retrieval.search import finite_questions
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.retrieval.dense import Dense
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.dense import Dense
 
 ROWS_PER_BLOCK = 16_384
 TRAINING_PER_LIST = 64  # training vectors per inverted list; FAISS wants 39 or more
@@ -65,7 +65,7 @@ def build(
     """
     import faiss
 
-    from backend.retrieval.dense import Dense
+    from blindspot.backend.retrieval.dense import Dense
 
     if kind not in KINDS:
         raise Refused(f"the kind of a FAISS index must be one of {', '.join(KINDS)}, not {kind!r}")
@@ -283,7 +283,7 @@ class Approximate:
     @classmethod
     def open(cls, study: Study, dense: Dense, kind: str) -> Approximate:
         """Open a built index. Raises Missing if there is no such index, Refused if it was built over other vectors."""
-        from backend.core.manifest import read_json
+        from blindspot.backend.core.manifest import read_json
 
         folder = study.path("indexes", dense.name)
         path = folder / f"faiss-{kind}.json"

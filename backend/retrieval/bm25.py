@@ -18,25 +18,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.arrays import open_array
-from backend.core.children import child
-from backend.core.jobs import job, request
-from backend.core.manifest import read_manifest, whole_folder, write_manifest
-from backend.core.summary import Step
-from backend.progress import Progress
-from backend.retrieval.lucene import java_command, on_jvm
-from backend.retrieval.lucene_ids import DocumentIds
-from backend.retrieval.lucene_postings import QuestionTerms
-from backend.retrieval.lucene_search import LuceneSearch, open_reader
-from backend.retrieval.postings import Postings, can_search, write_postings
-from backend.retrieval.retriever import RETRIEVERS, NoOptions, RetrieverKind
-from db.errors import BlindspotError, Missing, Refused
-from db.records import Hits
+from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.children import child
+from blindspot.backend.core.jobs import job, request
+from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.summary import Step
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.lucene import java_command, on_jvm
+from blindspot.backend.retrieval.lucene_ids import DocumentIds
+from blindspot.backend.retrieval.lucene_postings import QuestionTerms
+from blindspot.backend.retrieval.lucene_search import LuceneSearch, open_reader
+from blindspot.backend.retrieval.postings import Postings, can_search, write_postings
+from blindspot.backend.retrieval.retriever import RETRIEVERS, NoOptions, RetrieverKind
+from blindspot.db.errors import BlindspotError, Missing, Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.settings import Settings
-    from backend.core.study import Study
-    from db.corpus import Corpus
+    from blindspot.backend.core.settings import Settings
+    from blindspot.backend.core.study import Study
+    from blindspot.db.corpus import Corpus
 
 NAME = "bm25"
 PASSAGES_PER_FILE = 20_000

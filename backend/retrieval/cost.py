@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.retrieval.retriever import Retriever, RetrieverKind
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.retriever import Retriever, RetrieverKind
 
 LATENCY_QUESTIONS = 20  # questions asked one at a time, evenly spread over the run's questions
 LATENCY_SECONDS = 2.0  # a slow retriever is asked fewer questions

@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from backend.core.arrays import open_array
-from backend.core.declared import Field, settings_class
-from backend.core.jobs import job, request
-from backend.core.manifest import file_sha256, read_manifest, write_manifest
-from backend.core.settings import VECTOR_SETTINGS
-from backend.core.summary import Step
-from backend.progress import Progress
-from backend.retrieval.encoder import Encoder, load_encoder
-from backend.retrieval.int8 import int8_loss
-from backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
-from backend.retrieval.openvino_model import has_openvino
-from backend.retrieval.passage_encoder import Engine, PassageEncoder
-from backend.retrieval.question_encoder import QuestionEncoder
-from backend.retrieval.retriever import RETRIEVERS, RetrieverKind
-from backend.retrieval.search import ExactSearch
-from backend.retrieval.shards import Shard, encode_shard, whole_set
-from backend.retrieval.shards import merge as merge_blocks
-from db.errors import BadInput, Missing, Refused
-from db.records import Hits, Passage
+from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.core.jobs import job, request
+from blindspot.backend.core.manifest import file_sha256, read_manifest, write_manifest
+from blindspot.backend.core.settings import VECTOR_SETTINGS
+from blindspot.backend.core.summary import Step
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.encoder import Encoder, load_encoder
+from blindspot.backend.retrieval.int8 import int8_loss
+from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
+from blindspot.backend.retrieval.openvino_model import has_openvino
+from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder
+from blindspot.backend.retrieval.question_encoder import QuestionEncoder
+from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind
+from blindspot.backend.retrieval.search import ExactSearch
+from blindspot.backend.retrieval.shards import Shard, encode_shard, whole_set
+from blindspot.backend.retrieval.shards import merge as merge_blocks
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.records import Hits, Passage
 
 if TYPE_CHECKING:
-    from backend.core.settings import EncoderSettings, Settings
-    from backend.core.study import Study
+    from blindspot.backend.core.settings import EncoderSettings, Settings
+    from blindspot.backend.core.study import Study
 
 # sample of passages encoded in 16 and 32 bits to choose the precision; every shard uses the same sample
 PRECISION_SAMPLE = 32
@@ -77,7 +77,7 @@ def build_index(
         vectors: an .npy file, (n, d) float16 or float32; row i belongs to passage i. A sample is checked against the
             encoder.
         merge: join the shards that `encode_part` wrote on this or other machines, without loading the encoder.
-        precision: of the encoder; see `backend.retrieval.passage_encoder`.
+        precision: of the encoder; see `blindspot.backend.retrieval.passage_encoder`.
 
     Raises Refused for vectors that do not fit the passages or the encoder, and while another process builds the index;
     Missing for missing shards.
@@ -250,7 +250,7 @@ class Dense:
         }
         self._approximate = None
         if approximate is not None:
-            from backend.retrieval.approximate import Approximate
+            from blindspot.backend.retrieval.approximate import Approximate
 
             self._approximate = Approximate.open(study, self, approximate)
             self.settings |= {"approximate": self._approximate.manifest}

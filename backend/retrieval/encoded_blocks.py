@@ -16,11 +16,11 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from backend.core.manifest import read_json, write_json
-from backend.progress import Progress
-from db.corpus import Corpus
-from db.errors import BadInput
-from db.records import Passage
+from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.progress import Progress
+from blindspot.db.corpus import Corpus
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Passage
 
 BLOCK = 2048  # passages in a file
 PER_STEP = 128  # passages encoded between two progress reports

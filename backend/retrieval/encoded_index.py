@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from backend.core.manifest import read_manifest, write_manifest
-from backend.progress import Progress
-from backend.retrieval.dense import EncoderKind, encoder_settings
-from backend.retrieval.encoded_blocks import Arrays, encode_blocks, read_blocks
-from backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
-from db.errors import Missing, Refused
-from db.records import Passage
+from blindspot.backend.core.manifest import read_manifest, write_manifest
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import EncoderKind, encoder_settings
+from blindspot.backend.retrieval.encoded_blocks import Arrays, encode_blocks, read_blocks
+from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
-    from backend.core.settings import EncoderSettings
-    from backend.core.study import Study
+    from blindspot.backend.core.settings import EncoderSettings
+    from blindspot.backend.core.study import Study
 
 Blocks = Callable[[], Iterator[dict[str, np.ndarray]]]
 """Yields the arrays of following passages; it can be called again."""

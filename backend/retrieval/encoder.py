@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.manifest import text_sha256
-from backend.core.model_files import ModelFolder, open_model, readable_model
-from backend.core.settings import VECTOR_SETTINGS, EncoderSettings
-from backend.retrieval.model_kinds import check_kind
-from db.errors import Refused
-from db.records import Passage
+from blindspot.backend.core.manifest import text_sha256
+from blindspot.backend.core.model_files import ModelFolder, open_model, readable_model
+from blindspot.backend.core.settings import VECTOR_SETTINGS, EncoderSettings
+from blindspot.backend.retrieval.model_kinds import check_kind
+from blindspot.db.errors import Refused
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
     import torch

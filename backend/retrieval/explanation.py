@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from backend.text.spans import Span
+from blindspot.backend.text.spans import Span
 
 
 class TermMatch(NamedTuple):

@@ -7,14 +7,14 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from backend.retrieval import live
-from backend.text.answers import query_spans
-from backend.text.spans import Span, excerpt, merged, pieces
-from db.errors import BadInput
-from db.labels import Labels
+from blindspot.backend.retrieval import live
+from blindspot.backend.text.answers import query_spans
+from blindspot.backend.text.spans import Span, excerpt, merged, pieces
+from blindspot.db.errors import BadInput
+from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 Place = Literal["passages", "questions", "notes"]
 PLACES: tuple[Place, ...] = get_args(Place)

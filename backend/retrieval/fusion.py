@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from backend.core.declared import Field, settings_class
-from backend.core.gold import gold_matrix
-from backend.core.splits import questions_in_split
-from backend.progress import Progress
-from backend.retrieval.hybrid import scores_in, union
-from backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind, kind_of, search_in_blocks, top_k
-from backend.text.answers import match_run
-from db.errors import BadInput, Refused
-from db.records import Hits
+from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.splits import questions_in_split
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.hybrid import scores_in, union
+from blindspot.backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind, kind_of, search_in_blocks, top_k
+from blindspot.backend.text.answers import match_run
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.settings import Settings
-    from backend.core.study import Study
+    from blindspot.backend.core.settings import Settings
+    from blindspot.backend.core.study import Study
 
 METHODS = ("rrf", "minmax", "zscore")
 QUESTIONS_PER_BLOCK = 128

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from backend.core.declared import Field, declared, settings_class
-from backend.core.splits import questions_in_split
-from backend.progress import Progress
-from backend.retrieval.bm25 import BM25, BM25Kind
-from backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
-from backend.retrieval.retriever import (
+from blindspot.backend.core.declared import Field, declared, settings_class
+from blindspot.backend.core.splits import questions_in_split
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.bm25 import BM25, BM25Kind
+from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
+from blindspot.backend.retrieval.retriever import (
     RETRIEVERS,
     Retriever,
     RetrieverKind,
@@ -33,12 +33,12 @@ from backend.retrieval.retriever import (
     search_in_blocks,
     top_k,
 )
-from db.errors import Refused
-from db.records import Hits, Question
+from blindspot.db.errors import Refused
+from blindspot.db.records import Hits, Question
 
 if TYPE_CHECKING:
-    from backend.core.settings import Settings
-    from backend.core.study import Study
+    from blindspot.backend.core.settings import Settings
+    from blindspot.backend.core.study import Study
 
 MISSING = ("exact", "minimum")
 WEIGHTS = (0.25, 0.5, 1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
@@ -356,8 +356,8 @@ def accuracy_by_weight(
     """Return Success@20 on `questions` for each weight of WEIGHTS, from one search: by answers, or by gold if no
     question has answers.
     """
-    from backend.core.gold import gold_matrix
-    from backend.text.answers import match_run
+    from blindspot.backend.core.gold import gold_matrix
+    from blindspot.backend.text.answers import match_run
 
     tops = []
     for start in range(0, len(questions), QUESTIONS_PER_BLOCK):

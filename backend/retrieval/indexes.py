@@ -9,15 +9,15 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backend.core.manifest import MANIFEST, file_sha256
-from backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of
-from db.errors import Missing
-from db.records import Hits
+from blindspot.backend.core.manifest import MANIFEST, file_sha256
+from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of
+from blindspot.db.errors import Missing
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.settings import Settings
-    from backend.core.study import Study
-    from backend.retrieval.retriever import Retriever
+    from blindspot.backend.core.settings import Settings
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.retriever import Retriever
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.significance import difference
-from backend.core.manifest import read_json, write_json
-from backend.progress import Progress
-from backend.retrieval.encoder import Encoder
-from backend.retrieval.passage_encoder import PassageEncoder
-from db.errors import Refused
-from db.records import Question
+from blindspot.analysis.significance import difference
+from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.encoder import Encoder
+from blindspot.backend.retrieval.passage_encoder import PassageEncoder
+from blindspot.db.errors import Refused
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 QUESTIONS, PASSAGES, KS, SEED = 500, 2000, (1, 20), 0
 MIN_MEAN_COSINE = 0.98

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.core.arrays import new_array, open_array
-from backend.retrieval.retriever import top_k
-from backend.retrieval.sparse_encoder import TermRows
-from db.records import Hits
+from blindspot.backend.core.arrays import new_array, open_array
+from blindspot.backend.retrieval.retriever import top_k
+from blindspot.backend.retrieval.sparse_encoder import TermRows
+from blindspot.db.records import Hits
 
 
 def write_inverted_index(

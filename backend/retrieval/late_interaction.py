@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.declared import Field, settings_class
-from backend.core.jobs import job, request
-from backend.core.summary import Step
-from backend.progress import Progress
-from backend.retrieval.dense import EncoderOptions, encoder_settings
-from backend.retrieval.encoded_blocks import Arrays
-from backend.retrieval.encoded_index import Blocks, EncodedIndex, EncodedIndexKind
-from backend.retrieval.explanation import TokenMatches
-from backend.retrieval.multi_vector_encoder import MultiVectorModel, load_multi_vector_encoder
-from backend.retrieval.retriever import RETRIEVERS, top_k
-from backend.retrieval.search import ExactSearch, default_device
-from backend.retrieval.token_vectors import TokenVectors, write_token_vectors
-from db.records import Hits, Passage
+from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.core.jobs import job, request
+from blindspot.backend.core.summary import Step
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import EncoderOptions, encoder_settings
+from blindspot.backend.retrieval.encoded_blocks import Arrays
+from blindspot.backend.retrieval.encoded_index import Blocks, EncodedIndex, EncodedIndexKind
+from blindspot.backend.retrieval.explanation import TokenMatches
+from blindspot.backend.retrieval.multi_vector_encoder import MultiVectorModel, load_multi_vector_encoder
+from blindspot.backend.retrieval.retriever import RETRIEVERS, top_k
+from blindspot.backend.retrieval.search import ExactSearch, default_device
+from blindspot.backend.retrieval.token_vectors import TokenVectors, write_token_vectors
+from blindspot.db.records import Hits, Passage
 
 if TYPE_CHECKING:
-    from backend.core.settings import EncoderSettings
-    from backend.core.study import Study
+    from blindspot.backend.core.settings import EncoderSettings
+    from blindspot.backend.core.study import Study
 
 CANDIDATES = 1000
 QUESTIONS_PER_STEP = 32

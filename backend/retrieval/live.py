@@ -13,17 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.retrieval import indexes as held
-from backend.retrieval import remote
-from backend.retrieval.explanation import Explainer, TermWeights, TokenMatches
-from backend.retrieval.indexes import Indexes
-from backend.retrieval.retriever import kind_of
-from db.errors import Refused
-from db.records import Hits
+from blindspot.backend.retrieval import indexes as held
+from blindspot.backend.retrieval import remote
+from blindspot.backend.retrieval.explanation import Explainer, TermWeights, TokenMatches
+from blindspot.backend.retrieval.indexes import Indexes
+from blindspot.backend.retrieval.retriever import kind_of
+from blindspot.db.errors import Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.retrieval.retriever import Retriever
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.retriever import Retriever
 
 MAX_QUESTION = 2000  # limit in characters; Lucene's cost grows with the number of words
 

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from db.errors import Missing
+from blindspot.db.errors import Missing
 
 T = TypeVar("T")
 

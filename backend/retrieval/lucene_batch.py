@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from backend.retrieval.lucene import java_class
-from backend.retrieval.method_handles import class_of, field, function, handles, method, static_method
+from blindspot.backend.retrieval.lucene import java_class
+from blindspot.backend.retrieval.method_handles import class_of, field, function, handles, method, static_method
 
 FIELD = "contents"
 

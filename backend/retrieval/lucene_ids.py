@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.retrieval.lucene import java_class
-from backend.retrieval.method_handles import class_of, function, handles, method
+from blindspot.backend.retrieval.lucene import java_class
+from blindspot.backend.retrieval.method_handles import class_of, function, handles, method
 
 BETWEEN = "\0"  # no passage id holds NUL
 _IDS = "org.apache.lucene.index.BinaryDocValues"

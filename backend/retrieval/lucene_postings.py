@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend.retrieval.lucene import java_class
-from backend.retrieval.lucene_batch import FIELD
-from backend.retrieval.lucene_search import open_reader
-from backend.retrieval.method_handles import (
+from blindspot.backend.retrieval.lucene import java_class
+from blindspot.backend.retrieval.lucene_batch import FIELD
+from blindspot.backend.retrieval.lucene_search import open_reader
+from blindspot.backend.retrieval.method_handles import (
     class_of,
     constant,
     field,

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from backend.progress import Progress
-from backend.retrieval.lucene import java_class, on_jvm
-from backend.retrieval.lucene_batch import FIELD, BatchSearch
-from backend.retrieval.retriever import top_k
-from db.records import Hits
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.lucene import java_class, on_jvm
+from blindspot.backend.retrieval.lucene_batch import FIELD, BatchSearch
+from blindspot.backend.retrieval.retriever import top_k
+from blindspot.db.records import Hits
 
 QUESTIONS_PER_CALL = 128
 HITS_PER_CALL = 1 << 17  # limits the memory of a call at a large k

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.retrieval.lucene import java_class
+from blindspot.backend.retrieval.lucene import java_class
 
 _PRIMITIVES = {
     "boolean": "Boolean", "byte": "Byte", "int": "Integer", "long": "Long", "float": "Float", "void": "Void",

@@ -20,16 +20,16 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from backend.core.jobs import job
-from backend.core.manifest import read_json, write_json
-from backend.progress import Progress
-from backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
-from backend.retrieval.retriever import RETRIEVERS, top_k
-from db.errors import BlindspotError, Missing, Refused
-from db.records import Hits
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
+from blindspot.backend.retrieval.retriever import RETRIEVERS, top_k
+from blindspot.db.errors import BlindspotError, Missing, Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 FILE = "milvus.json"
 TOKEN = "BLINDSPOT_MILVUS_TOKEN"

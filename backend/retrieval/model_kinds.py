@@ -10,13 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import read_json
-from backend.core.model_files import locate
-from db.errors import BlindspotError, Refused
+from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.model_files import locate
+from blindspot.db.errors import BlindspotError, Refused
 
 if TYPE_CHECKING:
-    from backend.core.settings import EncoderSettings
-    from backend.core.study import Study
+    from blindspot.backend.core.settings import EncoderSettings
+    from blindspot.backend.core.study import Study
 
 LIBRARY_TYPES = {
     "SentenceTransformer": "dense",

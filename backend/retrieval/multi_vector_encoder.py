@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.model_files import open_model, readable_model
-from backend.core.settings import EncoderSettings
-from backend.retrieval.encoder import weights_hash
-from backend.retrieval.model_kinds import check_kind, kind_of_model
-from backend.retrieval.passage_encoder import PROMPTS
-from backend.text.spans import Span
-from db.errors import Refused
-from db.records import Passage
+from blindspot.backend.core.model_files import open_model, readable_model
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.retrieval.encoder import weights_hash
+from blindspot.backend.retrieval.model_kinds import check_kind, kind_of_model
+from blindspot.backend.retrieval.passage_encoder import PROMPTS
+from blindspot.backend.text.spans import Span
+from blindspot.db.errors import Refused
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder

@@ -17,16 +17,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import file_sha256, read_json, text_sha256, write_json
-from backend.core.model_files import SAFE_PATTERNS, model_files, open_model
-from backend.core.processor import processor
-from backend.retrieval.openvino_model import OpenVINOModel
-from db.errors import BadInput
+from blindspot.backend.core.manifest import file_sha256, read_json, text_sha256, write_json
+from blindspot.backend.core.model_files import SAFE_PATTERNS, model_files, open_model
+from blindspot.backend.core.processor import processor
+from blindspot.backend.retrieval.openvino_model import OpenVINOModel
+from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from backend.core.settings import EncoderSettings
+    from blindspot.backend.core.settings import EncoderSettings
 
 CACHE = "BLINDSPOT_CACHE"  # environment variable with another location of the cache folder
 FORMAT = "1"  # of an entry; raise it with every change of what an entry holds or means

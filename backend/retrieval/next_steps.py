@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from backend.core.declared import declared
-from backend.core.jobs import request
-from backend.core.summary import Step
-from backend.retrieval.retrieve import retrieve
-from backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of_run
-from db.imports import Imports
+from blindspot.backend.core.declared import declared
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.summary import Step
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of_run
+from blindspot.db.imports import Imports
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 def next_steps(study: Study, counts: Sequence[Mapping[str, Any]] | None = None) -> list[Step]:

@@ -1,7 +1,7 @@
 """Indexes and search engines that exist already, opened as they are: `blindspot index open`.
 
 `indexes/<name>/manifest.json` records where the index is and its fingerprint, so a changed index is refused instead of
-searched. `backend.retrieval.engines` has a file for each engine.
+searched. `blindspot.backend.retrieval.engines` has a file for each engine.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.declared import Field, build, declared, settings_class
-from backend.core.jobs import job
-from backend.core.manifest import read_manifest, whole_folder, write_manifest
-from backend.core.settings import check_name
-from backend.data.importing.tools import writable
-from backend.progress import Progress
-from backend.retrieval.engines.engine import ENGINES, OPENED, Engine
-from backend.retrieval.engines.engine_settings import EngineSettings
-from backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind
-from db.corpus import CorpusWriter
-from db.errors import Missing, Refused
-from db.imports import ImportRecord, Imports
+from blindspot.backend.core.declared import Field, build, declared, settings_class
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.data.importing.tools import writable
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.engines.engine import ENGINES, OPENED, Engine
+from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind
+from blindspot.db.corpus import CorpusWriter
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.imports import ImportRecord, Imports
 
 if TYPE_CHECKING:
-    from backend.core.settings import Settings
-    from backend.core.study import Study
+    from blindspot.backend.core.settings import Settings
+    from blindspot.backend.core.study import Study
 
 KIND = "opened index"
 OWN_INDEXES = ("bm25", "titles")

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.retrieval.token_batches import Ids, batches, padded
-from db.errors import Missing, Refused
+from blindspot.backend.retrieval.token_batches import Ids, batches, padded
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 
-from backend.core.processor import cpu_multiplies_bfloat16
-from backend.retrieval.encoder import Encoder
-from backend.retrieval.openvino_model import OpenVINOModel, converted, quantised
-from backend.retrieval.token_batches import Ids, batches, padded, unit_vectors
-from db.errors import Missing, Refused
-from db.records import Passage
+from blindspot.backend.core.processor import cpu_multiplies_bfloat16
+from blindspot.backend.retrieval.encoder import Encoder
+from blindspot.backend.retrieval.openvino_model import OpenVINOModel, converted, quantised
+from blindspot.backend.retrieval.token_batches import Ids, batches, padded, unit_vectors
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
     import torch

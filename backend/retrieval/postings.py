@@ -26,11 +26,11 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.core.arrays import new_array, open_array
-from backend.progress import Progress
-from backend.retrieval.lucene import on_jvm
-from backend.retrieval.lucene_postings import CollectionStatistics, extract, length_table
-from db.records import Hits
+from blindspot.backend.core.arrays import new_array, open_array
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.lucene import on_jvm
+from blindspot.backend.retrieval.lucene_postings import CollectionStatistics, extract, length_table
+from blindspot.db.records import Hits
 
 FOLDER = "postings"
 POSTINGS_PER_BLOCK = 1 << 22
@@ -44,7 +44,7 @@ LEAST_SATURATION = 1e-6
 def can_search() -> bool:
     """Return whether the compiled search loads: numba is installed, fits numpy, and has a folder for compiled code."""
     try:
-        import_module("backend.retrieval.postings_kernel")
+        import_module("blindspot.backend.retrieval.postings_kernel")
     except (ImportError, RuntimeError):
         return False
     return True
@@ -145,7 +145,7 @@ class Postings:
         Args:
             questions: the terms of each question, in UTF-8, from Lucene's analysis.
         """
-        from backend.retrieval.postings_kernel import search
+        from blindspot.backend.retrieval.postings_kernel import search
 
         ends, terms, weights, bounds = self._terms_of(questions, k)
         ranges = np.stack([self._offsets[terms], self._offsets[terms + 1]], axis=1).astype(np.uint64)
@@ -163,7 +163,7 @@ class Postings:
 
     def find(self, texts: Sequence[bytes]) -> np.ndarray:
         """Return the row in the index of each term (t,) int64; -1 for a term that the index lacks."""
-        from backend.retrieval.postings_kernel import find_terms
+        from blindspot.backend.retrieval.postings_kernel import find_terms
 
         starts = _ends(np.array([len(text) for text in texts], np.int64))
         rows = np.empty(len(texts), np.int64)
@@ -174,7 +174,7 @@ class Postings:
         """Return where each question's terms begin (q + 1,), the terms, their weights float32 and their bounds (terms, 2)
         float32. A question's terms ascend by the most that each can add to a score.
         """
-        from backend.retrieval.postings_kernel import saturation_bounds
+        from blindspot.backend.retrieval.postings_kernel import saturation_bounds
 
         counts = [Counter(question) for question in questions]
         number = {text: i for i, text in enumerate(dict.fromkeys(text for each in counts for text in each))}

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.manifest import read_object
-from backend.core.model_files import open_model
-from db.errors import BlindspotError
+from blindspot.backend.core.manifest import read_object
+from blindspot.backend.core.model_files import open_model
+from blindspot.db.errors import BlindspotError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from backend.core.arrays import open_array
-from backend.core.declared import Field, settings_class
-from backend.core.jobs import job
-from backend.core.manifest import read_json, write_json
-from backend.progress import Progress
-from backend.retrieval.approximate import recall_of
-from backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
-from backend.retrieval.retriever import RETRIEVERS, search_in_blocks, top_k
-from backend.retrieval.search import finite_questions
-from db.errors import Missing, Refused
-from db.records import Hits
+from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.approximate import recall_of
+from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
+from blindspot.backend.retrieval.retriever import RETRIEVERS, search_in_blocks, top_k
+from blindspot.backend.retrieval.search import finite_questions
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 Precision = Literal["int8", "binary"]
 PRECISIONS = ("int8", "binary")

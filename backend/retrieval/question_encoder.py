@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.retrieval.encoder import Encoder
-from backend.retrieval.network_cache import StoredNetwork, fingerprint, store_network, stored_network
-from backend.retrieval.openvino_model import OpenVINOModel, has_openvino
-from backend.retrieval.passage_encoder import BulkEncoder, same_vectors
-from backend.retrieval.search import default_device
-from backend.retrieval.token_batches import unit_vectors
-from db.errors import Refused
+from blindspot.backend.retrieval.encoder import Encoder
+from blindspot.backend.retrieval.network_cache import StoredNetwork, fingerprint, store_network, stored_network
+from blindspot.backend.retrieval.openvino_model import OpenVINOModel, has_openvino
+from blindspot.backend.retrieval.passage_encoder import BulkEncoder, same_vectors
+from blindspot.backend.retrieval.search import default_device
+from blindspot.backend.retrieval.token_batches import unit_vectors
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from backend.core.settings import EncoderSettings
+    from blindspot.backend.core.settings import EncoderSettings
 
 WORTH_CONVERTING = 256  # questions; converting a model takes about as long as encoding them in PyTorch
 SAMPLE = 32  # questions on which OpenVINO's vectors are compared with PyTorch's

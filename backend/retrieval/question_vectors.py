@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.progress import Progress
-from db.connection import PerThread, writing
+from blindspot.backend.progress import Progress
+from blindspot.db.connection import PerThread, writing
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.retrieval.dense import Dense
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.dense import Dense
 
 FILE = "question_vectors.db"
 QUESTIONS_PER_STEP = 256  # questions encoded and stored at once; an interruption loses at most one such block

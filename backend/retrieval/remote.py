@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from backend.retrieval.indexes import hashes
-from db.errors import BlindspotError, Missing, Refused
-from db.records import Hits
+from blindspot.backend.retrieval.indexes import hashes
+from blindspot.db.errors import BlindspotError, Missing, Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 BACKEND, TOKEN = "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"
 SECONDS_TO_CONNECT = 3.0

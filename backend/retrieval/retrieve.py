@@ -6,20 +6,20 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from backend.core.jobs import job
-from backend.core.own_passages import LEFT_OUT, own_rows, without_own
-from backend.core.runs import Run, claim_run, write_run
-from backend.core.settings import check_name
-from backend.core.splits import questions_in_split
-from backend.progress import Progress
-from backend.retrieval.cost import index_bytes, live_latency
-from backend.retrieval.retriever import RETRIEVERS, options_for
-from backend.text.counting import counted
-from db.errors import Refused
-from db.records import Hits, Question
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.own_passages import LEFT_OUT, own_rows, without_own
+from blindspot.backend.core.runs import Run, claim_run, write_run
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.splits import questions_in_split
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.cost import index_bytes, live_latency
+from blindspot.backend.retrieval.retriever import RETRIEVERS, options_for
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import Refused
+from blindspot.db.records import Hits, Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 @job("retrieve")
@@ -43,7 +43,7 @@ def retrieve(
         kind: the name of a registered kind of retriever.
         split: as in `questions_in_split`.
         without_own_passage: leave the passage with a question's own id out of its list (see
-            `backend.core.own_passages`).
+            `blindspot.backend.core.own_passages`).
         name: the run's name (default: the retriever's name and the split, as in "bm25-dev"). options: options of the
             kind, as its settings class declares them.
 

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from backend.core.declared import declared, settings_class
-from backend.core.manifest import MANIFEST
-from backend.core.registry import Registry
-from db.errors import BadInput, Refused
-from db.records import Hits
+from blindspot.backend.core.declared import declared, settings_class
+from blindspot.backend.core.manifest import MANIFEST
+from blindspot.backend.core.registry import Registry
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.settings import Settings
-    from backend.core.study import Study
-    from backend.core.summary import Step
-    from backend.progress import Progress
+    from blindspot.backend.core.settings import Settings
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.core.summary import Step
+    from blindspot.backend.progress import Progress
 
 
 @runtime_checkable
@@ -69,12 +69,12 @@ class RetrieverKind(ABC):
         name: the value of `blindspot retrieve --with`.
         title: its name in the interface.
         help: one line.
-        options: a settings class (`backend.core.declared`) with the options of `blindspot retrieve` for this kind.
+        options: a settings class (`blindspot.backend.core.declared`) with the options of `blindspot retrieve` for this kind.
         lexical: whether it ranks by shared words; Compare then puts it on side A.
         fusion: whether it combines other retrievers.
         uses_torch: whether its searches run in PyTorch and compete for the cores.
         suggested: whether Home suggests a run with it.
-        explains: whether its retrievers say what a score is made of (`backend.retrieval.explanation.Explainer`).
+        explains: whether its retrievers say what a score is made of (`blindspot.backend.retrieval.explanation.Explainer`).
     """
 
     name: ClassVar[str]
@@ -202,7 +202,7 @@ def _check(entry: object) -> None:
 
 RETRIEVERS: Registry[RetrieverKind] = Registry(
     "retriever",
-    package="backend.retrieval",
+    package="blindspot.backend.retrieval",
     group="blindspot.retrievers",
     order=lambda kind: (not type(kind).__module__.startswith("backend."), kind.name),
     check=_check,

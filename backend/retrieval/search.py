@@ -13,14 +13,14 @@ from typing import Protocol
 
 import numpy as np
 
-from backend.progress import Progress
-from backend.retrieval.exact.candidates import CandidateHits
-from backend.retrieval.exact.exhaustive import PassageBlock, settle
-from backend.retrieval.exact.products import RoundedQueries
-from backend.retrieval.exact.scores import exact_scores
-from backend.retrieval.retriever import pad
-from db.errors import Refused
-from db.records import Hits
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.exact.candidates import CandidateHits
+from blindspot.backend.retrieval.exact.exhaustive import PassageBlock, settle
+from blindspot.backend.retrieval.exact.products import RoundedQueries
+from blindspot.backend.retrieval.exact.scores import exact_scores
+from blindspot.backend.retrieval.retriever import pad
+from blindspot.db.errors import Refused
+from blindspot.db.records import Hits
 
 
 class Proposer(Protocol):
@@ -117,9 +117,9 @@ def finite_questions(questions: np.ndarray, width: int) -> np.ndarray:
 
 def _proposer(vectors: np.ndarray, similarity: str, device: str) -> Proposer:
     if device == "cpu":
-        from backend.retrieval.exact.cpu import Sieve
+        from blindspot.backend.retrieval.exact.cpu import Sieve
 
         return Sieve(vectors, similarity)
-    from backend.retrieval.exact.gpu import Shards, devices
+    from blindspot.backend.retrieval.exact.gpu import Shards, devices
 
     return Shards(vectors, similarity, devices(device))

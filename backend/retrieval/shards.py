@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.core.arrays import new_array, open_array
-from backend.core.manifest import read_json, read_manifest, write_json, write_manifest
-from backend.progress import Progress
-from backend.retrieval.passage_encoder import PassageEncoder
-from db.corpus import Corpus
-from db.errors import BadInput, Missing, Refused
+from blindspot.backend.core.arrays import new_array, open_array
+from blindspot.backend.core.manifest import read_json, read_manifest, write_json, write_manifest
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.passage_encoder import PassageEncoder
+from blindspot.db.corpus import Corpus
+from blindspot.db.errors import BadInput, Missing, Refused
 
 BLOCK = 2048  # passages in a file; an interruption loses at most this many
 ROWS_PER_COPY = 65_536

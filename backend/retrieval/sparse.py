@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.jobs import job, request
-from backend.core.summary import Step
-from backend.progress import Progress
-from backend.retrieval.dense import EncoderOptions, encoder_settings
-from backend.retrieval.encoded_blocks import Arrays
-from backend.retrieval.encoded_index import Blocks, EncodedIndex, EncodedIndexKind
-from backend.retrieval.explanation import TermMatch, TermWeights
-from backend.retrieval.inverted_index import InvertedIndex, write_inverted_index
-from backend.retrieval.retriever import RETRIEVERS
-from backend.retrieval.sparse_encoder import SparseModel, TermRows, load_sparse_encoder
-from db.records import Hits, Passage
+from blindspot.backend.core.jobs import job, request
+from blindspot.backend.core.summary import Step
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import EncoderOptions, encoder_settings
+from blindspot.backend.retrieval.encoded_blocks import Arrays
+from blindspot.backend.retrieval.encoded_index import Blocks, EncodedIndex, EncodedIndexKind
+from blindspot.backend.retrieval.explanation import TermMatch, TermWeights
+from blindspot.backend.retrieval.inverted_index import InvertedIndex, write_inverted_index
+from blindspot.backend.retrieval.retriever import RETRIEVERS
+from blindspot.backend.retrieval.sparse_encoder import SparseModel, TermRows, load_sparse_encoder
+from blindspot.db.records import Hits, Passage
 
 if TYPE_CHECKING:
-    from backend.core.settings import EncoderSettings
-    from backend.core.study import Study
+    from blindspot.backend.core.settings import EncoderSettings
+    from blindspot.backend.core.study import Study
 
 QUESTIONS_PER_STEP = 128
 

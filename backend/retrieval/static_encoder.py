@@ -12,16 +12,16 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from backend.core.jobs import job
-from backend.core.manifest import whole_folder
-from backend.core.model_files import open_model, readable_model
-from backend.core.settings import add_encoder, check_name
-from backend.progress import Progress
-from backend.retrieval.dense import encoder_settings
-from db.errors import Missing, Refused
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import whole_folder
+from blindspot.backend.core.model_files import open_model, readable_model
+from blindspot.backend.core.settings import add_encoder, check_name
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import encoder_settings
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 DIMENSIONS = 256
 BATCH = 1024

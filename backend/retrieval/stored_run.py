@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.declared import Field, settings_class
-from backend.progress import Progress
-from backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of_run, pad
-from db.errors import Missing
-from db.records import Hits
+from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of_run, pad
+from blindspot.db.errors import Missing
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 NAME = "run"
 KIND = "stored run"  # in manifests, where "run" is the kind of every run

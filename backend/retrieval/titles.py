@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.arrays import open_array
-from backend.core.jobs import job
-from backend.core.manifest import read_manifest, whole_folder, write_manifest
-from backend.progress import Progress
-from backend.retrieval.retriever import RETRIEVERS, NoOptions, RetrieverKind, top_k
-from backend.text.answers import STOP_WORDS, nfd, tokens
-from db.errors import Missing, Refused
-from db.records import Hits
+from blindspot.backend.core.arrays import open_array
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.retriever import RETRIEVERS, NoOptions, RetrieverKind, top_k
+from blindspot.backend.text.answers import STOP_WORDS, nfd, tokens
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 NAME = "titles"
 LONGEST = 16  # words of the longest title that a question is searched for

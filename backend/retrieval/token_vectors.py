@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.core.arrays import new_array, open_array
+from blindspot.backend.core.arrays import new_array, open_array
 
 if TYPE_CHECKING:
     import torch

@@ -13,18 +13,18 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from backend.evaluation.relevance import Kind as Relevance
-from backend.retrieval.full_text import Place
-from backend.service import job_requests, labelling, reading
-from backend.service.caller import KEEPER
-from db.errors import BadInput, BlindspotError, Missing
-from db.events import Label
-from db.records import Passage, Question
+from blindspot.backend.evaluation.relevance import Kind as Relevance
+from blindspot.backend.retrieval.full_text import Place
+from blindspot.backend.service import job_requests, labelling, reading
+from blindspot.backend.service.caller import KEEPER
+from blindspot.db.errors import BadInput, BlindspotError, Missing
+from blindspot.db.events import Label
+from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 MAX_TEXT = 4000  # characters of a passage
 MAX_K = 50
@@ -96,7 +96,7 @@ class AgentTools:
 
     def study_overview(self) -> dict[str, Any]:
         """What the study holds: the number of passages, the question sets, the runs, and the retrievers to search with."""
-        from backend.retrieval import live
+        from blindspot.backend.retrieval import live
 
         found = reading.about(self._study)
         retrievers = live.available(self._study) if self._study.has_corpus else []
@@ -122,7 +122,7 @@ class AgentTools:
         measure: success, mrr, ndcg, map, recall or r-precision. slice: an expression such as "relation:P19 and not
         bucket:0". The conclusion says in words whether the difference is significant.
         """
-        from backend.evaluation.comparison_report import ComparisonOptions
+        from blindspot.backend.evaluation.comparison_report import ComparisonOptions
 
         options = ComparisonOptions(k, by, relevance, slice=slice, measure=measure)
         found = reading.compare(self._study, KEEPER, a, b, options)
@@ -169,7 +169,7 @@ class AgentTools:
 
     def search(self, question: str, retriever: str = "bm25", k: int = 5) -> dict[str, Any]:
         """Search the passages now with a retriever of the study, for a question or any other text."""
-        from backend.retrieval import live
+        from blindspot.backend.retrieval import live
 
         _check(k, MAX_K, "k")
         found = live.search(self._study, retriever, [question], min(k, len(self._study.corpus)))

@@ -7,7 +7,7 @@ import hmac
 import socket
 from typing import TYPE_CHECKING
 
-from backend.service.guard import Guard, Hosts, PatientProtocol
+from blindspot.backend.service.guard import Guard, Hosts, PatientProtocol
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer

@@ -19,8 +19,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as AnyHTTPException
 
-from backend.service.batching import BatchedHits, Busy
-from backend.service.guard import (
+from blindspot.backend.service.batching import BatchedHits, Busy
+from blindspot.backend.service.guard import (
     REQUESTS_AT_ONCE,
     REQUESTS_PER_SECOND,
     WRONG_TOKENS_AT_ONCE,
@@ -29,13 +29,13 @@ from backend.service.guard import (
     Hosts,
     RequestRate,
 )
-from backend.service.page import page
-from backend.service.service import Service
-from backend.service.v1 import answers
-from backend.service.v1.callers import CallerOf
-from backend.service.v1.routes import Version1, add_version_1
-from db.connection import NotSaved
-from db.errors import BadInput, BlindspotError, Forbidden, Missing, Refused
+from blindspot.backend.service.page import page
+from blindspot.backend.service.service import Service
+from blindspot.backend.service.v1 import answers
+from blindspot.backend.service.v1.callers import CallerOf
+from blindspot.backend.service.v1.routes import Version1, add_version_1
+from blindspot.db.connection import NotSaved
+from blindspot.db.errors import BadInput, BlindspotError, Forbidden, Missing, Refused
 
 MAX_QUESTION = 2000  # characters, as in `live`
 MAX_QUESTIONS = 64

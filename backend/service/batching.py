@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from db.errors import BlindspotError
-from db.records import Hits
+from blindspot.db.errors import BlindspotError
+from blindspot.db.records import Hits
 
 WINDOW = 0.005  # seconds that the first request of a batch waits for others
 WAITING = 64  # requests in one worker's queue; the next one is refused

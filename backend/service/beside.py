@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from backend.core.children import end_child, start_child
-from backend.retrieval.remote import BACKEND, TOKEN, Backend
-from db.errors import BlindspotError
+from blindspot.backend.core.children import end_child, start_child
+from blindspot.backend.retrieval.remote import BACKEND, TOKEN, Backend
+from blindspot.db.errors import BlindspotError
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 SECONDS_TO_START = 60
 SECONDS_TO_RESTART = 1
@@ -90,7 +90,7 @@ class _ServiceProcess:
 
     def _start(self) -> subprocess.Popen:
         handle = self._listening.fileno()
-        command = [sys.executable, "-m", "backend.service.running", str(self._study.folder), str(handle)]
+        command = [sys.executable, "-m", "blindspot.backend.service.running", str(self._study.folder), str(handle)]
         return start_child(
             command, pass_fds=[handle], stdout=subprocess.DEVNULL, env={**os.environ, TOKEN: self._token}
         )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from backend.core.rights import require
-from db.errors import Forbidden, Refused
-from db.labels import Labels
-from db.people import People
-from db.queue import Queue
-from db.rights import ACTIONS
+from blindspot.backend.core.rights import require
+from blindspot.db.errors import Forbidden, Refused
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
+from blindspot.db.rights import ACTIONS
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 Kind = Literal["keeper", "local", "client", "person"]
 OF_A_CLIENT = ("see results", "ask live")
@@ -36,7 +36,7 @@ class Caller:
     name: str | None = None
 
     def require(self, study: Study, action: str) -> None:
-        """Raise Forbidden if the caller may not do an action of `db.rights.ACTIONS`."""
+        """Raise Forbidden if the caller may not do an action of `blindspot.db.rights.ACTIONS`."""
         if self.kind == "person":
             require(study, self.name, action)
         elif self.kind == "local" and not ACTIONS[action].unnamed:

@@ -25,7 +25,7 @@ import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from db.errors import Refused
+from blindspot.db.errors import Refused
 
 MAX_BODY = 1 << 20  # bytes
 MAX_UPLOAD = 64 << 20  # bytes of an uploaded run

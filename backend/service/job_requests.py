@@ -12,34 +12,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backend.core import jobs
-from db.errors import BadInput, Missing
+from blindspot.backend.core import jobs
+from blindspot.db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.service.caller import Caller
-    from db.jobs import Job
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.service.caller import Caller
+    from blindspot.db.jobs import Job
 
 # Kind of job to the module that registers it. Modules load when a job of theirs is started.
 STARTABLE = {
-    "index bm25": "backend.retrieval.bm25",
-    "index dense": "backend.retrieval.dense",
-    "index titles": "backend.retrieval.titles",
-    "retrieve": "backend.retrieval.retrieve",
-    "count frequencies": "backend.data.importing.importer",
-    "make batch": "backend.judging.batches",
-    "map": "backend.maps.making",
-    "build training set": "backend.training_sets.builder",
-    "train dual-encoder": "backend.training.dual_encoder",
-    "train adapter": "backend.training.adapter",
-    "train cross-encoder": "backend.training.cross_encoder",
-    "train reader": "backend.reader.training",
-    "try model": "backend.training.dual_encoder",
-    "score run": "backend.training.scoring",
-    "learn judge": "backend.judges.feature_judge",
-    "judge run": "backend.judges.feature_judge",
-    "read": "backend.reader.reading",
-    "learning curve": "backend.training.learning_curve",
+    "index bm25": "blindspot.backend.retrieval.bm25",
+    "index dense": "blindspot.backend.retrieval.dense",
+    "index titles": "blindspot.backend.retrieval.titles",
+    "retrieve": "blindspot.backend.retrieval.retrieve",
+    "count frequencies": "blindspot.backend.data.importing.importer",
+    "make batch": "blindspot.backend.judging.batches",
+    "map": "blindspot.backend.maps.making",
+    "build training set": "blindspot.backend.training_sets.builder",
+    "train dual-encoder": "blindspot.backend.training.dual_encoder",
+    "train adapter": "blindspot.backend.training.adapter",
+    "train cross-encoder": "blindspot.backend.training.cross_encoder",
+    "train reader": "blindspot.backend.reader.training",
+    "try model": "blindspot.backend.training.dual_encoder",
+    "score run": "blindspot.backend.training.scoring",
+    "learn judge": "blindspot.backend.judges.feature_judge",
+    "judge run": "blindspot.backend.judges.feature_judge",
+    "read": "blindspot.backend.reader.reading",
+    "learning curve": "blindspot.backend.training.learning_curve",
 }
 WITHHELD = frozenset({"study", "progress", "by", "vectors", "merge", "scores", "trained"})
 """Arguments that a client cannot give: those that the service sets, files of the server, and values that are not JSON."""

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from backend.judging.cards import Cards
-from backend.judging.guidelines import guidelines
-from backend.service.caller import label_store
-from db.errors import Forbidden, Missing
-from db.events import Choice, Label, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Queue
+from blindspot.backend.judging.cards import Cards
+from blindspot.backend.judging.guidelines import guidelines
+from blindspot.backend.service.caller import label_store
+from blindspot.db.errors import Forbidden, Missing
+from blindspot.db.events import Choice, Label, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Queue
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.service.caller import Caller
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.service.caller import Caller
 
 OTHERS = "see others' labels"
 
@@ -130,7 +130,7 @@ def store_judgements(
 
     Raises:
         Forbidden: The caller may not import labels of machines, or the name is a person's.
-        BadInput, Missing, Refused, NotSaved: as `db.labels.Labels.add_by_machine` does.
+        BadInput, Missing, Refused, NotSaved: as `blindspot.db.labels.Labels.add_by_machine` does.
     """
     caller.require(study, "import")
     check_machine(study, machine)

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.evaluation.relevance import Kind
-from db.errors import BadInput, Missing
-from db.records import Hits, Passage, Question
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.records import Hits, Passage, Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
-    from backend.evaluation.comparison_report import ComparisonOptions
-    from backend.retrieval.full_text import Place
-    from backend.service.caller import Caller
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.evaluation.comparison_report import ComparisonOptions
+    from blindspot.backend.retrieval.full_text import Place
+    from blindspot.backend.service.caller import Caller
 
 OF_A_RUN = ("retriever", "k", "questions", "split", "rule", "search_seconds", "made")
 
@@ -110,7 +110,7 @@ def hits(
 
 
 def _hits(study: Study, run: Run, ids: Sequence[str], k: int) -> list[list[dict[str, Any]]]:
-    from backend.core.runs import answer_matrix
+    from blindspot.backend.core.runs import answer_matrix
 
     rows = [row for id in ids if (row := run.row(id)) is not None]
     ordinals, scores = np.asarray(run.hits.ordinals)[rows, :k], np.asarray(run.hits.scores)[rows, :k]
@@ -138,9 +138,9 @@ def named_hits(study: Study, found: Hits) -> list[list[dict[str, Any]]]:
 def find(study: Study, caller: Caller, words: str, place: Place, limit: int) -> dict[str, Any]:
     """Find words in passages, questions or notes. A caller who may not see others' labels gets their own notes only.
 
-    Raises as `backend.retrieval.full_text.find` does, and Forbidden for notes if the caller is nobody in particular.
+    Raises as `blindspot.backend.retrieval.full_text.find` does, and Forbidden for notes if the caller is nobody in particular.
     """
-    from backend.retrieval.full_text import find as found_texts
+    from blindspot.backend.retrieval.full_text import find as found_texts
 
     caller.require(study, "see results")
     annotator = None
@@ -166,11 +166,11 @@ def find(study: Study, caller: Caller, words: str, place: Place, limit: int) -> 
 def compare(study: Study, caller: Caller, a: str, b: str, options: ComparisonOptions) -> dict[str, Any]:
     """Compare two runs as `blindspot compare --json` does, without the questions that are hidden from the caller.
 
-    Raises as `backend.evaluation.comparison_report.compare_with` does.
+    Raises as `blindspot.backend.evaluation.comparison_report.compare_with` does.
     """
     from dataclasses import replace
 
-    from backend.evaluation.comparison_report import compare_with
+    from blindspot.backend.evaluation.comparison_report import compare_with
 
     hidden, evidence = caller.hidden(study), caller.may_use_labels(study)
     return compare_with(study, a, b, replace(options, hidden=hidden, evidence=evidence)).as_dict()
@@ -180,7 +180,7 @@ def find_slices(
     study: Study, caller: Caller, a: str, b: str, k: int | None, relevance: Kind, slice: str
 ) -> dict[str, Any]:
     """Find the slices that explain the difference of two runs, as `blindspot compare --find-slices --json` does."""
-    from backend.evaluation.slice_report import find_in
+    from blindspot.backend.evaluation.slice_report import find_in
 
     return find_in(study, (a, b), k, relevance, slice, caller.hidden(study), caller.may_use_labels(study)).as_dict()
 
@@ -191,8 +191,8 @@ def why(study: Study, caller: Caller, id: str, names: Sequence[str]) -> dict[str
     Raises:
         BadInput: No run holds the question. Missing: an unknown run or question. Refused: the question is hidden.
     """
-    from backend.evaluation.why import summary_sentence
-    from backend.evaluation.why import why as explained
+    from blindspot.backend.evaluation.why import summary_sentence
+    from blindspot.backend.evaluation.why import why as explained
 
     asked = study.questions.get(id)
     caller.refuse_hidden(study, id)

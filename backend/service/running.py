@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from db.errors import Missing, Refused
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.service.guard import Hosts
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.service.guard import Hosts
 
 SHORTEST_TOKEN = 16  # characters
 SECONDS_TO_CLOSE = 5
@@ -48,7 +48,7 @@ def serve(
 
     Raises Refused when others could reach the address and the service asks for no token, or when the port is taken.
     """
-    from backend.service.guard import Hosts, in_url, is_loopback, listen
+    from blindspot.backend.service.guard import Hosts, in_url, is_loopback, listen
 
     token = None if token_file is None else read_token(token_file)
     if (hosts or not is_loopback(address)) and token is None:
@@ -73,12 +73,12 @@ def run(
     device: str | None = None,
     only_search: bool = False,
 ) -> None:
-    """Serve on a bound socket until this process is told to end. `only_search`: see `backend.service.api.make_api`."""
+    """Serve on a bound socket until this process is told to end. `only_search`: see `blindspot.backend.service.api.make_api`."""
     import uvicorn
 
-    from backend.service.api import make_api
-    from backend.service.guard import CONNECTIONS, PatientProtocol
-    from backend.service.service import Service
+    from blindspot.backend.service.api import make_api
+    from blindspot.backend.service.guard import CONNECTIONS, PatientProtocol
+    from blindspot.backend.service.service import Service
 
     _leave_signals_to_python()
     api = make_api(Service(study, device), token, hosts, only_search=only_search)
@@ -109,8 +109,8 @@ def _leave_signals_to_python() -> None:
 
 def serve_beside_app(folder: str, handle: int) -> None:
     """Serve on an inherited socket, with the token of the environment: the process of `beside.running_service`."""
-    from backend.core.study import Study
-    from backend.retrieval.remote import TOKEN
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.remote import TOKEN
 
     run(Study.open(folder), socket.socket(fileno=handle), os.environ.pop(TOKEN), only_search=True)
 

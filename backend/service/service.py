@@ -12,15 +12,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from backend.retrieval import indexes
-from backend.retrieval.indexes import Indexes
-from backend.service.batching import WAITING, WINDOW, BatchedHits, Batcher, Busy
-from db.errors import BlindspotError, Missing
+from blindspot.backend.retrieval import indexes
+from blindspot.backend.retrieval.indexes import Indexes
+from blindspot.backend.service.batching import WAITING, WINDOW, BatchedHits, Batcher, Busy
+from blindspot.db.errors import BlindspotError, Missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 WARMUP_QUESTION = "Where was she born?"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

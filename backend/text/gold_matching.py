@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
-from backend.progress import Progress
-from backend.text.answers import DEFAULT_RULE, RULES, joined, nfd
-from db.corpus import Row
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.answers import DEFAULT_RULE, RULES, joined, nfd
+from blindspot.db.corpus import Row
 
 MatchKind = Literal["id", "same text", "overlap", "none"]
 
@@ -23,7 +23,7 @@ TOO_SHORT = "too short to search for, and no passage is identical"
 
 
 class PassageBlocks(Protocol):
-    """A passage collection that can be read from beginning to end, such as `db.corpus.Corpus`."""
+    """A passage collection that can be read from beginning to end, such as `blindspot.db.corpus.Corpus`."""
 
     def __len__(self) -> int: ...
 

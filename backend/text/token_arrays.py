@@ -1,6 +1,6 @@
 """The tokens of many texts at once, as arrays: where each token lies, and a hash of it.
 
-`tokens` of `backend.text.answers` splits one text. Calling it for every passage of a collection costs more than
+`tokens` of `blindspot.backend.text.answers` splits one text. Calling it for every passage of a collection costs more than
 everything that is then done with the tokens; here numpy finds the tokens of a thousand passages together.
 """
 
@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from backend.text.answers import joined, nfd, tokens
+from blindspot.backend.text.answers import joined, nfd, tokens
 
 BETWEEN = "\0"  # separates the texts; NUL belongs to no token and occurs in no passage
 _NEITHER, _WORD, _SYMBOL = 0, 1, 2

@@ -13,24 +13,24 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.declared import build
-from backend.core.jobs import job
-from backend.core.manifest import whole_folder
-from backend.core.settings import add_encoder, check_name
-from backend.retrieval.dense import Dense
-from backend.retrieval.question_vectors import question_vectors
-from backend.training.adapter_map import TrainingQuestions, as_dense_modules, learn, padded
-from backend.training.checkpoints import write_training_json
-from backend.training.share_index import share_index
-from backend.training.training_settings import AdapterPositives, AdapterSettings
-from backend.training_sets.training_set import TrainingSet
-from db.errors import Refused
+from blindspot.backend.core.declared import build
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import whole_folder
+from blindspot.backend.core.settings import add_encoder, check_name
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.question_vectors import question_vectors
+from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_modules, learn, padded
+from blindspot.backend.training.checkpoints import write_training_json
+from blindspot.backend.training.share_index import share_index
+from blindspot.backend.training.training_settings import AdapterPositives, AdapterSettings
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 
 QUESTIONS_PER_BLOCK = 500

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from backend.retrieval.search import ExactSearch
-from backend.training.training_settings import AdapterSettings
+from blindspot.backend.retrieval.search import ExactSearch
+from blindspot.backend.training.training_settings import AdapterSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-    from backend.progress import Progress
-    from db.records import Hits
+    from blindspot.backend.progress import Progress
+    from blindspot.db.records import Hits
 
 
 SCALES = (20.0, 10.0, 40.0)  # with too few held-out questions the first value of each is used

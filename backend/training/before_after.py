@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.retrieval.retriever import kind_of_run
+from blindspot.backend.retrieval.retriever import kind_of_run
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 def start_name(study: Study, about: Mapping[str, Any]) -> str | None:

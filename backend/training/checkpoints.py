@@ -14,21 +14,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import read_object, versions, write_json
-from backend.core.processor import cpu_multiplies_bfloat16
-from backend.core.settings import check_name
-from backend.judges.judge import refuse_judge
-from backend.training.distributed import is_distributed, is_main_process, wait_for_all, world_size
-from backend.training.lora import UPDATES
-from backend.training.tracking import tracking_arguments
-from backend.training.training_log import LOG, cut_log, read_lines
-from db.errors import BlindspotError, Missing, Refused
+from blindspot.backend.core.manifest import read_object, versions, write_json
+from blindspot.backend.core.processor import cpu_multiplies_bfloat16
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.judges.judge import refuse_judge
+from blindspot.backend.training.distributed import is_distributed, is_main_process, wait_for_all, world_size
+from blindspot.backend.training.lora import UPDATES
+from blindspot.backend.training.tracking import tracking_arguments
+from blindspot.backend.training.training_log import LOG, cut_log, read_lines
+from blindspot.db.errors import BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:
     from transformers.trainer_callback import TrainerState
 
-    from backend.core.study import Study
-    from backend.training.examples import BatchSampler
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.training.examples import BatchSampler
 
 TRAINING = "training.json"
 REQUEST = "request.json"

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.jobs import job
-from backend.core.manifest import whole_folder, write_json
-from backend.core.model_files import ModelFolder, open_model, readable_model
-from backend.progress import Progress
-from backend.training.checkpoints import (
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import whole_folder, write_json
+from blindspot.backend.core.model_files import ModelFolder, open_model, readable_model
+from blindspot.backend.progress import Progress
+from blindspot.backend.training.checkpoints import (
     best_checkpoint,
     building_model,
     check_packages,
@@ -37,8 +37,8 @@ from backend.training.checkpoints import (
     training_request,
     write_training_json,
 )
-from backend.training.distributed import is_main_process, wait_for_all, world_size
-from backend.training.examples import (
+from blindspot.backend.training.distributed import is_main_process, wait_for_all, world_size
+from blindspot.backend.training.examples import (
     BatchSampler,
     Example,
     NegativeSampler,
@@ -49,16 +49,16 @@ from backend.training.examples import (
     hold_out,
     with_positives,
 )
-from backend.training.scoring import CALIBRATION, TEMPLATE, LabelledPair, calibrate, logits, weights_hash
-from backend.training.training_log import working_folder
-from backend.training.training_settings import CrossEncoderSettings
-from db.errors import Refused
+from blindspot.backend.training.scoring import CALIBRATION, TEMPLATE, LabelledPair, calibrate, logits, weights_hash
+from blindspot.backend.training.training_log import working_folder
+from blindspot.backend.training.training_settings import CrossEncoderSettings
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-    from backend.core.study import Study
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
 FIGURE = "mean_average_precision"
 FIGURES = (FIGURE, "average_precision", "held_out_loss")
@@ -99,8 +99,8 @@ def train_cross_encoder(
         start: a folder or Hugging Face name, or "minilm".
         settings: the settings that differ from the defaults of `CrossEncoderSettings`.
     """
-    from backend.training.examples import TrainingSetExamples
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.backend.training.examples import TrainingSetExamples
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     target, opened = new_model_folder(study, name, replace), TrainingSet.open(study, training_set)
     mined = TrainingSetExamples(study, opened)
@@ -264,7 +264,7 @@ def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> C
     import torch
     from sentence_transformers import CrossEncoder
 
-    from backend.training.initial_model import keep_layers
+    from blindspot.backend.training.initial_model import keep_layers
 
     torch.manual_seed(settings.seed)  # seeds the new scoring layer
     folder = open_model(start)
@@ -286,7 +286,7 @@ def _mean_pooled(folder: ModelFolder, settings: CrossEncoderSettings, device: st
     from sentence_transformers.base.modules import Dense, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    from backend.training.initial_model import keep_layers
+    from blindspot.backend.training.initial_model import keep_layers
 
     trusted = {"trust_remote_code": folder.trusted}
     encoder = Transformer(
@@ -315,8 +315,8 @@ def _run_trainer(
 ) -> None:
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 
-    from backend.training.evaluators import PairEvaluator, comparable_questions
-    from backend.training.trainer import CheckpointCallback, PairCollator, PairTrainer, is_finished, run
+    from blindspot.backend.training.evaluators import PairEvaluator, comparable_questions
+    from blindspot.backend.training.trainer import CheckpointCallback, PairCollator, PairTrainer, is_finished, run
 
     both = bool(comparable_questions(pairs))
     set_schedule(

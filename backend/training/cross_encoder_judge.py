@@ -1,4 +1,4 @@
-"""Cross-encoders as judges: the kind that `backend.judges.judge` lists beside the feature judge."""
+"""Cross-encoders as judges: the kind that `blindspot.backend.judges.judge` lists beside the feature judge."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.core.manifest import read_object
-from backend.judges.judge import JUDGES, JudgeCard, JudgeKind
-from backend.training.scoring import CALIBRATION, PER_STEP, CrossEncoderScorer, score_run
+from blindspot.backend.core.manifest import read_object
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind
+from blindspot.backend.training.scoring import CALIBRATION, PER_STEP, CrossEncoderScorer, score_run
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.judges.feature_judge import Lists
-    from backend.progress import Progress
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judges.feature_judge import Lists
+    from blindspot.backend.progress import Progress
 
 TRAINING = "training.json"
 

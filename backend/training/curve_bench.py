@@ -9,44 +9,44 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.accuracy import wilson
-from backend.core.gold import gold_matrix
-from backend.core.runs import write_run
-from backend.core.sampling import nested_sample
-from backend.evaluation.relevance import Relevance, relevant
-from backend.judges.feature_cache import kept_features
-from backend.judges.feature_judge import (
+from blindspot.analysis.accuracy import wilson
+from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.sampling import nested_sample
+from blindspot.backend.evaluation.relevance import Relevance, relevant
+from blindspot.backend.judges.feature_cache import kept_features
+from blindspot.backend.judges.feature_judge import (
     MAXIMUM_QUESTIONS,
     Lists,
     settled_labels,
     trainable_questions,
     truth_of,
 )
-from backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN, FeatureRanker
-from backend.judges.rerank import rerank
-from backend.judges.settings import FeatureJudgeSettings
-from backend.retrieval.dense import Dense, dense_indexes
-from backend.retrieval.question_vectors import question_vectors
-from backend.retrieval.retriever import kind_of_run
-from backend.text.answers import DEFAULT_RULE, match_run
-from backend.training.adapter_map import TrainingQuestions, learn, padded
-from backend.training.curve_points import (
+from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN, FeatureRanker
+from blindspot.backend.judges.rerank import rerank
+from blindspot.backend.judges.settings import FeatureJudgeSettings
+from blindspot.backend.retrieval.dense import Dense, dense_indexes
+from blindspot.backend.retrieval.question_vectors import question_vectors
+from blindspot.backend.retrieval.retriever import kind_of_run
+from blindspot.backend.text.answers import DEFAULT_RULE, match_run
+from blindspot.backend.training.adapter_map import TrainingQuestions, learn, padded
+from blindspot.backend.training.curve_points import (
     FOLDER,
     ChangedPair,
     CurvePoint,
     Scope,
     Share,
 )
-from backend.training.training_settings import AdapterSettings
-from db.errors import Missing
-from db.judgements import Consensus
-from db.labels import Labels
-from db.records import Hits
+from blindspot.backend.training.training_settings import AdapterSettings
+from blindspot.db.errors import Missing
+from blindspot.db.judgements import Consensus
+from blindspot.db.labels import Labels
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 
 SUCCESS_OF_ADAPTER = 20

@@ -12,14 +12,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from backend.core.manifest import MANIFEST, read_json, read_manifest
-from backend.text.counting import counted
-from db.errors import Missing
-from db.labels import Labels
-from db.queue import Queue
+from blindspot.backend.core.manifest import MANIFEST, read_json, read_manifest
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import Missing
+from blindspot.db.labels import Labels
+from blindspot.db.queue import Queue
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 FOLDER = "learning_curve"
 LABELS_PER_POINT = 25

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.core.manifest import read_object
-from backend.judges.scores import PairKey, ScoreStore
-from backend.progress import Progress
-from backend.training.distributed import rank, wait_for_all, world_size
-from backend.training.examples import BatchSampler, Example, NegativeSampler, SampledExample, sample_passages
-from db.errors import Missing, Refused
+from blindspot.backend.core.manifest import read_object
+from blindspot.backend.judges.scores import PairKey, ScoreStore
+from blindspot.backend.progress import Progress
+from blindspot.backend.training.distributed import rank, wait_for_all, world_size
+from blindspot.backend.training.examples import BatchSampler, Example, NegativeSampler, SampledExample, sample_passages
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from backend.core.study import Study
-    from backend.training.scoring import CrossEncoderScorer
-    from db.records import Passage
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.training.scoring import CrossEncoderScorer
+    from blindspot.db.records import Passage
 
 CERTAIN = 13.8  # log odds of a probability of 0.999999, the largest that counts
 PER_BLOCK = 32  # questions whose pairs are scored, and stored, together
@@ -145,7 +145,7 @@ class Teacher:
         return [score for pair, score in pairs.items() if pair not in known]
 
     def _score(self, missing: Sequence[tuple[Example, Passage]]) -> None:
-        from backend.training.scoring import CrossEncoderScorer
+        from blindspot.backend.training.scoring import CrossEncoderScorer
 
         if not self._can_score:
             raise Refused(

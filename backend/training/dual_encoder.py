@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.jobs import job
-from backend.core.manifest import read_object, whole_folder
-from backend.core.settings import EncoderSettings, add_encoder, check_name
-from backend.progress import Progress
-from backend.retrieval.encoder import load_encoder
-from backend.training.checkpoints import (
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_object, whole_folder
+from blindspot.backend.core.settings import EncoderSettings, add_encoder, check_name
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.training.checkpoints import (
     TRAINING,
     best_checkpoint,
     building_model,
@@ -36,9 +36,9 @@ from backend.training.checkpoints import (
     training_request,
     write_training_json,
 )
-from backend.training.distillation import Teacher
-from backend.training.distributed import is_main_process, wait_for_all
-from backend.training.dual_parts import (
+from blindspot.backend.training.distillation import Teacher
+from blindspot.backend.training.distributed import is_main_process, wait_for_all
+from blindspot.backend.training.dual_parts import (
     dual_encoder_collator,
     dual_encoder_loss,
     dual_encoder_sampler,
@@ -46,7 +46,7 @@ from backend.training.dual_parts import (
     split_examples,
     texts_encoded,
 )
-from backend.training.examples import (
+from blindspot.backend.training.examples import (
     BatchSampler,
     Example,
     NegativeSampler,
@@ -55,20 +55,20 @@ from backend.training.examples import (
     examples_digest,
     with_positives,
 )
-from backend.training.guide import Guide
-from backend.training.initial_model import normalises, tower
-from backend.training.refresh import Dropped, FirstRound, RefreshedExamples
-from backend.training.share_index import share_index
-from backend.training.stored_vectors import StoredVectors
-from backend.training.training_log import working_folder, write_line
-from backend.training.training_settings import DualEncoderSettings, check, scale_of
-from db.errors import Refused
+from blindspot.backend.training.guide import Guide
+from blindspot.backend.training.initial_model import normalises, tower
+from blindspot.backend.training.refresh import Dropped, FirstRound, RefreshedExamples
+from blindspot.backend.training.share_index import share_index
+from blindspot.backend.training.stored_vectors import StoredVectors
+from blindspot.backend.training.training_log import working_folder, write_line
+from blindspot.backend.training.training_settings import DualEncoderSettings, check, scale_of
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from backend.core.study import Study
-    from backend.training.trainer import Collator
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.training.trainer import Collator
 
 FIGURE = "average_rank"
 
@@ -107,8 +107,8 @@ def train_dual_encoder(
     Raises:
         Refused: a model of that name exists and `replace` is false; and as `train` raises.
     """
-    from backend.training.examples import TrainingSetExamples
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.backend.training.examples import TrainingSetExamples
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     chosen, known = DualEncoderSettings(**(settings or {})), study.settings.encoders.get(name)
     if known is not None and known.model != str(study.path("models", name)):
@@ -345,8 +345,8 @@ def _run_trainer(
     checkpoint: Path | None,
     progress: Progress | None,
 ) -> None:
-    from backend.training.evaluators import RankEvaluator
-    from backend.training.trainer import CheckpointCallback, DualEncoderTrainer, is_finished, run
+    from blindspot.backend.training.evaluators import RankEvaluator
+    from blindspot.backend.training.trainer import CheckpointCallback, DualEncoderTrainer, is_finished, run
 
     set_schedule(
         arguments, settings, sampler.steps, sampler.batch, 10 if pool else 0, *texts_encoded(sampler, settings, pool)
@@ -424,8 +424,8 @@ def try_model(
     Raises:
         Missing: no encoder of that name, or no question in the split.
     """
-    from backend.retrieval import dense
-    from backend.retrieval.retrieve import retrieve
+    from blindspot.backend.retrieval import dense
+    from blindspot.backend.retrieval.retrieve import retrieve
 
     if name not in study.parts("indexes"):
         dense.build_index(study, name, device=device, progress=progress)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from backend.core.settings import EncoderSettings
-from backend.training.distillation import Teacher
-from backend.training.examples import (
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.training.distillation import Teacher
+from blindspot.backend.training.examples import (
     BatchSampler,
     Example,
     Pool,
@@ -17,16 +17,16 @@ from backend.training.examples import (
     hold_out,
     make_pool,
 )
-from backend.training.initial_model import has_two_towers, normalises, start_model, tower
-from backend.training.lora import add_updates
-from backend.training.training_settings import DualEncoderSettings
-from db.errors import Refused
+from blindspot.backend.training.initial_model import has_two_towers, normalises, start_model, tower
+from blindspot.backend.training.lora import add_updates
+from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch.nn import Module
 
-    from backend.training.trainer import Collator
+    from blindspot.backend.training.trainer import Collator
 
 
 def initial_dual_encoder(start: EncoderSettings, settings: DualEncoderSettings, device: str) -> SentenceTransformer:
@@ -51,7 +51,7 @@ def split_examples(
 
 
 def dual_encoder_loss(model: SentenceTransformer, settings: DualEncoderSettings, scale: float) -> Module:
-    from backend.training.losses import InBatchLoss
+    from blindspot.backend.training.losses import InBatchLoss
 
     return InBatchLoss(
         model,
@@ -86,7 +86,7 @@ def dual_encoder_collator(
     template: str,
     teacher: Teacher | None,
 ) -> Collator:
-    from backend.training.trainer import Collator
+    from blindspot.backend.training.trainer import Collator
 
     return Collator(
         model,

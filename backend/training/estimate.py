@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from backend.core.settings import EncoderSettings
-from backend.training.checkpoints import every_steps, training_device
-from backend.training.distillation import ScoringCost, Teacher
-from backend.training.dual_parts import (
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.training.checkpoints import every_steps, training_device
+from blindspot.backend.training.distillation import ScoringCost, Teacher
+from blindspot.backend.training.dual_parts import (
     dual_encoder_collator,
     dual_encoder_loss,
     dual_encoder_sampler,
@@ -16,9 +16,9 @@ from backend.training.dual_parts import (
     split_examples,
     texts_encoded,
 )
-from backend.training.examples import NegativeSampler, TrainingExamples, with_positives
-from backend.training.initial_model import normalises
-from backend.training.training_settings import DualEncoderSettings, check, scale_of
+from blindspot.backend.training.examples import NegativeSampler, TrainingExamples, with_positives
+from blindspot.backend.training.initial_model import normalises
+from blindspot.backend.training.training_settings import DualEncoderSettings, check, scale_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def estimate(
 
     Raises what `train` raises for settings that cannot learn.
     """
-    from backend.training.trainer import features_of
+    from blindspot.backend.training.trainer import features_of
 
     check(settings)
     on = training_device(device)

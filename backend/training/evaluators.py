@@ -17,11 +17,11 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.model import BaseModel
 
-from backend.training.examples import Pool
-from backend.training.losses import SIMILARITIES
+from blindspot.backend.training.examples import Pool
+from blindspot.backend.training.losses import SIMILARITIES
 
 if TYPE_CHECKING:
-    from backend.training.scoring import LabelledPair
+    from blindspot.backend.training.scoring import LabelledPair
 
 BLOCK = 256  # questions whose scores are in memory at a time
 

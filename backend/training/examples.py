@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from backend.training.distributed import world_size
-from backend.training_sets.training_set import TrainingSet
-from db.errors import Refused
-from db.records import Passage
+from blindspot.backend.training.distributed import world_size
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import Refused
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 class HasPassages(Protocol):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from backend.judges.scores import ScoreStore
-from db.errors import Refused
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 class Guide:

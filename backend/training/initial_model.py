@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from backend.core.model_files import locate
-from backend.core.settings import EncoderSettings
-from backend.retrieval.encoder import load_encoder
-from db.errors import Refused
+from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.core import jobs
-from backend.core.jobs import job
-from backend.core.manifest import whole_folder, write_json, write_manifest
-from backend.judges.feature_judge import (
+from blindspot.backend.core import jobs
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import whole_folder, write_json, write_manifest
+from blindspot.backend.judges.feature_judge import (
     examples_of,
     settled_labels,
     trainable_questions,
 )
-from backend.judges.feature_model import FeatureRanker, fit_ranker
-from backend.training.curve_bench import CurveBench, curve_inputs, share
-from backend.training.curve_points import (
+from blindspot.backend.judges.feature_model import FeatureRanker, fit_ranker
+from blindspot.backend.training.curve_bench import CurveBench, curve_inputs, share
+from blindspot.backend.training.curve_points import (
     FOLDER,
     LABELS_PER_POINT,
     PAIRS,
@@ -38,12 +38,12 @@ from backend.training.curve_points import (
     finished_batches,
     point_before,
 )
-from db.errors import Missing, Refused
-from db.labels import Labels
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 KIND = "learning curve"
 AUTOMATIC: tuple[Reason, ...] = ("start", "labels", "batch")

@@ -11,7 +11,7 @@ import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from db.errors import Missing, Refused
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
     from torch import Tensor

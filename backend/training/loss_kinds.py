@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backend.core.registry import Registry
+from blindspot.backend.core.registry import Registry
 
 if TYPE_CHECKING:
     from torch import Tensor

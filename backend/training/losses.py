@@ -13,8 +13,8 @@ from sentence_transformers.base.losses.merged_forward import embed_columns
 from sentence_transformers.util import cos_sim, dot_score
 from torch import Tensor, nn
 
-from backend.training.distributed import gather, rank
-from backend.training.loss_kinds import LOSSES, ScoredBatch
+from blindspot.backend.training.distributed import gather, rank
+from blindspot.backend.training.loss_kinds import LOSSES, ScoredBatch
 
 PAD = -1  # the id of a missing passage
 ROWS = 512  # questions whose scores are in memory at a time, with gradient caching
@@ -44,7 +44,7 @@ class InBatchLoss(CachedLossMixin, nn.Module):
 
     Args:
         model: the dual encoder, a SentenceTransformer.
-        kind: a name of `backend.training.loss_kinds.LOSSES`.
+        kind: a name of `blindspot.backend.training.loss_kinds.LOSSES`.
         similarity: "dot", "cosine" or "l2".
         scale: factor of the scores, for a loss that scales them (the softmax).
         margin: margin of the triplet loss.
@@ -66,7 +66,7 @@ class InBatchLoss(CachedLossMixin, nn.Module):
     odds, -inf if a column has no passage; and where passages are not encoded `vectors` (B x columns, d) float32, column
     after column.
 
-    In several processes (`backend.training.distributed`) each process uses the passages of all processes as negatives:
+    In several processes (`blindspot.backend.training.distributed`) each process uses the passages of all processes as negatives:
     RocketQA's cross-batch negatives. Every process must hold equally many questions and columns. Averaged over the
     processes, the gradient equals that of one process with the whole batch.
     """

@@ -18,23 +18,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.jobs import job
-from backend.core.manifest import read_object, write_json
-from backend.core.model_files import open_model, readable_model
-from backend.progress import Progress
-from backend.retrieval.dense import Dense, encoder_settings
-from backend.training.checkpoints import new_model_folder
-from backend.training.distributed import is_main_process
-from backend.training.dual_encoder import train
-from backend.training.examples import Subset, TrainingExamples
-from backend.training.training_settings import DualEncoderSettings
-from db.errors import Missing, Refused
-from db.records import Hits, Question
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_object, write_json
+from blindspot.backend.core.model_files import open_model, readable_model
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import Dense, encoder_settings
+from blindspot.backend.training.checkpoints import new_model_folder
+from blindspot.backend.training.distributed import is_main_process
+from blindspot.backend.training.dual_encoder import train
+from blindspot.backend.training.examples import Subset, TrainingExamples
+from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Hits, Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.settings import EncoderSettings
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.settings import EncoderSettings
+    from blindspot.backend.core.study import Study
 
 ABOUT_FILE = "specialised.json"
 MIN_QUESTIONS = 10  # minimum questions of a relation for a separate encoder
@@ -61,8 +61,8 @@ def train_per_relation(
         Missing: the encoder has no dense index.
         Refused: the encoder has one tower for both sides, or no relation has enough questions.
     """
-    from backend.training.examples import TrainingSetExamples
-    from backend.training_sets.training_set import TrainingSet
+    from blindspot.backend.training.examples import TrainingSetExamples
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     target, index = new_model_folder(study, name, replace_old), Dense(study, encoder, device)
     examples = TrainingSetExamples(study, TrainingSet.open(study, training_set))
@@ -106,7 +106,7 @@ def train_relations(
     """
     from sentence_transformers import SentenceTransformer
 
-    from backend.training.initial_model import has_two_towers, tower
+    from blindspot.backend.training.initial_model import has_two_towers, tower
 
     by_relation: dict[str, list[int]] = {}
     for number in range(len(examples)):
@@ -211,9 +211,9 @@ def retrieve_per_relation(
     progress: Progress | None = None,
 ) -> Run:
     """The job: retrieve the questions of a split, each with the encoder of its relation."""
-    from backend.core.runs import claim_run, write_run
-    from backend.core.splits import questions_in_split
-    from backend.retrieval.retrieve import default_name
+    from blindspot.backend.core.runs import claim_run, write_run
+    from blindspot.backend.core.splits import questions_in_split
+    from blindspot.backend.retrieval.retrieve import default_name
 
     retriever, questions = PerRelationRetriever(study, name, device), questions_in_split(study, split)
     run = run or default_name(name, split)

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.jobs import job
-from backend.core.manifest import whole_folder, write_json
-from backend.core.model_files import open_model, readable_model
-from backend.judges.feature_judge import labelled_lists
-from backend.judges.feature_model import POSITIVE, UNKNOWN
-from backend.judges.scores import ScoreStore
-from backend.judges.settings import FeatureJudgeSettings
-from backend.training.checkpoints import new_model_folder, write_training_json
-from backend.training.scoring import CALIBRATION, LabelledPair, calibrate, weights_hash
-from db.errors import Refused
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import whole_folder, write_json
+from blindspot.backend.core.model_files import open_model, readable_model
+from blindspot.backend.judges.feature_judge import labelled_lists
+from blindspot.backend.judges.feature_model import POSITIVE, UNKNOWN
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judges.settings import FeatureJudgeSettings
+from blindspot.backend.training.checkpoints import new_model_folder, write_training_json
+from blindspot.backend.training.scoring import CALIBRATION, LabelledPair, calibrate, weights_hash
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 CALIBRATION_PAIRS = 4000
 SCORERS = ("ForSequenceClassification", "ForCausalLM")

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.manifest import read_object, write_json
-from backend.core.settings import EncoderSettings
-from backend.training.checkpoints import TRAINING
-from backend.training.distributed import is_main_process, wait_for_all
-from backend.training.examples import Example, TrainingExamples
-from backend.training.initial_model import normalises
-from db.records import Passage
+from blindspot.backend.core.manifest import read_object, write_json
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.training.checkpoints import TRAINING
+from blindspot.backend.training.distributed import is_main_process, wait_for_all
+from blindspot.backend.training.examples import Example, TrainingExamples
+from blindspot.backend.training.initial_model import normalises
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
-    from backend.progress import Progress
-    from backend.retrieval.encoder import Encoder
+    from blindspot.backend.progress import Progress
+    from blindspot.backend.retrieval.encoder import Encoder
 
 POOL = 20_000  # passages that are encoded and searched; all positives are, whatever their number
 DEPTH = 50  # hits of a question that are looked at
@@ -71,7 +71,7 @@ class FirstRound:
         """
         path = self.working / "negatives.json"
         if is_main_process() and not path.is_file():
-            from backend.retrieval.encoder import load_encoder
+            from blindspot.backend.retrieval.encoder import load_encoder
 
             pool = _pool(examples)
             found = _mine(load_encoder(self.encoder, device), examples, pool, dropped() if dropped else {}, progress)
@@ -127,7 +127,7 @@ def _mine(
 
     A hit that scores above the best positive may answer. A share of a score has a meaning for cosines alone.
     """
-    from backend.retrieval.search import ExactSearch
+    from blindspot.backend.retrieval.search import ExactSearch
 
     share = SHARE if encoder.similarity == "cosine" or normalises(encoder.model) else 1.0
 

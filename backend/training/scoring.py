@@ -11,20 +11,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.core.jobs import job
-from backend.core.manifest import read_object
-from backend.core.model_files import open_model, readable_model
-from backend.judges.calibration import ProbabilityCalibration, at_thresholds, brier, cross_validated, fit, reliability
-from backend.progress import Progress
-from backend.training.checkpoints import uses_bfloat16
-from backend.training.training_settings import Precision
-from db.errors import Missing, Refused
-from db.records import Passage
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_object
+from blindspot.backend.core.model_files import open_model, readable_model
+from blindspot.backend.judges.calibration import (
+    ProbabilityCalibration,
+    at_thresholds,
+    brier,
+    cross_validated,
+    fit,
+    reliability,
+)
+from blindspot.backend.progress import Progress
+from blindspot.backend.training.checkpoints import uses_bfloat16
+from blindspot.backend.training.training_settings import Precision
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 CALIBRATION = "calibration.json"
 TEMPLATE = "{title} [SEP] {text}"
@@ -183,7 +190,7 @@ def score_run(
     Raises:
         Missing: no such model or run.
     """
-    from backend.judges.scores import ScoreStore
+    from blindspot.backend.judges.scores import ScoreStore
 
     opened, judge = study.run(run), CrossEncoderScorer(study.path("models", model), device)
     store = ScoreStore.create(study, model, judge.calibrated, {"model_hash": judge.about["model_hash"]})

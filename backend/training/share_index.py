@@ -6,11 +6,11 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import read_manifest, write_manifest
-from backend.retrieval.encoder import load_encoder
+from blindspot.backend.core.manifest import read_manifest, write_manifest
+from blindspot.backend.retrieval.encoder import load_encoder
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 def share_index(study: Study, encoder: str, name: str, adapter: bool = False) -> None:

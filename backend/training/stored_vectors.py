@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.retrieval.dense import Dense
-from db.errors import Missing, Refused
-from db.records import Passage
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 SAMPLE = 8
 TOLERANCE = 0.03  # distance of a stored vector to the recomputed one, as a share of its length; 16 bits give 0.01

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from db.errors import Missing
+from blindspot.db.errors import Missing
 
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
 PACKAGES = {
@@ -38,7 +38,7 @@ def tracking_arguments(tracker: Tracker, working: Path) -> dict[str, str]:
         return {"report_to": "none"}
     if find_spec(tracker) is None:
         raise Missing(f"--report-to {tracker} needs the package {tracker}; run: {PACKAGES[tracker]}")
-    from backend.training.training_log import WORKING
+    from blindspot.backend.training.training_log import WORKING
 
     name = working.name.removeprefix(".").removesuffix(WORKING.format(name="")[1:])
     if tracker == "tensorboard":

@@ -19,17 +19,17 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback
 from transformers.trainer_callback import TrainerState
 
-from backend.core.manifest import write_json
-from backend.core.model_files import readable_model
-from backend.progress import Progress
-from backend.training.checkpoints import WHOLE, drop_checkpoints, state_of
-from backend.training.distributed import average_gradients, is_main_process, wait_for_all
-from backend.training.examples import BatchSampler, Example, SampledExample, passage_number
-from backend.training.lora import has_updates, load_updates, merged, save_updates
-from backend.training.losses import PAD
-from backend.training.training_log import write_line
-from db.errors import Refused
-from db.records import Passage
+from blindspot.backend.core.manifest import write_json
+from blindspot.backend.core.model_files import readable_model
+from blindspot.backend.progress import Progress
+from blindspot.backend.training.checkpoints import WHOLE, drop_checkpoints, state_of
+from blindspot.backend.training.distributed import average_gradients, is_main_process, wait_for_all
+from blindspot.backend.training.examples import BatchSampler, Example, SampledExample, passage_number
+from blindspot.backend.training.lora import has_updates, load_updates, merged, save_updates
+from blindspot.backend.training.losses import PAD
+from blindspot.backend.training.training_log import write_line
+from blindspot.db.errors import Refused
+from blindspot.db.records import Passage
 
 
 @dataclass(frozen=True)

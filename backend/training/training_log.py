@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from backend.core.study import Study
+from blindspot.backend.core.study import Study
 
 LOG = "log.jsonl"
 WORKING = ".{name}~training"  # cannot clash with a model's name

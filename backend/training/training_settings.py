@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from backend.core.declared import Field, one_of, settings_class
-from backend.training.distributed import is_distributed
-from backend.training.loss_kinds import LOSSES, loss_choices
-from backend.training.tracking import Tracker
-from db.errors import BadInput, Refused
+from blindspot.backend.core.declared import Field, one_of, settings_class
+from blindspot.backend.training.distributed import is_distributed
+from blindspot.backend.training.loss_kinds import LOSSES, loss_choices
+from blindspot.backend.training.tracking import Tracker
+from blindspot.db.errors import BadInput, Refused
 
 if TYPE_CHECKING:
-    from backend.training.initial_model import Shape
+    from blindspot.backend.training.initial_model import Shape
 
 UNIT_SCALE = 20.0  # for scores between -1 and 1, the library's own choice
 MIN_SCALE = 5.0  # below it, such scores leave almost no gradient
@@ -206,7 +206,7 @@ class DualEncoderSettings(TrainingSettings):
 
     @property
     def shape(self) -> Shape:
-        from backend.training.initial_model import Shape
+        from blindspot.backend.training.initial_model import Shape
 
         return Shape(
             self.towers,
@@ -284,7 +284,7 @@ def check(settings: DualEncoderSettings) -> None:
     package that LoRA needs.
     """
     if settings.lora:
-        from backend.training.lora import check_peft
+        from blindspot.backend.training.lora import check_peft
 
         check_peft()
     if settings.only and settings.towers == "shared":

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from backend.training_sets.denoising import (
+from blindspot.backend.training_sets.denoising import (
     DISTANT,
     GOLD,
     GOLD_UNUSED,
@@ -20,8 +20,8 @@ from backend.training_sets.denoising import (
     label_role,
     score_ceiling,
 )
-from backend.training_sets.mining import NegativeCandidate
-from backend.training_sets.training_set import ROLES, SOURCES, Pair, Role, Source
+from blindspot.backend.training_sets.mining import NegativeCandidate
+from blindspot.backend.training_sets.training_set import ROLES, SOURCES, Pair, Role, Source
 
 NO_POSITIVE = "no positive"
 DENIED = "people deny all its positives, or disagree about them"

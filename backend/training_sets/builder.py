@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.jobs import job
-from backend.core.manifest import file_sha256, read_manifest, whole_folder, write_manifest
-from backend.judges.scores import ScoreStore
-from backend.progress import Progress
-from backend.training_sets.assemble import QuestionEvidence, assemble
-from backend.training_sets.mining import (
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import file_sha256, read_manifest, whole_folder, write_manifest
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.progress import Progress
+from blindspot.backend.training_sets.assemble import QuestionEvidence, assemble
+from blindspot.backend.training_sets.mining import (
     EasyNegativeSampler,
     NegativeCandidate,
     distant_positives,
@@ -26,18 +26,18 @@ from backend.training_sets.mining import (
     ranks_by_cosine,
     run_scores,
 )
-from backend.training_sets.shards import TrainingSetShards
-from backend.training_sets.sources import TrainingSetSources
-from backend.training_sets.spec import TrainingSetSpec
-from backend.training_sets.stats import SetStats, tally
-from backend.training_sets.training_set import LEFT_OUT, PAIRS, Pair, TrainingSet
-from db.backup import sync
-from db.errors import BadInput, Missing, Refused
-from db.records import Question
+from blindspot.backend.training_sets.shards import TrainingSetShards
+from blindspot.backend.training_sets.sources import TrainingSetSources
+from blindspot.backend.training_sets.spec import TrainingSetSpec
+from blindspot.backend.training_sets.stats import SetStats, tally
+from blindspot.backend.training_sets.training_set import LEFT_OUT, PAIRS, Pair, TrainingSet
+from blindspot.db.backup import sync
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.retrieval.bm25 import BM25
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.bm25 import BM25
 
 
 QUESTIONS_PER_PART = 500
@@ -223,7 +223,7 @@ class PairBuilder:
             if not gold and "positive" not in labels[question.id].values()
         ]
         if bare and self._bm25 is None:
-            from backend.retrieval.bm25 import BM25
+            from blindspot.backend.retrieval.bm25 import BM25
 
             self._bm25 = BM25(self.study)
         denied = {id: held.keys() for id, held in labels.items()}

@@ -5,7 +5,7 @@ Definition. A negative is *false* if people call it positive; a pair that they a
 question they call bad, counts as false too (against the certificate). The set is finite. Its negatives are
 
 - those with a label at the time of the plan: their false ones are counted;
-- the others, from which pairs were drawn: `analysis.certificates` bounds their false ones.
+- the others, from which pairs were drawn: `blindspot.analysis.certificates` bounds their false ones.
 
 Two shares follow, each with all negatives of its set below:
 
@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.certificates import bets, further_draws, share_after
-from analysis.weighted_draws import Cells
-from backend.core.manifest import read_object, text_sha256, write_json
-from backend.training_sets.certification import (
+from blindspot.analysis.certificates import bets, further_draws, share_after
+from blindspot.analysis.weighted_draws import Cells
+from blindspot.backend.core.manifest import read_object, text_sha256, write_json
+from blindspot.backend.training_sets.certification import (
     FOLDER,
     STATED,
     WRONG_POSITIVES,
@@ -40,12 +40,12 @@ from backend.training_sets.certification import (
     no_plan,
     read_plan,
 )
-from backend.training_sets.training_set import PAIRS, TrainingSet
-from db.errors import BadInput, Missing
-from db.labels import Labels
+from blindspot.backend.training_sets.training_set import PAIRS, TrainingSet
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 SHOWN = 3  # changed labels that a withdrawal names
 

@@ -2,7 +2,7 @@
 
 `training_sets/<name>/certificate/` holds plan.json (the design, and every draw in its order), cells.npy (the cell of each
 negative) and, once stated, certificate.json. A set never changes, so neither do its plan and the order of its draws: more
-draws continue the order. `backend.training_sets.certificates` states what the labels of these pairs prove.
+draws continue the order. `blindspot.backend.training_sets.certificates` states what the labels of these pairs prove.
 
 The population is the set's negatives without a label at the time of the plan; the labelled ones are known, and are
 counted and not drawn. A judge's scores, the answer match and the labels given so far decide which pairs are drawn more
@@ -19,22 +19,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from analysis.certificates import SamplingPlan, fewest_draws, horizon_of, pilot_chances, plan
-from analysis.exact_bounds import LEVEL
-from analysis.weighted_draws import Cells, cells_of, draw_order
-from backend.core.manifest import read_object, write_json
-from backend.core.rights import require
-from backend.judges.scores import ScoreStore
-from backend.judging.audits import RANK_GROUPS
-from backend.judging.batches import pair_items
-from backend.judging.priority import rank_group
-from backend.training_sets.training_set import PAIRS, Pair, TrainingSet
-from db.errors import BadInput, Missing, Refused
-from db.labels import Labels
-from db.queue import Queue
+from blindspot.analysis.certificates import SamplingPlan, fewest_draws, horizon_of, pilot_chances, plan
+from blindspot.analysis.exact_bounds import LEVEL
+from blindspot.analysis.weighted_draws import Cells, cells_of, draw_order
+from blindspot.backend.core.manifest import read_object, write_json
+from blindspot.backend.core.rights import require
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.audits import RANK_GROUPS
+from blindspot.backend.judging.batches import pair_items
+from blindspot.backend.judging.priority import rank_group
+from blindspot.backend.training_sets.training_set import PAIRS, Pair, TrainingSet
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.labels import Labels
+from blindspot.db.queue import Queue
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 FOLDER, PLAN, CELLS, STATED = "certificate", "plan.json", "cells.npy", "certificate.json"
 POSITIVES = 30
@@ -64,7 +64,7 @@ class CertificatePlan:
         piloted: Whether people's labels taught the chances. negatives, positives: Pairs of the set.
         known: Negatives and positives that had a label at the time of the plan, as (question, passage).
         cells: Of the other negatives. strata: Names. counts: (strata, cells) pairs.
-        horizon: Of the stakes, see `analysis.certificates`. draws, positive_draws: In their order.
+        horizon: Of the stakes, see `blindspot.analysis.certificates`. draws, positive_draws: In their order.
         batches: Names of the batches that the draws are judged in.
     """
 

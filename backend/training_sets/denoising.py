@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from backend.core.declared import Field, settings_class
-from backend.core.registry import Registry, must_be
-from backend.training_sets.training_set import Role, Source
-from db.errors import BadInput, Refused
+from blindspot.backend.core.declared import Field, settings_class
+from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.training_sets.training_set import Role, Source
+from blindspot.db.errors import BadInput, Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 # Reasons, as the pairs store them. A changed text needs an entry in `training_set.RENAMED_REASONS`.
 GOLD = "gold"
@@ -270,8 +270,8 @@ def _by_judge(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreC
 
 
 def _judge_thresholds(study: Study, model: str) -> OwnThresholds:
-    from backend.judges.feature_judge import judge_thresholds
-    from backend.judges.label_judge import label_judge_thresholds
+    from blindspot.backend.judges.feature_judge import judge_thresholds
+    from blindspot.backend.judges.label_judge import label_judge_thresholds
 
     if (of_labels := label_judge_thresholds(study, model)) is not None:
         return OwnThresholds(*of_labels)

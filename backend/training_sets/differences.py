@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from backend.training_sets.assemble import DENIED, NO_POSITIVE
-from backend.training_sets.denoising import PEOPLE_REASONS, label_role
-from backend.training_sets.training_set import Pair, Role, Source, TrainingSet
-from db.labels import Labels
+from blindspot.backend.training_sets.assemble import DENIED, NO_POSITIVE
+from blindspot.backend.training_sets.denoising import PEOPLE_REASONS, label_role
+from blindspot.backend.training_sets.training_set import Pair, Role, Source, TrainingSet
+from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 NOT_ASKED = "the question was not selected"
 

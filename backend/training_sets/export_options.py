@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Literal
 
-from backend.core.declared import Field, settings_class
-from db.errors import Refused
+from blindspot.backend.core.declared import Field, settings_class
+from blindspot.db.errors import Refused
 
 TEMPLATE = "{title} [SEP] {text}"
 """DPR's template. A tokenizer turns [SEP] in the text into its token."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.disagreements import NO, SILENT, YES
-from backend.core.runs import answer_matrix
-from backend.judges.scores import ScoreStore
-from db.labels import Labels
+from blindspot.analysis.disagreements import NO, SILENT, YES
+from blindspot.backend.core.runs import answer_matrix
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
 
 PEOPLE, CROSS_ENCODER, ANSWERS = "people", "cross-encoder", "answer match"
 DEPTH = 100

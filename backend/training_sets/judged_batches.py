@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.jobs import job
-from backend.judges.feature_judge import scored_rows
-from backend.judges.label_judge import fitted, labelled_pairs
-from backend.judges.scores import PairKey, ScoreStore
-from backend.judging.batch_builder import Scores
-from backend.judging.batches import DEPTH, BatchSummary, make_batch
-from backend.judging.gain import DrawingRules
-from backend.training_sets.training_set import TrainingSet
+from blindspot.backend.core.jobs import job
+from blindspot.backend.judges.feature_judge import scored_rows
+from blindspot.backend.judges.label_judge import fitted, labelled_pairs
+from blindspot.backend.judges.scores import PairKey, ScoreStore
+from blindspot.backend.judging.batch_builder import Scores
+from blindspot.backend.judging.batches import DEPTH, BatchSummary, make_batch
+from blindspot.backend.judging.gain import DrawingRules
+from blindspot.backend.training_sets.training_set import TrainingSet
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 EPOCHS = 10
 NEGATIVES_DRAWN = 4  # hard negatives of a question in a training step, as adapters and retrievers draw by default
@@ -40,7 +40,7 @@ def make_batch_by_judge(
     Args:
         judge: a judge with scores; a pair without a score counts as answer match, subject and rank estimate it.
         training_set: the set that is trained on now. Its hard negatives count by how likely a step draws them.
-        settings: the other arguments of `backend.judging.batches.make_batch`.
+        settings: the other arguments of `blindspot.backend.judging.batches.make_batch`.
 
     Raises:
         Missing: no scores of that judge, or no such set. Else as `make_batch` does.
@@ -66,7 +66,7 @@ def make_batch_by_gain(
 ) -> BatchSummary:
     """Make a batch whose priority arm takes the pairs whose labels training would gain most from.
 
-    See `backend.judging.gain`. The audit and the other arms stay as they are.
+    See `blindspot.backend.judging.gain`. The audit and the other arms stay as they are.
 
     Args:
         judge: a judge with scores. Default: a judge that learns now from all labels so far (`label_judge`), so it
@@ -76,7 +76,7 @@ def make_batch_by_gain(
         pairs: maximum number of pairs in the priority arm; default as many as its questions hold.
         hard_negatives, epochs: of the training.
         encoder: the dense index for similarities, and for the features of the judge that learns now.
-        settings: the other arguments of `backend.judging.batches.make_batch`.
+        settings: the other arguments of `blindspot.backend.judging.batches.make_batch`.
 
     Raises:
         Missing: no scores of that judge, or no such set or index. Else as `make_batch` does.

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from backend.core.manifest import read_manifest
-from backend.data.leaks import fact_key
-from backend.text.answers import match_run
-from backend.training_sets.training_set import Source
-from db.errors import Missing
-from db.records import Question
+from blindspot.backend.core.manifest import read_manifest
+from blindspot.backend.data.leaks import fact_key
+from blindspot.backend.text.answers import match_run
+from blindspot.backend.training_sets.training_set import Source
+from blindspot.db.errors import Missing
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
 
 DISTANT_DEPTH = 100
 """Ranks of BM25 searched for a passage with an answer (DPR, section 4.2)."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.audit import Rate, rate
-from backend.judging.audits import SETTLED, as_one_sample
-from backend.judging.quality import standing_labels
-from backend.training_sets.training_set import TrainingSet
-from db.labels import Labels
-from db.queue import Candidate, Queue
+from blindspot.analysis.audit import Rate, rate
+from blindspot.backend.judging.audits import SETTLED, as_one_sample
+from blindspot.backend.judging.quality import standing_labels
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.labels import Labels
+from blindspot.db.queue import Candidate, Queue
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.core.manifest import read_json, read_object, write_json
-from backend.training_sets.stats import SetStats
-from backend.training_sets.training_set import Pair, as_table, schema
-from db.backup import sync
+from blindspot.backend.core.manifest import read_json, read_object, write_json
+from blindspot.backend.training_sets.stats import SetStats
+from blindspot.backend.training_sets.training_set import Pair, as_table, schema
+from blindspot.db.backup import sync
 
 
 class TrainingSetShards:

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import file_sha256, text_sha256
-from backend.data.leaks import EligibleQuestions, eligible_questions
-from backend.judges.scores import ScoreStore
-from backend.progress import Progress
-from backend.training_sets.spec import TrainingSetSpec
-from db.errors import Missing
-from db.judgements import as_of
-from db.labels import Labels
+from blindspot.backend.core.manifest import file_sha256, text_sha256
+from blindspot.backend.data.leaks import EligibleQuestions, eligible_questions
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.progress import Progress
+from blindspot.backend.training_sets.spec import TrainingSetSpec
+from blindspot.db.errors import Missing
+from blindspot.db.judgements import as_of
+from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
-    from backend.core.study import Study
+    from blindspot.backend.core.runs import Run
+    from blindspot.backend.core.study import Study
 
 VERSION = 2
 """Version of the way pairs are built. Shards of another version are discarded."""

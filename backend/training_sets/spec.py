@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from backend.core.settings import check_name
-from backend.text.answers import DEFAULT_RULE, rule_named
-from backend.training_sets.denoising import DENOISING, Policy, Thresholds, check_scale, policy_named
-from db.errors import BadInput, Refused
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.text.answers import DEFAULT_RULE, rule_named
+from blindspot.backend.training_sets.denoising import DENOISING, Policy, Thresholds, check_scale, policy_named
+from blindspot.db.errors import BadInput, Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.judges.scores import ScoreStore
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judges.scores import ScoreStore
 
 
 def positive_names() -> tuple[str, ...]:

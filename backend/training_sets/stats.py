@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.buckets import bucket_group, bucket_order
-from analysis.relations import relation_order
-from backend.training_sets.denoising import PEOPLE_REASONS, RELABELLED
-from backend.training_sets.training_set import ROLES, SOURCES, Pair, Role
-from db.records import Question
+from blindspot.analysis.buckets import bucket_group, bucket_order
+from blindspot.analysis.relations import relation_order
+from blindspot.backend.training_sets.denoising import PEOPLE_REASONS, RELABELLED
+from blindspot.backend.training_sets.training_set import ROLES, SOURCES, Pair, Role
+from blindspot.db.records import Question
 
 FATES = ("kept", "removed", "relabelled", "removed_by_people")
 """What becomes of a passage mined at a rank: kept as a negative; removed, or proposed as a positive, by a machine;

@@ -12,13 +12,13 @@ import hashlib
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
-from backend.core.rights import require
-from backend.training_sets.training_set import PROPOSED, Pair, TrainingSet
-from db.errors import BadInput, Missing
+from blindspot.backend.core.rights import require
+from blindspot.backend.training_sets.training_set import PROPOSED, Pair, TrainingSet
+from blindspot.db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.judging.batches import BatchSummary
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judging.batches import BatchSummary
 
 KEPT, REMOVED, PSEUDO = "negatives kept", "negatives removed", "pseudo-positives"
 STRATA = (KEPT, REMOVED, PSEUDO)
@@ -79,9 +79,9 @@ def queue_stratified_sample(
 ) -> BatchSummary:
     """Queue a sample of each stratum for judging. The Quality page shows how often the machine was right, by stratum.
 
-    Raises as `stratified_sample` and `backend.judging.batches.batch_of_pairs` do.
+    Raises as `stratified_sample` and `blindspot.backend.judging.batches.batch_of_pairs` do.
     """
-    from backend.judging.batches import batch_of_pairs
+    from blindspot.backend.judging.batches import batch_of_pairs
 
     require(study, by, "make batches")
     drawn = stratified_sample(study, training_set, n, seed)

@@ -13,14 +13,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from backend.core.manifest import Manifest, read_manifest
-from backend.core.settings import check_name
-from db.errors import Missing, Refused
+from blindspot.backend.core.manifest import Manifest, read_manifest
+from blindspot.backend.core.settings import check_name
+from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 PAIRS, LEFT_OUT = "pairs.parquet", "left_out.jsonl"
 
@@ -104,7 +104,7 @@ class TrainingSet:
     def hard_negatives(self, questions: Iterable[str] | None = None) -> dict[str, set[str]]:
         """The passages that training pushes away, by question.
 
-        `backend.judging.batches.make_batch` takes them as `trained`.
+        `blindspot.backend.judging.batches.make_batch` takes them as `trained`.
         """
         wanted = None if questions is None else list(questions)
         found = {question: {pair.passage for pair in pairs if pair.hard} for question, pairs in self.groups(wanted)}
@@ -170,7 +170,7 @@ class Pair(NamedTuple):
     question has no answers.
     label: people's label ("open" in dispute); None if nobody judged the pair or the set uses no labels.
     machine, origin: the role and the source without people's labels; None if only people named the passage.
-    reason: why the pair has this role, one of the reasons in `backend.training_sets.denoising`.
+    reason: why the pair has this role, one of the reasons in `blindspot.backend.training_sets.denoising`.
     """
 
     question: str

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from backend.core import jobs
-from backend.core.manifest import MANIFEST, read_json
-from backend.text.counting import counted
-from db.errors import BlindspotError
-from db.queue import Queue
+from blindspot.backend.core import jobs
+from blindspot.backend.core.manifest import MANIFEST, read_json
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BlindspotError
+from blindspot.db.queue import Queue
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 FOLDERS = {"run": "runs", "training-set": "training_sets", "model": "models", "map": "maps"}
 """The kinds of part that are folders, and the folder that holds them."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.rights import require
-from db.errors import Refused
+from blindspot.backend.core.rights import require
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 RUN_FORMATS = ("trec", "dpr", "pyserini", "msmarco")
 LABEL_FORMATS = ("jsonl", "csv", "qrels")
@@ -34,7 +34,7 @@ def formats(kind: str) -> tuple[str, ...]:
     if kind == "run":
         return RUN_FORMATS
     if kind == "training-set":
-        from backend.training_sets.exports import EXPORTS
+        from blindspot.backend.training_sets.exports import EXPORTS
 
         return tuple(EXPORTS.names())
     known = {"model": ("zip",), "labels": LABEL_FORMATS, "report": ("html",)}
@@ -61,26 +61,26 @@ def download(study: Study, kind: str, name: str, format: str, by: str | None = N
         if kind == "run":
             return _run(study, name, format, Path(folder))
         if kind == "training-set":
-            from backend.training_sets.exports import export
+            from blindspot.backend.training_sets.exports import export
 
             return _zipped(export(study, name, format, Path(folder) / f"{name}-{format}").path)
         if kind == "labels":
-            from backend.judging.labels_io import export_labels
+            from blindspot.backend.judging.labels_io import export_labels
 
             written = export_labels(study, format, Path(folder) / f"{name}.{format}")
             return Download(written.path.name, "text/plain", written.path.read_bytes())
     if kind == "model":
-        from backend.upkeep.parts import find
+        from blindspot.backend.upkeep.parts import find
 
         return _zipped(study.path("models", find(study, "model", name)))
-    from backend.reports.html_report import html_report
+    from blindspot.backend.reports.html_report import html_report
 
     return Download(f"{name}.html", "text/html", html_report(study).encode())
 
 
 def _run(study: Study, name: str, format: str, folder: Path) -> Download:
-    from backend.data.exporting import export_run
-    from backend.data.formats import find_writer
+    from blindspot.backend.data.exporting import export_run
+    from blindspot.backend.data.formats import find_writer
 
     written = export_run(study, name, format, folder / f"{name}{find_writer('runs', format).suffix}")
     return Download(written.path.name, "text/plain", written.path.read_bytes())

@@ -1,4 +1,4 @@
-"""Rename, describe, tag and delete the parts of a study. `backend.upkeep.dependents` says what depends on them."""
+"""Rename, describe, tag and delete the parts of a study. `blindspot.backend.upkeep.dependents` says what depends on them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.manifest import read_object, write_json
-from backend.core.rights import require
-from backend.core.settings import check_name, remove_encoder
-from backend.upkeep.dependents import FOLDERS, RECORDS, Dependent, dependents
-from db.descriptions import Description, Descriptions
-from db.errors import Missing, Refused
-from db.names import check_display_name
-from db.queue import Queue
+from blindspot.backend.core.manifest import read_object, write_json
+from blindspot.backend.core.rights import require
+from blindspot.backend.core.settings import check_name, remove_encoder
+from blindspot.backend.upkeep.dependents import FOLDERS, RECORDS, Dependent, dependents
+from blindspot.db.descriptions import Description, Descriptions
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.names import check_display_name
+from blindspot.db.queue import Queue
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 KINDS = (*FOLDERS, "batch")
 """The kinds of part, as the command line and the app name them."""

@@ -9,10 +9,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from backend.core.study import Study
 from benchmarks import denoising
 from benchmarks.denoising import plan
 from benchmarks.machine import machine
+from blindspot.backend.core.study import Study
 
 
 def main() -> None:
@@ -69,13 +69,13 @@ def shares(options: argparse.Namespace) -> None:
 
 
 def on_encyclopedia(options: argparse.Namespace) -> None:
-    from backend.core.manifest import read_json
-    from backend.recipes.settings import JUDGED_POLICY, SMALL_CROSS
-    from backend.training_sets.training_set import TrainingSet
     from benchmarks.denoising.planted import truth_of
     from benchmarks.denoising.retrievers import outcome, same_plan, set_name
     from benchmarks.denoising.shares import table
     from benchmarks.denoising.worlds import encyclopedia_bench
+    from blindspot.backend.core.manifest import read_json
+    from blindspot.backend.recipes.settings import JUDGED_POLICY, SMALL_CROSS
+    from blindspot.backend.training_sets.training_set import TrainingSet
 
     same_plan(
         options.folder,

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.core.study import Study
-from backend.data import encyclopedia
-from backend.training_sets.training_set import TrainingSet
 from benchmarks.denoising.plan import ANNOTATOR_SEED, JUDGED, RIGHT
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
+from blindspot.backend.core.study import Study
+from blindspot.backend.data import encyclopedia
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
 
 
 def prepared(folder: Path, passages: int, seed: int) -> Study:
     """Return a study of an encyclopedia with a BM25 index in folder/study; reuse a finished one."""
-    from backend.data.importing.importer import import_passages, import_questions
-    from backend.retrieval.bm25 import build_index
+    from blindspot.backend.data.importing.importer import import_passages, import_questions
+    from blindspot.backend.retrieval.bm25 import build_index
 
     if (folder / "study").is_dir():
         return Study.open(folder / "study")

@@ -15,19 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from analysis.accuracy import Estimate, success_at
-from backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
-from backend.core.settings import EncoderSettings
-from backend.core.study import Study
-from backend.experiments.gain import crossed_mean
-from backend.training.dual_encoder import start_encoder, train
-from backend.training.examples import TrainingSetExamples
-from backend.training.training_settings import DualEncoderSettings
-from backend.training_sets.training_set import TrainingSet
 from benchmarks.denoising.plan import KS
 from benchmarks.denoising.verdict import Claim, K, claims, of_order
-from db.errors import Refused
-from db.records import Question
+from blindspot.analysis.accuracy import Estimate, success_at
+from blindspot.backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.core.study import Study
+from blindspot.backend.experiments.gain import crossed_mean
+from blindspot.backend.training.dual_encoder import start_encoder, train
+from blindspot.backend.training.examples import TrainingSetExamples
+from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import Refused
+from blindspot.db.records import Question
 
 BEFORE = "before"
 Find = Callable[[EncoderSettings, Path], None]
@@ -79,7 +79,7 @@ def keep_before(bench: Bench, device: str | None) -> None:
     cell = bench.cell(BEFORE)
     if read_manifest(cell) is not None:
         return
-    from backend.training.initial_model import start_model
+    from blindspot.backend.training.initial_model import start_model
 
     begin, model = start_encoder(bench.study, bench.start), bench.folder / "models" / BEFORE
     settings = DualEncoderSettings(**bench.dual)

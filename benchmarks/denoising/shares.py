@@ -9,18 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from analysis.accuracy import wilson
-from analysis.audit import Rate, rate
-from backend.core.study import Study
-from backend.training_sets.builder import make_training_set
-from backend.training_sets.spec import TrainingSetSpec
-from backend.training_sets.training_set import Pair, TrainingSet, training_sets
 from benchmarks.denoising.plan import FIRST, JUDGED, LAST, POLICIES, RIGHT, RUN, SPANS
 from benchmarks.denoising.planted import annotate, truth_of
+from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.audit import Rate, rate
+from blindspot.backend.core.study import Study
+from blindspot.backend.training_sets.builder import make_training_set
+from blindspot.backend.training_sets.spec import TrainingSetSpec
+from blindspot.backend.training_sets.training_set import Pair, TrainingSet, training_sets
 
 
 def first_part(study: Study, model: str | None) -> None:
-    from backend.retrieval.retrieve import retrieve
+    from blindspot.backend.retrieval.retrieve import retrieve
 
     truth = truth_of(study)
     if RUN not in study.runs():

@@ -21,8 +21,8 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.accuracy import Estimate
-from backend.experiments.gain import MIN_SEEDS, crossed_mean
+from blindspot.analysis.accuracy import Estimate
+from blindspot.backend.experiments.gain import MIN_SEEDS, crossed_mean
 
 K = 1
 WORTH = 0.01

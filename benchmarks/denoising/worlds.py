@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from analysis.buckets import bucket_group, bucket_order
-from backend.core.study import Study
-from backend.progress import Progress
-from backend.training_sets.training_set import TrainingSet
 from benchmarks.denoising import plan
 from benchmarks.denoising.planted import annotate, moved, prepared, truth_of
 from benchmarks.denoising.retrievers import Bench, set_name
-from db.records import Question
+from blindspot.analysis.buckets import bucket_group, bucket_order
+from blindspot.backend.core.study import Study
+from blindspot.backend.progress import Progress
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.records import Question
 
 Say = Callable[[str], None]
 
 
 def encyclopedia_bench(folder: Path, policies: Sequence[str], device: str | None, say: Say) -> Bench:
     """Prepare the encyclopedia, labels, a training set of each policy, and a judge if a policy needs one."""
-    from backend.experiments.finding import find
+    from blindspot.backend.experiments.finding import find
 
     study, told = prepared(folder, plan.PASSAGES, plan.ENCYCLOPEDIA_SEED), _told(say)
     truth = truth_of(study)
@@ -54,9 +54,9 @@ def encyclopedia_bench(folder: Path, policies: Sequence[str], device: str | None
 
 def _judged(study: Study, device: str | None, told: Progress) -> str:
     """Train a cross-encoder without labels, as in step 2 of the recipe, and score all mined passages."""
-    from backend.recipes.settings import JUDGED_POLICY, SMALL_CROSS
-    from backend.training.cross_encoder import train_cross_encoder
-    from backend.training.scoring import score_run
+    from blindspot.backend.recipes.settings import JUDGED_POLICY, SMALL_CROSS
+    from blindspot.backend.training.cross_encoder import train_cross_encoder
+    from blindspot.backend.training.scoring import score_run
 
     _set(study, JUDGED_POLICY, None, f"{plan.JUDGE}-set", random=plan.LAST - plan.MINED)
     if not (study.path("models", plan.JUDGE) / "training.json").is_file():
@@ -78,9 +78,9 @@ def real_bench(folder: Path, data: Path, device: str | None, say: Say) -> Bench:
     questions = _questions(study, plan.REAL_MEASURED)
 
     def find(encoder: Any, into: Path) -> None:
-        from backend.retrieval.encoder import load_encoder
-        from backend.retrieval.search import ExactSearch
-        from backend.text.answers import match_run
+        from blindspot.backend.retrieval.encoder import load_encoder
+        from blindspot.backend.retrieval.search import ExactSearch
+        from blindspot.backend.text.answers import match_run
 
         vectors = np.load(study.path("indexes", "minilm", "embeddings.npy"), mmap_mode="r")
         asked = load_encoder(encoder, device).encode_questions([question.text for question in questions])
@@ -98,8 +98,8 @@ def buckets(questions: Sequence[Question]) -> dict[str, np.ndarray]:
 
 
 def _real_study(folder: Path, data: Path, device: str | None) -> Study:
-    from backend.data.importing.importer import import_frequencies, import_passages, import_questions
-    from backend.retrieval import bm25, dense
+    from blindspot.backend.data.importing.importer import import_frequencies, import_passages, import_questions
+    from blindspot.backend.retrieval import bm25, dense
 
     if (folder / "study").is_dir():
         return Study.open(folder / "study")
@@ -114,14 +114,14 @@ def _real_study(folder: Path, data: Path, device: str | None) -> Study:
 
 
 def _run(study: Study) -> None:
-    from backend.retrieval.retrieve import retrieve
+    from blindspot.backend.retrieval.retrieve import retrieve
 
     if plan.RUN not in study.runs():
         retrieve(study, "bm25", split="train", k=plan.LAST, name=plan.RUN)
 
 
 def _set(study: Study, policy: str, model: str | None, name: str | None = None, random: int = 0) -> TrainingSet:
-    from backend.training_sets.builder import build
+    from blindspot.backend.training_sets.builder import build
 
     name = name or set_name(policy)
     if name in study.parts("training_sets"):
@@ -130,7 +130,7 @@ def _set(study: Study, policy: str, model: str | None, name: str | None = None, 
 
 
 def _questions(study: Study, splits: Sequence[str]) -> list[Question]:
-    from backend.core.splits import questions_in_split
+    from blindspot.backend.core.splits import questions_in_split
 
     return [question for split in splits for question in questions_in_split(study, split)]
 

@@ -12,12 +12,12 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from backend.retrieval.encoder import Encoder
-from backend.retrieval.passage_encoder import PassageEncoder
-from backend.retrieval.shards import BLOCK
-from backend.retrieval.token_batches import batches
 from benchmarks.gpu.results import Row
-from db.records import Passage
+from blindspot.backend.retrieval.encoder import Encoder
+from blindspot.backend.retrieval.passage_encoder import PassageEncoder
+from blindspot.backend.retrieval.shards import BLOCK
+from blindspot.backend.retrieval.token_batches import batches
+from blindspot.db.records import Passage
 
 QUESTION = "Where was the author of the first English grammar of the Norwegian language born?"
 QUESTION_TOKENS = 32

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from backend.core.manifest import write_json
-from backend.experiments.hits import Bm25Hits, Bm25Index, HybridHits, RunPart
-from backend.experiments.papers import About
-from backend.experiments.parts import Part
-from backend.experiments.plan import (
+from benchmarks.gpu.inputs import DATASET, PackedHits
+from benchmarks.gpu.results import Row
+from blindspot.backend.core.manifest import write_json
+from blindspot.backend.experiments.hits import Bm25Hits, Bm25Index, HybridHits, RunPart
+from blindspot.backend.experiments.papers import About
+from blindspot.backend.experiments.parts import Part
+from blindspot.backend.experiments.plan import (
     Cell,
     Experiment,
     ExperimentPlan,
@@ -28,12 +30,10 @@ from backend.experiments.plan import (
     dense_row,
     success_cells,
 )
-from backend.experiments.running import all_parts, frozen, make_parts, measure_plan, named, without
-from backend.experiments.workbench import Workbench
-from backend.progress import Progress
-from benchmarks.gpu.inputs import DATASET, PackedHits
-from benchmarks.gpu.results import Row
-from db.errors import Missing
+from blindspot.backend.experiments.running import all_parts, frozen, make_parts, measure_plan, named, without
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import Missing
 
 SEEDS = (0, 1, 2)
 TRAIN, DEV = f"{DATASET}/train", f"{DATASET}/dev"
@@ -76,7 +76,7 @@ MINUTES = {
 
 def unseen_relations(setting: Setting, bench: Workbench) -> ExperimentPlan:
     """BM25, MiniLM as it comes, and MiniLM trained on 12 relations, on the questions of the other 12."""
-    from backend.experiments.hits import DenseHits, Index
+    from blindspot.backend.experiments.hits import DenseHits, Index
 
     asked, deepest = setting.asked(relations=UNSEEN), max(setting.ks)
     data = setting.data(mined=setting.mined(), policy="answer_match", relations=SEEN)
@@ -205,7 +205,7 @@ def _unpacked(text: str) -> np.ndarray:
 
 def _serve(bench: Workbench, part: Part, hits: PackedHits) -> None:
     """Make a part from the packed hits, if it is one of BM25's."""
-    from backend.core.runs import write_run
+    from blindspot.backend.core.runs import write_run
 
     if type(part) is Bm25Index:
         folder = bench.path("indexes", bench.name(part))

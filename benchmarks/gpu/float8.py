@@ -1,7 +1,7 @@
 """Exact search with candidates from products of 8-bit floats (e4m3), which tensor cores multiply at twice the speed of
 16 bits. It is no part of the product until a GPU has shown that it pays.
 
-**The bound** is that of `backend.retrieval.exact.products`, with other numbers. Let c = c_p c_q be powers of two, so
+**The bound** is that of `blindspot.backend.retrieval.exact.products`, with other numbers. Let c = c_p c_q be powers of two, so
 that c_p p and c_q q use the range of e4m3, and p' and q' those vectors rounded to e4m3. For a product a = fl(q'.p')
 
     |c q.p - a|  <=  E  :=  |c_q q - q'| c_p P + |q'| c_p R + s |q'| c_p (P + R),
@@ -31,14 +31,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.retrieval.exact.candidates import CandidateHits
-from backend.retrieval.exact.exhaustive import PassageBlock
-from backend.retrieval.exact.gpu import GROUP, Shards, best_of_both, best_rows
-from backend.retrieval.exact.products import CERTAIN, LEAST, STEP, UNIT
-from backend.retrieval.search import ExactSearch
 from benchmarks.gpu.results import Row
-from db.errors import Refused
-from db.records import Hits
+from blindspot.backend.retrieval.exact.candidates import CandidateHits
+from blindspot.backend.retrieval.exact.exhaustive import PassageBlock
+from blindspot.backend.retrieval.exact.gpu import GROUP, Shards, best_of_both, best_rows
+from blindspot.backend.retrieval.exact.products import CERTAIN, LEAST, STEP, UNIT
+from blindspot.backend.retrieval.search import ExactSearch
+from blindspot.db.errors import Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
     import torch

@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from backend.core.manifest import read_object, write_json
-from backend.core.study import Study
-from db.errors import BadInput, Missing
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.records import Hits, Passage, Question
+from blindspot.backend.core.manifest import read_object, write_json
+from blindspot.backend.core.study import Study
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.records import Hits, Passage, Question
 
 MEGABYTES = 60  # limit of the packed folder
 DATASET, UNLABELLED = "entityquestions", "asked"
@@ -69,9 +69,9 @@ def pack(folder: Path, source: Path, small: bool = False, parts: int = 1) -> dic
 
 
 def _pack_data(target: Path, source: Path, temporary: Path, small: bool) -> None:
-    from backend.data.formats import question_jsonl
-    from backend.data.importing.importer import import_passages, import_questions
-    from backend.retrieval import bm25, dense
+    from blindspot.backend.data.formats import question_jsonl
+    from blindspot.backend.data.importing.importer import import_passages, import_questions
+    from blindspot.backend.retrieval import bm25, dense
 
     whole = Study.create(temporary / "whole")
     import_passages(whole, source / "passages_100k.tsv.xz")
@@ -130,8 +130,8 @@ def _compress(path: Path, target: Path) -> None:
 
 
 def _pack_hits(target: Path, study: Study) -> None:
-    from backend.retrieval.bm25 import BM25, NAME
-    from backend.retrieval.hybrid import Hybrid
+    from blindspot.backend.retrieval.bm25 import BM25, NAME
+    from blindspot.backend.retrieval.hybrid import Hybrid
 
     ways = {"bm25": BM25(study), "hybrid": Hybrid(study, "minilm", "auto", device="cpu")}
     arrays: dict[str, np.ndarray] = {}
@@ -167,7 +167,7 @@ def _pack_model(target: Path) -> None:
     """Copy MiniLM with its weights in float16. The bytes with sign and exponent compress; the others do not."""
     from safetensors.numpy import load_file
 
-    from backend.core.model_files import locate
+    from blindspot.backend.core.model_files import locate
 
     source = Path(locate("minilm"))
     target.mkdir(parents=True)
@@ -239,7 +239,7 @@ def use_model(work: Path) -> None:
 
 def study_of(folder: Path, inputs: Path, labels: bool) -> Study:
     """Return the study of the inputs; make it if it does not exist. labels: with those of the simulated annotator."""
-    from backend.data.importing.importer import import_passages, import_questions
+    from blindspot.backend.data.importing.importer import import_passages, import_questions
 
     if folder.is_dir():
         return Study.open(folder)

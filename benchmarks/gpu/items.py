@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from backend.core.study import Study
-from backend.experiments.workbench import Workbench
 from benchmarks.gpu import experiments, inputs, models, search
 from benchmarks.gpu.inputs import DATA, MODEL, PackedHits
 from benchmarks.gpu.results import OutOfTime, Result, Row
+from blindspot.backend.core.study import Study
+from blindspot.backend.experiments.workbench import Workbench
 
 ROCKET: dict[str, Any] = {
     "depth": 50,
@@ -61,7 +61,7 @@ class Context:
     @cached_property
     def labelled(self) -> Study:
         """The study with the labels of the simulated annotator, and BM25's run over the training questions."""
-        from backend.core.runs import write_run
+        from blindspot.backend.core.runs import write_run
 
         study = inputs.study_of(self.work / "labelled", self.packed, labels=True)
         if MINED not in study.runs():
@@ -190,8 +190,8 @@ def _experiment(name: str, given: Mapping[str, Any], small: bool) -> Callable[[C
 
 def _rocketqa(to: Context, seed: int, others: tuple[str, ...]) -> Outcome:
     """Run the recipe of RocketQA's steps, and report the retriever of each step on dev."""
-    from backend.evaluation.relevance import relevant
-    from backend.recipes.rocketqa import train_rocketqa
+    from blindspot.backend.evaluation.relevance import relevant
+    from blindspot.backend.recipes.rocketqa import train_rocketqa
 
     few = {"dual": {**experiments.SMALL["training"], "layers": 1, "batch": 4}, "cross": experiments.SMALL["cross"]}
     settings = {"small": True, "depth": 5, **few} if to.small else ROCKET

@@ -10,15 +10,15 @@ from statistics import median
 
 import numpy as np
 
-from backend.core.settings import EncoderSettings
-from backend.core.study import Study
-from backend.retrieval.encoder import load_encoder
-from backend.retrieval.passage_encoder import PassageEncoder
-from backend.retrieval.shards import BLOCK
 from benchmarks import encoding, training
 from benchmarks.gpu import compiled, float8
 from benchmarks.gpu.results import Row, guarded
-from db.records import Passage
+from blindspot.backend.core.settings import EncoderSettings
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.passage_encoder import PassageEncoder
+from blindspot.backend.retrieval.shards import BLOCK
+from blindspot.db.records import Passage
 
 LEAST_COSINE = 0.999  # of a vector in 16 bits with the same vector in float32
 LEAST_GRADIENT = 0.99  # cosine of a gradient in 16 bits with the same gradient in float32
@@ -51,9 +51,9 @@ def gradients(batch: int, layers: int, device: str) -> tuple[float, float]:
     """Return the cosine of the gradients in bfloat16 and in float32, and the relative difference of the losses."""
     import torch
 
-    from backend.training.examples import sample_passages
-    from backend.training.losses import InBatchLoss
-    from backend.training.trainer import Collator, features_of
+    from blindspot.backend.training.examples import sample_passages
+    from blindspot.backend.training.losses import InBatchLoss
+    from blindspot.backend.training.trainer import Collator, features_of
 
     model = training.model(layers).to(device).eval()  # without dropout
     drawn = [sample_passages(one, 1, 0, 0) for one in training.data(batch)]

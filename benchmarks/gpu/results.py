@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from backend.core.manifest import write_text
-from db.errors import BlindspotError
+from blindspot.backend.core.manifest import write_text
+from blindspot.db.errors import BlindspotError
 
 FILE, ATTEMPTS = "results.jsonl", "attempts.jsonl"
 BEGIN, END = "<!-- benchmarks.gpu: begin -->", "<!-- benchmarks.gpu: end -->"

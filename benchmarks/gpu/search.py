@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from backend.retrieval.exact import gpu
-from backend.retrieval.exact.gpu import GPUShard, Shards
-from backend.retrieval.search import ExactSearch
 from benchmarks.gpu import float8
 from benchmarks.gpu.results import Row, guarded, release
 from benchmarks.search import ROWS_PER_BLOCK, generate, load, plain
+from blindspot.backend.retrieval.exact import gpu
+from blindspot.backend.retrieval.exact.gpu import GPUShard, Shards
+from blindspot.backend.retrieval.search import ExactSearch
 
 K = 100
 BATCHES = (1, 32, 1024, 4096)

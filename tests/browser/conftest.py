@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from app import server
-from backend.core.study import Study
-from db.records import Passage, Question
+from blindspot.app import server
+from blindspot.backend.core.study import Study
+from blindspot.db.records import Passage, Question
 from tests.app_pages import HOSTILE
 from tests.studies import births, make_study, people, tiny_bert
 
@@ -53,9 +53,9 @@ def browser() -> Iterator:
 @pytest.fixture(scope="session")
 def study(tmp_path_factory) -> Study:
     """60 people and a hostile passage; BM25, and a tiny random encoder, indexed and run over `dev` and `test`."""
-    from backend.core.settings import add_encoder
-    from backend.retrieval import bm25, dense
-    from backend.retrieval.retrieve import retrieve
+    from blindspot.backend.core.settings import add_encoder
+    from blindspot.backend.retrieval import bm25, dense
+    from blindspot.backend.retrieval.retrieve import retrieve
 
     passages = [*people(), Passage("hostile", HOSTILE, f"{HOSTILE} was born in Oslo.")]
     hostile = Question(

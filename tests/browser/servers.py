@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from app import server
-from backend.core.study import Study
+from blindspot.app import server
+from blindspot.backend.core.study import Study
 from tests import forked
 
 FORKS = multiprocessing.get_context("forkserver")
@@ -80,8 +80,8 @@ def serving(study: Study, port: int | None = None, address: str = server.ADDRESS
 
 
 def _serve(arguments: list[str], environment: Mapping[str, str], folder: str) -> None:
-    from app import hosting
-    from backend.core import jobs
+    from blindspot.app import hosting
+    from blindspot.backend.core import jobs
 
     jobs._start_process = forked.start_job
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -95,16 +95,18 @@ def _serve(arguments: list[str], environment: Mapping[str, str], folder: str) ->
 
 def import_the_app() -> None:
     """Import what a server imports until it has shown its first page."""
-    import app.components
+    import blindspot.app.components
 
     names = [
-        "app.hosting",
+        "blindspot.app.hosting",
         "uvicorn",
         "streamlit.starlette",
         "streamlit.web.bootstrap",
         "pandas",
         "plotly.graph_objects",
     ]
-    names += [name for _, name, _ in pkgutil.walk_packages(app.components.__path__, "app.components.")]
+    names += [
+        name for _, name, _ in pkgutil.walk_packages(blindspot.app.components.__path__, "blindspot.app.components.")
+    ]
     for name in names:
         importlib.import_module(name)

@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from app import server
-from backend.core.study import Study
-from db.labels import Labels
-from db.queue import Queue
+from blindspot.app import server
+from blindspot.backend.core.study import Study
+from blindspot.db.labels import Labels
+from blindspot.db.queue import Queue
 from tests.browser.test_judging import SAVED, press, serving
 
 WIDTHS = (1400, 1000, 400)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from app import server
-from backend.core import jobs
-from backend.core.study import Study
-from backend.judging.batches import make_batch
-from backend.retrieval.bm25 import build_index
-from backend.retrieval.retrieve import retrieve
-from db.jobs import Jobs
+from blindspot.app import server
+from blindspot.backend.core import jobs
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.batches import make_batch
+from blindspot.backend.retrieval.bm25 import build_index
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.jobs import Jobs
 from tests.browser.test_judging import serving
 from tests.studies import births, make_study, people
 from tests.test_jobs import count_up, give_back, until, wait

@@ -191,7 +191,7 @@ def test_keys_typed_into_a_field_are_text(tab, address):
 
 def test_plots_and_tables_are_saved_by_buttons(tab, address, study, tmp_path):
     """Each button saves a file of its kind, with the figures of the page."""
-    from backend.evaluation.comparison_report import compare_runs
+    from blindspot.backend.evaluation.comparison_report import compare_runs
 
     visit(tab, f"{address}relations?runs=bm25-dev,tiny-dev&view=frequency&k=5")
     begins = {

@@ -12,14 +12,14 @@ import sys
 import numpy as np
 import pytest
 
-from app import server
-from backend.core.runs import write_run
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
-from db.records import Hits, Passage, Question
-from db.tags import Tags
+from blindspot.app import server
+from blindspot.backend.core.runs import write_run
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.records import Hits, Passage, Question
+from blindspot.db.tags import Tags
 from tests.browser.servers import free_port, serving
 from tests.studies import make_study
 
@@ -185,9 +185,9 @@ def test_a_server_that_goes_away_and_comes_back(tab, desk):
 PAUSING = """
 import sqlite3, sys
 from pathlib import Path
-from app import hosting
-from db.labels import Labels
-from db.queue import Queue
+from blindspot.app import hosting
+from blindspot.db.labels import Labels
+from blindspot.db.queue import Queue
 
 def fails_while_there_is(file, method):
     def called(*arguments, **options):

@@ -9,15 +9,15 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from app import server
-from app.links import cookie_name
-from backend.core import jobs
-from backend.judges.llm.injections import measure_injections
-from backend.judges.llm.judge import add_llm_judge
-from backend.judges.scores import ScoreStore
-from backend.retrieval import bm25
-from backend.retrieval.retrieve import retrieve
-from db.people import People
+from blindspot.app import server
+from blindspot.app.links import cookie_name
+from blindspot.backend.core import jobs
+from blindspot.backend.judges.llm.injections import measure_injections
+from blindspot.backend.judges.llm.judge import add_llm_judge
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.retrieval import bm25
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.db.people import People
 from tests.browser.test_judging import serving
 from tests.llm_server import ChatServer, answer, pair_of
 from tests.studies import births, make_study, people

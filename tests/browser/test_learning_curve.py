@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from backend.judging.batches import batch_of_pairs
-from backend.training.curve_points import curve_points
+from blindspot.backend.judging.batches import batch_of_pairs
+from blindspot.backend.training.curve_points import curve_points
 from tests.browser.test_judging import press, serving, sit_down
 from tests.test_learning_curve import listed, ready
 

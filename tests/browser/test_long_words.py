@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app import server
-from backend.core.runs import write_run
-from db.records import Hits, Passage, Question
+from blindspot.app import server
+from blindspot.backend.core.runs import write_run
+from blindspot.db.records import Hits, Passage, Question
 from tests.browser.servers import serving
 from tests.studies import make_study
 

@@ -7,13 +7,13 @@ import shutil
 import pytest
 from playwright.sync_api import expect
 
-from app import server
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.evaluation.saved_selections import saved_selections
-from backend.maps import MapRequest, make_map
-from backend.retrieval.dense import build_index
-from db.queue import Queue
+from blindspot.app import server
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.saved_selections import saved_selections
+from blindspot.backend.maps import MapRequest, make_map
+from blindspot.backend.retrieval.dense import build_index
+from blindspot.db.queue import Queue
 from tests.browser.servers import serving
 from tests.browser.test_journeys import parameters, ready, visit
 from tests.studies import tiny_bert

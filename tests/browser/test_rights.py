@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from app import server
-from app.links import session_cookie
-from db.events import Choice, LabelEvent
-from db.labels import Labels
-from db.people import People
+from blindspot.app import server
+from blindspot.app.links import session_cookie
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
 from tests.browser.test_judging import SAVED, desk, press, serving, shown, sit_down  # noqa: F401
 
 SIGN_IN = "text=Open the personal link"

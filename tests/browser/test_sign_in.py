@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlencode, urlparse
 
 import pytest
 
-from app import server
-from db.people import People
-from db.queue import Candidate, Item, Queue
-from db.records import Passage, Question
+from blindspot.app import server
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.records import Passage, Question
 from tests.browser.servers import free_port, start
 from tests.studies import make_study
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from backend.core.runs import write_run
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
-from db.records import Hits, Passage, Question
+from blindspot.backend.core.runs import write_run
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.records import Hits, Passage, Question
 from tests.browser.test_judging import SAVED
 from tests.browser.test_rights import open_to_others
 from tests.studies import make_study

@@ -10,18 +10,18 @@ from collections.abc import Mapping
 import pytest
 from playwright.sync_api import TimeoutError, expect
 
-from app import server
-from backend.core.settings import add_encoder
-from backend.core.study import Study
-from backend.judging.batches import ArmShares, make_batch
-from backend.retrieval import bm25, dense
-from backend.retrieval.retrieve import retrieve
-from backend.training.checkpoints import models_of
-from backend.training_sets.builder import build
-from backend.training_sets.differences import diff
-from backend.training_sets.training_set import TrainingSet
-from db.queue import Queue
-from db.records import Passage
+from blindspot.app import server
+from blindspot.backend.core.settings import add_encoder
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.retrieval import bm25, dense
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.training.checkpoints import models_of
+from blindspot.backend.training_sets.builder import build
+from blindspot.backend.training_sets.differences import diff
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.queue import Queue
+from blindspot.db.records import Passage
 from tests.browser.test_journeys import parameters
 from tests.browser.test_judging import SAVED, labels, press, serving, shown, sit_down
 from tests.studies import births, make_study, people, tiny_bert
@@ -144,9 +144,9 @@ def test_from_three_key_presses_to_a_comparison(tab, small):
 @pytest.mark.slow
 def test_the_same_on_an_encyclopedia(tab, tmp_path):
     """The generated encyclopedia and MiniLM's first two layers."""
-    from backend.data.encyclopedia import write
-    from backend.data.importing.importer import import_passages, import_questions
-    from backend.retrieval import bm25, dense
+    from blindspot.backend.data.encyclopedia import write
+    from blindspot.backend.data.importing.importer import import_passages, import_questions
+    from blindspot.backend.retrieval import bm25, dense
 
     study = Study.create(tmp_path / "demo")
     source = study.path("encyclopedia")

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from db.labels import Labels
-from db.people import People
-from db.queue import Candidate, Item, Queue
-from db.records import Passage, Question
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.records import Passage, Question
 from tests.browser.test_judging import SAVED, labels
 from tests.browser.test_rights import open_to_others
 from tests.studies import make_study

@@ -16,14 +16,14 @@ from typing import Any
 
 import streamlit as st
 
-from app import who
-from app.desk import Desk, desk
-from app.entry import TRANSIENT_ERRORS, describe, report
-from backend.core.study import Study
-from backend.judging.guidelines import guidelines
-from backend.training.learning_curve import start_if_due
-from db.errors import BlindspotError, Refused
-from db.people import Person
+from blindspot.app import who
+from blindspot.app.desk import Desk, desk
+from blindspot.app.entry import TRANSIENT_ERRORS, describe, report
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.guidelines import guidelines
+from blindspot.backend.training.learning_curve import start_if_due
+from blindspot.db.errors import BlindspotError, Refused
+from blindspot.db.people import Person
 
 Draw = Callable[[Study, Desk, Person], None]
 

@@ -6,15 +6,15 @@ from dataclasses import asdict
 
 import streamlit as st
 
-from app import url
-from app.components import judging
-from app.desk import desk
-from app.markup import Html, div, join, link, show, span, tag
-from backend.core.study import Study
-from backend.text.counting import counted
-from db.judgements import Consensus
-from db.people import Person
-from db.records import Question
+from blindspot.app import url
+from blindspot.app.components import judging
+from blindspot.app.desk import desk
+from blindspot.app.markup import Html, div, join, link, show, span, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.counting import counted
+from blindspot.db.judgements import Consensus
+from blindspot.db.people import Person
+from blindspot.db.records import Question
 
 _STATES = {"agreed": "agreed", "adjudicated": "settled", "open": "in dispute"}
 

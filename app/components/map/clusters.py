@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
-from app import who
-from app.components.map.data import MapPoints, first_hits, known_of
-from app.components.map.parts import address
-from app.components.map.selection import acting, attempt, panel
-from app.components.marks import WILSON, figure
-from app.components.tables import scrolling
-from app.markup import Html, div, link, show, span, tag, term
-from backend.maps import Map
-from backend.maps import edits as changes
-from backend.maps.edits import Clusters
-from backend.maps.values import ClusterRow, cluster_rows
-from backend.text.counting import counted
+from blindspot.app import who
+from blindspot.app.components.map.data import MapPoints, first_hits, known_of
+from blindspot.app.components.map.parts import address
+from blindspot.app.components.map.selection import acting, attempt, panel
+from blindspot.app.components.marks import WILSON, figure
+from blindspot.app.components.tables import scrolling
+from blindspot.app.markup import Html, div, link, show, span, tag, term
+from blindspot.backend.maps import Map
+from blindspot.backend.maps import edits as changes
+from blindspot.backend.maps.edits import Clusters
+from blindspot.backend.maps.values import ClusterRow, cluster_rows
+from blindspot.backend.text.counting import counted
 
 UNLABELLED = "Share of the cluster's passages that are neither gold nor judged for any question of this map"
 QUESTIONS = "Questions of this map with a positive passage in the cluster"

@@ -7,13 +7,13 @@ from functools import cached_property
 
 import streamlit as st
 
-from analysis.neighbours import Neighbours
-from app import study as opened_study
-from backend.core.study import Study
-from backend.maps import Map
-from backend.maps.selection import PASSAGE, QUESTION
-from backend.maps.values import Known, known
-from db.question_table import ids_of
+from blindspot.analysis.neighbours import Neighbours
+from blindspot.app import study as opened_study
+from blindspot.backend.core.study import Study
+from blindspot.backend.maps import Map
+from blindspot.backend.maps.selection import PASSAGE, QUESTION
+from blindspot.backend.maps.values import Known, known
+from blindspot.db.question_table import ids_of
 
 START = 140  # characters of a passage to show on hover
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import streamlit as st
 
-from backend.maps import Map
-from backend.maps.colours import FOUND, MISSED, quiet_categories
-from backend.maps.values import categories
+from blindspot.backend.maps import Map
+from blindspot.backend.maps.colours import FOUND, MISSED, quiet_categories
+from blindspot.backend.maps.values import categories
 
 SELECTABLE = 20_000
 OTHERS = "other"

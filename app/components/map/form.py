@@ -8,16 +8,16 @@ from typing import Any
 
 import streamlit as st
 
-from app import study as opened_study
-from app.components import jobs
-from app.components.marks import notice
-from app.markup import link, show, tag
-from app.url import HOME
-from backend.core.jobs import request
-from backend.core.study import Study
-from backend.maps import MapRequest, make
-from backend.retrieval.dense import dense_indexes
-from db.errors import BlindspotError
+from blindspot.app import study as opened_study
+from blindspot.app.components import jobs
+from blindspot.app.components.marks import notice
+from blindspot.app.markup import link, show, tag
+from blindspot.app.url import HOME
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.maps import MapRequest, make
+from blindspot.backend.retrieval.dense import dense_indexes
+from blindspot.db.errors import BlindspotError
 
 SOURCES = {
     "gold": "gold passages of the questions",

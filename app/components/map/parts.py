@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.accuracy import Estimate
-from app import url
-from app.components.map.data import MapPoints, neighbours_of
-from app.components.marks import notice, relation_label
-from app.components.tables import scrolling
-from app.markup import Html, div, join, link, span, tag, term
-from backend.maps import Map
-from backend.maps.selection import PASSAGE, QUESTION
-from backend.maps.spreads import ALL
-from backend.text.counting import counted
-from db.errors import BlindspotError
+from blindspot.analysis.accuracy import Estimate
+from blindspot.app import url
+from blindspot.app.components.map.data import MapPoints, neighbours_of
+from blindspot.app.components.marks import notice, relation_label
+from blindspot.app.components.tables import scrolling
+from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.backend.maps import Map
+from blindspot.backend.maps.selection import PASSAGE, QUESTION
+from blindspot.backend.maps.spreads import ALL
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BlindspotError
 
 NEIGHBOURS = 10
 FEW = 30

@@ -7,16 +7,16 @@ from typing import Any
 
 import streamlit as st
 
-from app import url, who
-from app.components.map.data import MapPoints, known_of
-from app.components.map.parts import address, point_list
-from app.components.marks import notice
-from app.markup import div, link, show, span, tag
-from backend.evaluation.saved_selections import save_selection
-from backend.maps import Map
-from backend.maps.selection import QUESTION, pairs_to_judge, questions_of_selection, send_to_judging
-from backend.text.counting import counted
-from db.errors import BlindspotError
+from blindspot.app import url, who
+from blindspot.app.components.map.data import MapPoints, known_of
+from blindspot.app.components.map.parts import address, point_list
+from blindspot.app.components.marks import notice
+from blindspot.app.markup import div, link, show, span, tag
+from blindspot.backend.evaluation.saved_selections import save_selection
+from blindspot.backend.maps import Map
+from blindspot.backend.maps.selection import QUESTION, pairs_to_judge, questions_of_selection, send_to_judging
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BlindspotError
 
 PLOT, _CHOSEN, _EPOCH, _MESSAGE = "map-plot", "map-chosen", "map-epoch", "map-said"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from app.components.marks import percent
-from app.components.quality.marks import bounds, coefficient, heads, row, share
-from app.components.tables import scrolling
-from app.markup import Html, div, span, tag, term
-from backend.judging.quality import MAX_GESTURE_MS, Agreements, AnnotatorStats, Quality
-from backend.text.counting import counted
+from blindspot.app.components.marks import percent
+from blindspot.app.components.quality.marks import bounds, coefficient, heads, row, share
+from blindspot.app.components.tables import scrolling
+from blindspot.app.markup import Html, div, span, tag, term
+from blindspot.backend.judging.quality import MAX_GESTURE_MS, Agreements, AnnotatorStats, Quality
+from blindspot.backend.text.counting import counted
 
 ALPHA = (
     "Krippendorff's alpha: 1 is perfect agreement, 0 is agreement by chance. Krippendorff recommends at least 0.80, "

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from analysis.prediction_powered import PoweredRate
-from app import url
-from app.audit_words import powered_words
-from app.components.marks import grouping, percent, relation_label
-from app.components.quality.marks import bounds, gauge, gauge_head, heads, rate_figure, row, stopping
-from app.components.tables import scrolling
-from app.components.training.judges import VIEW
-from app.markup import Html, div, join, link, span, tag, term
-from backend.judges.powered_audit import PoweredAudit
-from backend.judging.audits import Audit, Rates
-from backend.text.counting import counted
+from blindspot.analysis.prediction_powered import PoweredRate
+from blindspot.app import url
+from blindspot.app.audit_words import powered_words
+from blindspot.app.components.marks import grouping, percent, relation_label
+from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, heads, rate_figure, row, stopping
+from blindspot.app.components.tables import scrolling
+from blindspot.app.components.training.judges import VIEW
+from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.backend.judges.powered_audit import PoweredAudit
+from blindspot.backend.judging.audits import Audit, Rates
+from blindspot.backend.text.counting import counted
 
 POWERED = (
     "Prediction-powered estimate: the judge's scores of all passages that the audit was drawn from, corrected by the labels of "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.components.quality.marks import heads, rate_figure, row
-from app.components.tables import scrolling
-from app.markup import Html, div, join, span, tag, term
-from backend.judging.audits import BatchProgress
+from blindspot.app.components.quality.marks import heads, rate_figure, row
+from blindspot.app.components.tables import scrolling
+from blindspot.app.markup import Html, div, join, span, tag, term
+from blindspot.backend.judging.audits import BatchProgress
 
 ARMS = {"priority": "by priority", "audit": "random audit", "second": "second labels", "repeat": "repeats"}
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from app import url
-from app.components.pager import pager
-from app.markup import Html, div, link, span, tag
-from backend.judging.quality import Dispute, DisputedPassage
-from backend.text.counting import counted
+from blindspot.app import url
+from blindspot.app.components.pager import pager
+from blindspot.app.markup import Html, div, link, span, tag
+from blindspot.backend.judging.quality import Dispute, DisputedPassage
+from blindspot.backend.text.counting import counted
 
 JUDGE = "judge"
 PER_PAGE = 8

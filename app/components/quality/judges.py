@@ -6,15 +6,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from analysis.agreement import Agreement
-from analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES, Bin, GroupTrust, JudgeFigures, Trust
-from analysis.relations import relation_order
-from app.components.marks import command, grouping, relation_label
-from app.components.quality.marks import INTERVAL_NOTE, coefficient, gauge, gauge_head, heads, rate_figure, row
-from app.components.tables import scrolling
-from app.markup import Html, div, join, link, span, tag, term
-from backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge
-from backend.text.counting import counted
+from blindspot.analysis.agreement import Agreement
+from blindspot.analysis.judge_quality import (
+    CUT,
+    MISSED_POSITIVES,
+    RIGHT_POSITIVES,
+    Bin,
+    GroupTrust,
+    JudgeFigures,
+    Trust,
+)
+from blindspot.analysis.relations import relation_order
+from blindspot.app.components.marks import command, grouping, relation_label
+from blindspot.app.components.quality.marks import (
+    INTERVAL_NOTE,
+    coefficient,
+    gauge,
+    gauge_head,
+    heads,
+    rate_figure,
+    row,
+)
+from blindspot.app.components.tables import scrolling
+from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge
+from blindspot.backend.text.counting import counted
 
 PRECISION = f"Share of positives among the pairs that the judge scores {CUT:g} or more"
 RECALL = f"Share of the positives that the judge scores {CUT:g} or more"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.agreement import Agreement
-from analysis.audit import Rate
-from app.components.marks import percent
-from app.markup import Html, div, span, tag
-from backend.text.counting import counted
+from blindspot.analysis.agreement import Agreement
+from blindspot.analysis.audit import Rate
+from blindspot.app.components.marks import percent
+from blindspot.app.markup import Html, div, span, tag
+from blindspot.backend.text.counting import counted
 
 INTERVAL_NOTE = "95% bootstrap interval over questions, because labels of the same question are correlated"
 

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import blind, url
-from app.components.marks import empty
-from app.components.next_step import next_step
-from app.components.quality.agreement import agreement_panel, people_panel
-from app.components.quality.audit import BYS, audit_panel
-from app.components.quality.batches import batches_panel
-from app.components.quality.disputes import JUDGE, disputes_panel
-from app.components.quality.judges import judges_panel
-from app.components.stylesheets import style_sheet
-from app.components.training.certificate import certificates_panel
-from app.markup import Html, div, join, link, show, tag
-from backend.core.study import Study
-from backend.judges.llm.injections import injection_report
-from backend.judges.llm.judge import llm_judges
-from backend.judges.measuring import BYS as BYS_OF_TRUST
-from backend.judges.measuring import SAMPLES, JudgeTable, Sample, measure_judges
-from backend.judges.powered_audit import PoweredAudit, powered_audits
-from backend.judges.scores import ScoreStore
-from backend.judging.audits import Audit, BatchProgress, audit, batch_progress
-from backend.judging.quality import Quality, quality
-from backend.text.counting import counted
-from db.errors import BlindspotError
-from db.labels import Labels
-from db.people import Person
-from db.queue import Queue
+from blindspot.app import blind, url
+from blindspot.app.components.marks import empty
+from blindspot.app.components.next_step import next_step
+from blindspot.app.components.quality.agreement import agreement_panel, people_panel
+from blindspot.app.components.quality.audit import BYS, audit_panel
+from blindspot.app.components.quality.batches import batches_panel
+from blindspot.app.components.quality.disputes import JUDGE, disputes_panel
+from blindspot.app.components.quality.judges import judges_panel
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.components.training.certificate import certificates_panel
+from blindspot.app.markup import Html, div, join, link, show, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.llm.injections import injection_report
+from blindspot.backend.judges.llm.judge import llm_judges
+from blindspot.backend.judges.measuring import BYS as BYS_OF_TRUST
+from blindspot.backend.judges.measuring import SAMPLES, JudgeTable, Sample, measure_judges
+from blindspot.backend.judges.powered_audit import PoweredAudit, powered_audits
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.audits import Audit, BatchProgress, audit, batch_progress
+from blindspot.backend.judging.quality import Quality, quality
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BlindspotError
+from blindspot.db.labels import Labels
+from blindspot.db.people import Person
+from blindspot.db.queue import Queue
 
 HERE = "quality"
 

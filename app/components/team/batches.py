@@ -8,27 +8,27 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from app import blind, study, url, who
-from app.components import jobs
-from app.components.marks import notice
-from app.components.parts import described, descriptions, download_row, parts_panel
-from app.desk import desk
-from app.markup import link, show, tag
-from app.runs import over_training_questions
-from backend.core.jobs import request
-from backend.core.study import Study
-from backend.judges.judge import judges_of
-from backend.judging.batch_builder import ORDERS, Order
-from backend.judging.batches import make_batch, questions_of
-from backend.judging.gain import reasons
-from backend.text.counting import counted
-from backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
-from backend.training_sets.training_set import training_sets
-from db.descriptions import Description
-from db.errors import BlindspotError, Refused
-from db.people import Person
-from db.queue import Batch, Item
-from db.records import SPLITS
+from blindspot.app import blind, study, url, who
+from blindspot.app.components import jobs
+from blindspot.app.components.marks import notice
+from blindspot.app.components.parts import described, descriptions, download_row, parts_panel
+from blindspot.app.desk import desk
+from blindspot.app.markup import link, show, tag
+from blindspot.app.runs import over_training_questions
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.judge import judges_of
+from blindspot.backend.judging.batch_builder import ORDERS, Order
+from blindspot.backend.judging.batches import make_batch, questions_of
+from blindspot.backend.judging.gain import reasons
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
+from blindspot.backend.training_sets.training_set import training_sets
+from blindspot.db.descriptions import Description
+from blindspot.db.errors import BlindspotError, Refused
+from blindspot.db.people import Person
+from blindspot.db.queue import Batch, Item
+from blindspot.db.records import SPLITS
 
 _REFUSED, _SENT = "batches-refused", "batches-sent"
 ANYBODY = "anybody"

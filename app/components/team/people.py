@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from app import who
-from app.components.marks import notice
-from app.markup import show, span, tag
-from backend.core.study import Study
-from backend.demo import ANNOTATORS
-from db.errors import BlindspotError
-from db.people import Person
-from db.rights import ROLES, Role
+from blindspot.app import who
+from blindspot.app.components.marks import notice
+from blindspot.app.markup import show, span, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.demo import ANNOTATORS
+from blindspot.db.errors import BlindspotError
+from blindspot.db.people import Person
+from blindspot.db.rights import ROLES, Role
 
 _REFUSED, _LINK, _NEW_NAME = "people-refused", "people-link", "people-new-name"
 WIDTHS = [3, 2.4, 2.4, 2, 1.6, 1.6]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import url
-from app.components.marks import notice
-from app.components.quality.marks import heads, row, share
-from app.components.tables import scrolling
-from app.desk import desk
-from app.markup import Html, div, join, link, show, span, tag, term
-from backend.core.study import Study
-from backend.judging.agreement_words import AgreementWords, agreement_in_words
-from backend.judging.quality import quality
-from backend.judging.team_progress import EXCERPT_WORDS, WORDS_PER_SECOND, Day, PersonProgress, team_progress
-from backend.text.counting import counted
+from blindspot.app import url
+from blindspot.app.components.marks import notice
+from blindspot.app.components.quality.marks import heads, row, share
+from blindspot.app.components.tables import scrolling
+from blindspot.app.desk import desk
+from blindspot.app.markup import Html, div, join, link, show, span, tag, term
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.agreement_words import AgreementWords, agreement_in_words
+from blindspot.backend.judging.quality import quality
+from blindspot.backend.judging.team_progress import EXCERPT_WORDS, WORDS_PER_SECOND, Day, PersonProgress, team_progress
+from blindspot.backend.text.counting import counted
 
 DAYS_SHOWN = 14
 FAST = (

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from app import url
-from app.components.marks import empty
-from app.components.stylesheets import style_sheet
-from app.components.team.batches import batch_panel
-from app.components.team.people import people_panel
-from app.components.team.progress import progress_panel
-from app.markup import join, link, show, tag
-from backend.core.study import Study
-from db.people import Person
+from blindspot.app import url
+from blindspot.app.components.marks import empty
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.components.team.batches import batch_panel
+from blindspot.app.components.team.people import people_panel
+from blindspot.app.components.team.progress import progress_panel
+from blindspot.app.markup import join, link, show, tag
+from blindspot.backend.core.study import Study
+from blindspot.db.people import Person
 
 
 def render(opened: Study, person: Person | None) -> None:

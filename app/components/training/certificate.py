@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from app import url
-from app.certificates import bound_line, more_line, positives_line, verdict, withdrawal
-from app.components.marks import command, notice
-from app.components.tables import scrolling
-from app.markup import Html, div, link, span, tag, term
-from backend.core.study import Study
-from backend.text.counting import counted
-from backend.training_sets.certificates import Certificate, stated_certificate
-from backend.training_sets.certification import read_plan
-from backend.training_sets.training_set import TrainingSet, training_sets
-from db.errors import BlindspotError
+from blindspot.app import url
+from blindspot.app.certificates import bound_line, more_line, positives_line, verdict, withdrawal
+from blindspot.app.components.marks import command, notice
+from blindspot.app.components.tables import scrolling
+from blindspot.app.markup import Html, div, link, span, tag, term
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training_sets.certificates import Certificate, stated_certificate
+from blindspot.backend.training_sets.certification import read_plan
+from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
+from blindspot.db.errors import BlindspotError
 
 WHAT = (
     "An upper bound on the share of false negatives among the set's negatives, from pairs drawn at random that people judged. "

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app import blind, url
-from app.components.hit_lists import marked
-from app.components.marks import notice
-from app.components.pager import pager
-from app.components.stylesheets import style_sheet
-from app.markup import Html, div, link, show, span, tag
-from backend.core.study import Study
-from backend.text.answers import answer_spans, query_spans, rule_for
-from backend.text.counting import counted
-from backend.text.spans import excerpt
-from backend.training_sets.differences import (
+from blindspot.app import blind, url
+from blindspot.app.components.hit_lists import marked
+from blindspot.app.components.marks import notice
+from blindspot.app.components.pager import pager
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.markup import Html, div, link, show, span, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.answers import answer_spans, query_spans, rule_for
+from blindspot.backend.text.counting import counted
+from blindspot.backend.text.spans import excerpt
+from blindspot.backend.training_sets.differences import (
     KINDS,
     Change,
     ChangeKind,
@@ -26,8 +26,8 @@ from backend.training_sets.differences import (
     change_summary,
     changes_of_kind,
 )
-from backend.training_sets.training_set import TrainingSet
-from db.records import Passage, Question
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.records import Passage, Question
 
 PER_PAGE = 10
 KIND, REASON, PAGE = "change", "reason", "page"  # parameters of the address

@@ -7,20 +7,20 @@ from typing import Any
 
 import streamlit as st
 
-from app import url, who
-from app.components import jobs
-from app.components.marks import notice
-from app.components.setting_fields import setting_field
-from app.entry import one_line
-from app.markup import show
-from backend.core.jobs import request
-from backend.core.study import Study
-from backend.retrieval.model_kinds import encoders_of_kind
-from backend.text.counting import counted, duration
-from backend.training.checkpoints import models_of
-from backend.training.dual_encoder import train_dual_encoder
-from backend.training.training_settings import DualEncoderSettings
-from backend.training_sets.training_set import TrainingSet
+from blindspot.app import url, who
+from blindspot.app.components import jobs
+from blindspot.app.components.marks import notice
+from blindspot.app.components.setting_fields import setting_field
+from blindspot.app.entry import one_line
+from blindspot.app.markup import show
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.retrieval.model_kinds import encoders_of_kind
+from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.training.checkpoints import models_of
+from blindspot.backend.training.dual_encoder import train_dual_encoder
+from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.backend.training_sets.training_set import TrainingSet
 
 BEGUN = "training-begun"
 """Session key of the model whose training was started last."""
@@ -108,11 +108,11 @@ def has_gpu() -> bool:
 
 def _estimate(opened: Study, training_set: str, start: str, settings: dict[str, Any]) -> str:
     """Return an estimate from two timed steps, some encoded passages and some scored pairs."""
-    from backend.retrieval.encoder import load_encoder
-    from backend.training.distillation import Teacher
-    from backend.training.dual_encoder import start_encoder
-    from backend.training.estimate import estimate
-    from backend.training.examples import TrainingSetExamples
+    from blindspot.backend.retrieval.encoder import load_encoder
+    from blindspot.backend.training.distillation import Teacher
+    from blindspot.backend.training.dual_encoder import start_encoder
+    from blindspot.backend.training.estimate import estimate
+    from blindspot.backend.training.examples import TrainingSetExamples
 
     examples = TrainingSetExamples(opened, TrainingSet.open(opened, training_set))
     teacher = Teacher(opened, settings["distil"]) if "distil" in settings else None

@@ -5,20 +5,26 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from analysis.disagreements import NO, YES, Disagreements, Pattern, pairs_of, tabulate
-from app import study, url
-from app.components.marks import notice, percent
-from app.components.pager import pager
-from app.components.stylesheets import style_sheet
-from app.components.tables import scrolling
-from app.components.training.form import cross_encoders
-from app.components.training.pairs import pair_rows
-from app.markup import Html, div, join, link, show, span, tag, term
-from backend.core.study import Study
-from backend.judges.scores import ScoreStore
-from backend.text.counting import counted
-from backend.training_sets.judge_agreement import ANSWERS, CROSS_ENCODER, PEOPLE, JudgeAgreement, judge_agreement
-from db.labels import Labels
+from blindspot.analysis.disagreements import NO, YES, Disagreements, Pattern, pairs_of, tabulate
+from blindspot.app import study, url
+from blindspot.app.components.marks import notice, percent
+from blindspot.app.components.pager import pager
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.components.tables import scrolling
+from blindspot.app.components.training.form import cross_encoders
+from blindspot.app.components.training.pairs import pair_rows
+from blindspot.app.markup import Html, div, join, link, show, span, tag, term
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training_sets.judge_agreement import (
+    ANSWERS,
+    CROSS_ENCODER,
+    PEOPLE,
+    JudgeAgreement,
+    judge_agreement,
+)
+from blindspot.db.labels import Labels
 
 VIEW = "judges"
 PER_PAGE = 25

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from app import study, url, who
-from app.components import jobs
-from app.components.marks import notice
-from app.desk import desk
-from app.markup import link, show, tag
-from app.runs import over_training_questions
-from backend.core.jobs import request
-from backend.core.study import Study
-from backend.judging.batches import make_batch
-from backend.text.counting import counted
-from db.records import SPLITS
+from blindspot.app import study, url, who
+from blindspot.app.components import jobs
+from blindspot.app.components.marks import notice
+from blindspot.app.desk import desk
+from blindspot.app.markup import link, show, tag
+from blindspot.app.runs import over_training_questions
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.batches import make_batch
+from blindspot.backend.text.counting import counted
+from blindspot.db.records import SPLITS
 
 RUNS = 3  # at most, for the offered batch to pool
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import study, who
-from app.components import jobs
-from app.components.marks import command, notice
-from app.markup import Html, join, show, tag
-from backend.core.jobs import request
-from backend.core.study import Study
-from backend.judges.llm.judge import llm_judges
-from backend.judges.llm.judging import DEPTH, LLMPlan, judge_with_llm, plan
-from backend.text.counting import counted, duration
-from db.errors import BlindspotError
+from blindspot.app import study, who
+from blindspot.app.components import jobs
+from blindspot.app.components.marks import command, notice
+from blindspot.app.markup import Html, join, show, tag
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.llm.judge import llm_judges
+from blindspot.backend.judges.llm.judging import DEPTH, LLMPlan, judge_with_llm, plan
+from blindspot.backend.text.counting import counted, duration
+from blindspot.db.errors import BlindspotError
 
 SETTLED = "pairs that people settled"
 PAIRS = 500

@@ -6,17 +6,17 @@ from typing import Any
 
 import streamlit as st
 
-from app import study, url, who
-from app.components import jobs
-from app.components.marks import command, notice
-from app.components.setting_fields import setting_field
-from app.markup import Html, div, join, link, show, span, tag, term
-from backend.core.jobs import request
-from backend.core.study import Study
-from backend.judges.feature_judge import KIND, feature_judges, judge_run, learn_judge
-from backend.judges.feature_model import FeatureJudgeSettings
-from backend.judges.judge import JudgeCard, judges_of, kind_title
-from backend.retrieval.dense import dense_indexes
+from blindspot.app import study, url, who
+from blindspot.app.components import jobs
+from blindspot.app.components.marks import command, notice
+from blindspot.app.components.setting_fields import setting_field
+from blindspot.app.markup import Html, div, join, link, show, span, tag, term
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.feature_judge import KIND, feature_judges, judge_run, learn_judge
+from blindspot.backend.judges.feature_model import FeatureJudgeSettings
+from blindspot.backend.judges.judge import JudgeCard, judges_of, kind_title
+from blindspot.backend.retrieval.dense import dense_indexes
 
 NO_ENCODER = "none"
 _ENCODER_HELP = (

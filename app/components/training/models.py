@@ -6,27 +6,27 @@ from typing import Any
 
 import streamlit as st
 
-from app import study, url, who
-from app.components import jobs
-from app.components.marks import notice
-from app.components.parts import described, descriptions
-from app.components.plots import plot
-from app.markup import Html, div, link, show, span, tag
-from backend.core import jobs as work
-from backend.core.jobs import request
-from backend.core.study import Study
-from backend.judges.feature_judge import KIND
-from backend.judges.judge import kind_title
-from backend.reader.reading import read
-from backend.reader.training import train_reader
-from backend.recipes.rocketqa import train_rocketqa
-from backend.text.counting import duration
-from backend.training.before_after import run_before, start_name
-from backend.training.checkpoints import models_of
-from backend.training.cross_encoder import train_cross_encoder
-from backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
-from backend.training.scoring import score_run
-from backend.training.training_log import read_log
+from blindspot.app import study, url, who
+from blindspot.app.components import jobs
+from blindspot.app.components.marks import notice
+from blindspot.app.components.parts import described, descriptions
+from blindspot.app.components.plots import plot
+from blindspot.app.markup import Html, div, link, show, span, tag
+from blindspot.backend.core import jobs as work
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.judges.feature_judge import KIND
+from blindspot.backend.judges.judge import kind_title
+from blindspot.backend.reader.reading import read
+from blindspot.backend.reader.training import train_reader
+from blindspot.backend.recipes.rocketqa import train_rocketqa
+from blindspot.backend.text.counting import duration
+from blindspot.backend.training.before_after import run_before, start_name
+from blindspot.backend.training.checkpoints import models_of
+from blindspot.backend.training.cross_encoder import train_cross_encoder
+from blindspot.backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
+from blindspot.backend.training.scoring import score_run
+from blindspot.backend.training.training_log import read_log
 
 COMPARED_BY = {
     "average_rank": (

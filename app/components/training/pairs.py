@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app import blind, url
-from app.markup import Html, link, span, tag
-from backend.core.study import Study
+from blindspot.app import blind, url
+from blindspot.app.markup import Html, link, span, tag
+from blindspot.backend.core.study import Study
 
 
 def pair_rows(opened: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]]], **parameters: str) -> list[Html]:

@@ -8,32 +8,32 @@ from typing import Any
 
 import streamlit as st
 
-from app import study, url, who
-from app.components import jobs
-from app.components.marks import command, empty, notice
-from app.components.parts import described
-from app.components.plots import plot
-from app.components.training.certificate import certificate_panel
-from app.components.training.changes import PARAMETERS, changes_panel
-from app.components.training.models import fewer
-from app.components.training.pairs import pair_rows
-from app.desk import desk
-from app.markup import Html, div, join, link, show, span, tag, term
-from backend.core.jobs import request
-from backend.core.manifest import Manifest
-from backend.core.study import Study
-from backend.demo import is_demo
-from backend.retrieval.retrieve import retrieve
-from backend.retrieval.retriever import RETRIEVERS
-from backend.text.counting import counted
-from backend.training_sets.builder import build
-from backend.training_sets.denoising import DENOISING, policy_help, policy_named, policy_names
-from backend.training_sets.differences import new_labels
-from backend.training_sets.stratified_sample import queue_stratified_sample
-from backend.training_sets.training_set import TrainingSet, training_sets
-from db.descriptions import Description
-from db.errors import BlindspotError
-from db.rights import SETTLERS
+from blindspot.app import study, url, who
+from blindspot.app.components import jobs
+from blindspot.app.components.marks import command, empty, notice
+from blindspot.app.components.parts import described
+from blindspot.app.components.plots import plot
+from blindspot.app.components.training.certificate import certificate_panel
+from blindspot.app.components.training.changes import PARAMETERS, changes_panel
+from blindspot.app.components.training.models import fewer
+from blindspot.app.components.training.pairs import pair_rows
+from blindspot.app.desk import desk
+from blindspot.app.markup import Html, div, join, link, show, span, tag, term
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.manifest import Manifest
+from blindspot.backend.core.study import Study
+from blindspot.backend.demo import is_demo
+from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.retrieval.retriever import RETRIEVERS
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training_sets.builder import build
+from blindspot.backend.training_sets.denoising import DENOISING, policy_help, policy_named, policy_names
+from blindspot.backend.training_sets.differences import new_labels
+from blindspot.backend.training_sets.stratified_sample import queue_stratified_sample
+from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
+from blindspot.db.descriptions import Description
+from blindspot.db.errors import BlindspotError
+from blindspot.db.rights import SETTLERS
 
 NEW_SHOWN = 12
 NO_MODEL = "none"

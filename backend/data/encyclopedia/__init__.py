@@ -18,13 +18,13 @@ from random import Random
 
 import numpy as np
 
-from backend.data.encyclopedia.language import SECOND_WORDINGS, TEMPLATES
-from backend.data.encyclopedia.plan import BLIND_SPOT, LARGEST, PLAIN, SMALLEST, Edition, key
-from backend.data.encyclopedia.prose import article, notices
-from backend.data.encyclopedia.world import World
-from backend.progress import Progress
-from db.errors import Refused
-from db.records import Passage, Question
+from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS, TEMPLATES
+from blindspot.backend.data.encyclopedia.plan import BLIND_SPOT, LARGEST, PLAIN, SMALLEST, Edition, key
+from blindspot.backend.data.encyclopedia.prose import article, notices
+from blindspot.backend.data.encyclopedia.world import World
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import Refused
+from blindspot.db.records import Passage, Question
 
 __all__ = ["BLIND_SPOT", "DATASET", "PLAIN", "SECOND_DATASET", "Edition", "Encyclopedia", "describe", "write"]
 

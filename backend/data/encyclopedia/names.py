@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 from random import Random
 
-from backend.data.encyclopedia import words
-from backend.data.encyclopedia.plan import KindNumbers, Shuffle, key
+from blindspot.backend.data.encyclopedia import words
+from blindspot.backend.data.encyclopedia.plan import KindNumbers, Shuffle, key
 
 CROWDING = 0.65  # share of a group's look-alike names that are used
 

@@ -22,15 +22,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from backend.data.encyclopedia import words
-from backend.data.encyclopedia.asides import FILLERS
-from backend.data.encyclopedia.language import TEMPLATES
-from backend.data.encyclopedia.plan import key
-from backend.data.encyclopedia.planted_sentences import PLANTED, PREAMBLES
-from backend.data.encyclopedia.prose import NAME, PRONOUN, SHORT, Speaker
-from backend.data.encyclopedia.world import Entity
-from db.errors import Refused
-from db.records import Passage, Question
+from blindspot.backend.data.encyclopedia import words
+from blindspot.backend.data.encyclopedia.asides import FILLERS
+from blindspot.backend.data.encyclopedia.language import TEMPLATES
+from blindspot.backend.data.encyclopedia.plan import key
+from blindspot.backend.data.encyclopedia.planted_sentences import PLANTED, PREAMBLES
+from blindspot.backend.data.encyclopedia.prose import NAME, PRONOUN, SHORT, Speaker
+from blindspot.backend.data.encyclopedia.world import Entity
+from blindspot.db.errors import Refused
+from blindspot.db.records import Passage, Question
 
 CAUSES = (
     "near_namesake",

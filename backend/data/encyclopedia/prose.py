@@ -10,12 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from backend.data.encyclopedia.asides import FILLERS, FOLLOWING, FRAMES, MENTIONS, QUALITIES, SEASONS
-from backend.data.encyclopedia.language import CLAUSES, LEADS, OWN
-from backend.data.encyclopedia.names import with_article
-from backend.data.encyclopedia.plan import key
-from backend.data.encyclopedia.world import ANSWERED_BY, Entity, World, dwells
-from db.records import Passage
+from blindspot.backend.data.encyclopedia.asides import FILLERS, FOLLOWING, FRAMES, MENTIONS, QUALITIES, SEASONS
+from blindspot.backend.data.encyclopedia.language import CLAUSES, LEADS, OWN
+from blindspot.backend.data.encyclopedia.names import with_article
+from blindspot.backend.data.encyclopedia.plan import key
+from blindspot.backend.data.encyclopedia.world import ANSWERED_BY, Entity, World, dwells
+from blindspot.db.records import Passage
 
 ENOUGH_WORDS, ROOM_WORDS = 88, 100  # add filler below the first, name further entities below the second
 WITHOUT_CLAUSE = 0.35  # how often a told fact has a sentence of its own instead of a relative clause

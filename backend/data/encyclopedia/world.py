@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 
-from backend.data.encyclopedia import words
-from backend.data.encyclopedia.language import LEADS
-from backend.data.encyclopedia.names import Names
-from backend.data.encyclopedia.plan import (
+from blindspot.backend.data.encyclopedia import words
+from blindspot.backend.data.encyclopedia.language import LEADS
+from blindspot.backend.data.encyclopedia.names import Names
+from blindspot.backend.data.encyclopedia.plan import (
     ASSURED_TURNS,
     GROUPS,
     PLAIN,

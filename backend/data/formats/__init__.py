@@ -13,11 +13,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from backend.core.registry import Registry, must_be
-from backend.data.formats.archive import is_tar
-from backend.data.formats.base import Format, Head
-from backend.data.formats.streams import head
-from db.errors import BadInput, Refused
+from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.data.formats.archive import is_tar
+from blindspot.backend.data.formats.base import Format, Head
+from blindspot.backend.data.formats.streams import head
+from blindspot.db.errors import BadInput, Refused
 
 _LAST = "plain"  # any text could be plain questions, so this format is tried last
 _COMMAND = {

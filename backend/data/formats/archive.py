@@ -9,8 +9,8 @@ import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from backend.data.formats.streams import ByteSource, check_plain_file, file_sha256
-from db.errors import BadInput
+from blindspot.backend.data.formats.streams import ByteSource, check_plain_file, file_sha256
+from blindspot.db.errors import BadInput
 
 MAX_TOTAL = 1 << 30  # bytes of all members that are read
 MAX_UNPACKED = 4 << 30  # bytes of the whole archive, including skipped members

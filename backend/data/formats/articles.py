@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch, Row
-from backend.data.formats.passage_lines import read_passage_lines
-from backend.data.formats.streams import not_utf8
-from db.errors import Missing, Refused
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch, Row
+from blindspot.backend.data.formats.passage_lines import read_passage_lines
+from blindspot.backend.data.formats.streams import not_utf8
+from blindspot.db.errors import Missing, Refused
 
 SETTINGS = {"unit": "words", "length": 0, "tokenizer": "minilm"}
 LENGTHS = {"words": 100, "pieces": 288}
@@ -78,7 +78,7 @@ def piece_blocks(tokenizer: str, length: int) -> Cut:
     """
     from transformers import AutoTokenizer
 
-    from backend.core.model_files import open_model, readable_model
+    from blindspot.backend.core.model_files import open_model, readable_model
 
     try:
         folder = open_model(tokenizer, weights=False)

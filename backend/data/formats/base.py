@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from backend.data.formats.streams import not_utf8
-from backend.text.answers import has_tokens, pattern_fault
-from db.corpus import Row, pack
-from db.errors import BadInput, Refused
-from db.records import SPLITS, Question, Split
+from blindspot.backend.data.formats.streams import not_utf8
+from blindspot.backend.text.answers import has_tokens, pattern_fault
+from blindspot.db.corpus import Row, pack
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.records import SPLITS, Question, Split
 
 MAX_ID = 256
 MAX_TEXT = 1_000_000  # characters; a DPR passage has about 650

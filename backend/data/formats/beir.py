@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from backend.data.formats import fields, passage_jsonl
-from backend.data.formats.base import (
+from blindspot.backend.data.formats import fields, passage_jsonl
+from blindspot.backend.data.formats.base import (
     NO_OPTIONS,
     Format,
     Head,
@@ -25,12 +25,12 @@ from backend.data.formats.base import (
     id_fault,
     question_fault,
 )
-from backend.data.formats.files import written_whole
-from backend.data.formats.question_jsonl import stem
-from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from backend.data.formats.trec import grade
-from db.errors import BadInput
-from db.records import Passage, Question
+from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from blindspot.backend.data.formats.trec import grade
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Passage, Question
 
 HEADER = ("query-id", "corpus-id", "score")
 _SPLITS = ("test", "dev", "train")

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from backend.data.formats import fields
-from backend.data.formats.base import Context, RunEntry, id_fault, text_fault
-from db.errors import BadInput
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.base import Context, RunEntry, id_fault, text_fault
+from blindspot.db.errors import BadInput
 
 LINES_PER_BLOCK = 300_000  # lines of a run without texts, about 60 MB
 IDS = ("id", "docid", "passage_id", "psg_id")

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from backend.data.formats import fields
-from backend.data.formats.base import (
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.base import (
     NO_OPTIONS,
     Format,
     Head,
@@ -24,13 +24,13 @@ from backend.data.formats.base import (
     WriteResult,
     as_split,
 )
-from backend.data.formats.files import one_line, written_whole
-from backend.data.formats.question_jsonl import stem
-from backend.data.formats.question_lines import read_question_lines
-from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from backend.text.counting import counted
-from db.errors import BadInput
-from db.records import Question
+from blindspot.backend.data.formats.files import one_line, written_whole
+from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.question_lines import read_question_lines
+from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Question
 
 _LIST = ("[", '"[', "(", '"(')
 MAX_ANSWERS_TEXT = 1_000_000  # characters

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Options, RunEntry, WriteResult
-from backend.data.formats.contexts import entry
-from backend.data.formats.files import written_whole
-from backend.data.formats.json_stream import open_json, records
-from backend.data.formats.streams import ByteSource
-from db.errors import BadInput
-from db.records import Passage, Question
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, Options, RunEntry, WriteResult
+from blindspot.backend.data.formats.contexts import entry
+from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.json_stream import open_json, records
+from blindspot.backend.data.formats.streams import ByteSource
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Passage, Question
 
 Retrieved = Sequence[tuple[Passage, float, bool]]
 """A question's passages in rank order, each with its score and whether it contains an answer."""

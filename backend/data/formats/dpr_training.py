@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from backend.data.formats import fields
-from backend.data.formats.base import (
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.base import (
     NO_OPTIONS,
     Format,
     Head,
@@ -25,11 +25,11 @@ from backend.data.formats.base import (
     question_fault,
     text_fault,
 )
-from backend.data.formats.json_stream import open_json, records
-from backend.data.formats.question_jsonl import stem
-from backend.data.formats.streams import ByteSource
-from db.errors import BadInput
-from db.records import Question
+from blindspot.backend.data.formats.json_stream import open_json, records
+from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.streams import ByteSource
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Question
 
 
 def recognise(head: Head) -> bool:

@@ -22,12 +22,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.data.formats import fields
-from backend.data.formats.archive import member_place, read_members
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split, question_fault
-from backend.data.formats.json_stream import JsonStream
-from db.errors import BadInput
-from db.records import Question
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.archive import member_place, read_members
+from blindspot.backend.data.formats.base import (
+    NO_OPTIONS,
+    Format,
+    Head,
+    ImportedQuestion,
+    Options,
+    as_split,
+    question_fault,
+)
+from blindspot.backend.data.formats.json_stream import JsonStream
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Question
 
 TEMPLATES_FILE = "relation_query_templates.json"
 MAIN = "entityquestions"

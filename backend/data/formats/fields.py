@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, overload
 
-from backend.data.formats.base import MAX_INTEGER
+from blindspot.backend.data.formats.base import MAX_INTEGER
 
 
 class FieldError(ValueError):

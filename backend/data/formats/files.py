@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from db.backup import sync
-from db.errors import Refused
+from blindspot.db.backup import sync
+from blindspot.db.errors import Refused
 
 _BREAKS = {ord(character): " " for character in "\t\r\n"}
 

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from backend.data.formats import fields
-from backend.data.formats.streams import ByteSource, without_mark
-from db.errors import BadInput
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.streams import ByteSource, without_mark
+from blindspot.db.errors import BadInput
 
 MAX_VALUE = 256 << 20  # characters of one value; anything longer is not a list of questions
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -1,4 +1,4 @@
-"""Label events as JSON lines and as CSV: a column for each field of `db.events.EventRow`, and the question's split.
+"""Label events as JSON lines and as CSV: a column for each field of `blindspot.db.events.EventRow`, and the question's split.
 
 In a spreadsheet, a CSV cell that begins with = + - @ is a formula. Therefore a text that begins with one of these, a
 tab, a line end or an apostrophe is written with an apostrophe in front, which is removed on reading. Every text is
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from backend.core.spreadsheets import plain_cell, safe_cell
-from backend.data.formats.streams import not_utf8
-from db.errors import BadInput
-from db.events import COLUMNS, LABELLING, MAX_NUMBER, Choice, EventRow, LabelEvent, validate
-from db.names import check_display_name
+from blindspot.backend.core.spreadsheets import plain_cell, safe_cell
+from blindspot.backend.data.formats.streams import not_utf8
+from blindspot.db.errors import BadInput
+from blindspot.db.events import COLUMNS, LABELLING, MAX_NUMBER, Choice, EventRow, LabelEvent, validate
+from blindspot.db.names import check_display_name
 
 HEADER = (*COLUMNS, "split")
 _WHOLE = {"number", "part", "undoes", "practice", "blind", "rank", "milliseconds"}

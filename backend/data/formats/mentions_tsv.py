@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.data.formats.base import MAX_INTEGER, NO_OPTIONS, Format, Head, Options, text_fault
-from backend.data.formats.streams import ByteSource, numbered_lines
-from db.errors import BadInput
+from blindspot.backend.data.formats.base import MAX_INTEGER, NO_OPTIONS, Format, Head, Options, text_fault
+from blindspot.backend.data.formats.streams import ByteSource, numbered_lines
+from blindspot.db.errors import BadInput
 
 _ENTITY = ("entity", "subject")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from backend.data.formats import fields, trec
-from backend.data.formats.base import (
+from blindspot.backend.data.formats import fields, trec
+from blindspot.backend.data.formats.base import (
     NO_OPTIONS,
     Context,
     Format,
@@ -25,17 +25,17 @@ from backend.data.formats.base import (
     as_split,
     id_fault,
 )
-from backend.data.formats.contexts import by_question
-from backend.data.formats.dpr_results import Retrieved
-from backend.data.formats.fields import FieldError
-from backend.data.formats.files import one_line, written_whole
-from backend.data.formats.passage_lines import read_passage_lines
-from backend.data.formats.question_jsonl import stem
-from backend.data.formats.question_lines import read_question_lines
-from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from backend.text.counting import counted, noun
-from db.errors import BadInput
-from db.records import SPLITS, Passage, Question
+from blindspot.backend.data.formats.contexts import by_question
+from blindspot.backend.data.formats.dpr_results import Retrieved
+from blindspot.backend.data.formats.fields import FieldError
+from blindspot.backend.data.formats.files import one_line, written_whole
+from blindspot.backend.data.formats.passage_lines import read_passage_lines
+from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.question_lines import read_question_lines
+from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from blindspot.backend.text.counting import counted, noun
+from blindspot.db.errors import BadInput
+from blindspot.db.records import SPLITS, Passage, Question
 
 _SPLITS = {"train": "train", "dev": "dev", "eval": "test", "test": "test"}
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from backend.data.formats import fields
-from backend.data.formats.base import (
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.base import (
     NO_OPTIONS,
     Format,
     Head,
@@ -26,9 +26,9 @@ from backend.data.formats.base import (
     id_fault,
     question_fault,
 )
-from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from db.errors import BadInput
-from db.records import Question
+from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Question
 
 SETTINGS = {"sample": 100_000, "least": 3, "seed": 0}
 SHARES = (("train", 0.70), ("dev", 0.85), ("test", 1.0))

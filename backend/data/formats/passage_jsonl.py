@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch, Row
-from backend.data.formats.passage_lines import read_passage_lines
-from backend.data.formats.streams import not_utf8
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch, Row
+from blindspot.backend.data.formats.passage_lines import read_passage_lines
+from blindspot.backend.data.formats.streams import not_utf8
 
 
 def recognise(head: Head) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from backend.data.formats.base import PassageBatch, Row
-from backend.data.formats.fields import FieldError
-from backend.data.formats.streams import ByteSource, numbered_lines
-from db.errors import BadInput
+from blindspot.backend.data.formats.base import PassageBatch, Row
+from blindspot.backend.data.formats.fields import FieldError
+from blindspot.backend.data.formats.streams import ByteSource, numbered_lines
+from blindspot.db.errors import BadInput
 
 ROWS_PER_BATCH = 4096
 

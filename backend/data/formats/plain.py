@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options
-from backend.data.formats.question_jsonl import stem
-from backend.data.formats.question_lines import read_question_lines
-from backend.data.formats.streams import ByteSource, numbered_lines
-from db.errors import BadInput
-from db.records import Question
+from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options
+from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.question_lines import read_question_lines
+from blindspot.backend.data.formats.streams import ByteSource, numbered_lines
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Question
 
 
 def recognise(head: Head) -> bool:

@@ -11,12 +11,12 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split
-from backend.data.formats.question_lines import read_question_lines
-from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from db.errors import BadInput
-from db.records import Question
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split
+from blindspot.backend.data.formats.question_lines import read_question_lines
+from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Question
 
 COLUMNS = ("question", "subj", "prop", "s_pop", "possible_answers")
 

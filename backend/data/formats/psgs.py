@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from backend.data.formats.base import MAX_TEXT, NO_OPTIONS, Format, Head, Options, PassageBatch, WriteResult
-from backend.data.formats.files import written_whole
-from backend.data.formats.streams import ByteSource, text_blocks
-from db.errors import BadInput, Refused
-from db.records import Passage
+from blindspot.backend.data.formats.base import MAX_TEXT, NO_OPTIONS, Format, Head, Options, PassageBatch, WriteResult
+from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.streams import ByteSource, text_blocks
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.records import Passage
 
 COLUMNS = ("id", "title", "text")
 MAX_RECORD_LINES = 1000

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Options, RunEntry, WriteResult
-from backend.data.formats.contexts import entry
-from backend.data.formats.dpr_results import Retrieved
-from backend.data.formats.files import one_line, written_whole
-from backend.data.formats.json_stream import open_json
-from backend.data.formats.streams import ByteSource
-from db.errors import BadInput
-from db.records import Question
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.base import NO_OPTIONS, Format, Head, Options, RunEntry, WriteResult
+from blindspot.backend.data.formats.contexts import entry
+from blindspot.backend.data.formats.dpr_results import Retrieved
+from blindspot.backend.data.formats.files import one_line, written_whole
+from blindspot.backend.data.formats.json_stream import open_json
+from blindspot.backend.data.formats.streams import ByteSource
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Question
 
 
 def recognise(head: Head) -> bool:

@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from backend.data.formats import fields
-from backend.data.formats.base import (
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.base import (
     NO_OPTIONS,
     Format,
     Head,
@@ -24,11 +24,11 @@ from backend.data.formats.base import (
     Options,
     WriteResult,
 )
-from backend.data.formats.files import written_whole
-from backend.data.formats.question_lines import read_question_lines
-from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from db.errors import BadInput
-from db.records import SPLITS, AnswerRule, Question
+from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.question_lines import read_question_lines
+from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from blindspot.db.errors import BadInput
+from blindspot.db.records import SPLITS, AnswerRule, Question
 
 _RULES: dict[str, AnswerRule] = {"string": "string", "regex": "regex"}
 _QUESTION_FIELDS = {"answers", "gold", "relation", "split", "set", "subject"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from backend.data.formats.base import ImportedQuestion, question_fault
-from backend.data.formats.fields import FieldError
-from db.errors import BadInput
-from db.records import Question
+from blindspot.backend.data.formats.base import ImportedQuestion, question_fault
+from blindspot.backend.data.formats.fields import FieldError
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Question
 
 
 def read_question_lines(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from db.errors import BadInput
+from blindspot.db.errors import BadInput
 
 BLOCK = 1 << 20
 UNPACKED_BLOCK = 4 << 20  # larger, because the thread waits for the interpreter lock after each block

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.data.formats import fields
-from backend.data.formats.base import (
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.base import (
     NO_OPTIONS,
     Context,
     Format,
@@ -22,14 +22,14 @@ from backend.data.formats.base import (
     WriteResult,
     id_fault,
 )
-from backend.data.formats.contexts import by_question
-from backend.data.formats.contexts import score as score_of
-from backend.data.formats.dpr_results import Retrieved
-from backend.data.formats.files import written_whole
-from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from backend.text.counting import counted, noun
-from db.errors import BadInput, Refused
-from db.records import Question
+from blindspot.backend.data.formats.contexts import by_question
+from blindspot.backend.data.formats.contexts import score as score_of
+from blindspot.backend.data.formats.dpr_results import Retrieved
+from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from blindspot.backend.text.counting import counted, noun
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.records import Question
 
 _ITERATION = ("0", "Q0")
 

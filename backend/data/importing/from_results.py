@@ -11,27 +11,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.runs import run_name_of, write_run
-from backend.core.study import SETTINGS_FILE, Study
-from backend.data.formats import find_format
-from backend.data.formats.base import Context, RunEntry, as_split, passage_fault, question_fault
-from backend.data.formats.question_jsonl import stem
-from backend.data.formats.streams import file_sha256
-from backend.data.importing.gold import other_form
-from backend.data.importing.question_facts import with_facts
-from backend.data.importing.rejected_rows import RejectedRows
-from backend.data.importing.run_rows import FlagComparison, RunRows, compare_flags
-from backend.data.importing.runs import text_key
-from backend.data.importing.tools import ThrottledProgress, refuse_other, writable
-from backend.progress import Progress
-from backend.text.answers import DEFAULT_RULE
-from db.corpus import CorpusWriter
-from db.errors import BadInput, Refused
-from db.imports import ImportRecord, Imports
-from db.records import SPLITS, Question
+from blindspot.backend.core.runs import run_name_of, write_run
+from blindspot.backend.core.study import SETTINGS_FILE, Study
+from blindspot.backend.data.formats import find_format
+from blindspot.backend.data.formats.base import Context, RunEntry, as_split, passage_fault, question_fault
+from blindspot.backend.data.formats.question_jsonl import stem
+from blindspot.backend.data.formats.streams import file_sha256
+from blindspot.backend.data.importing.gold import other_form
+from blindspot.backend.data.importing.question_facts import with_facts
+from blindspot.backend.data.importing.rejected_rows import RejectedRows
+from blindspot.backend.data.importing.run_rows import FlagComparison, RunRows, compare_flags
+from blindspot.backend.data.importing.runs import text_key
+from blindspot.backend.data.importing.tools import ThrottledProgress, refuse_other, writable
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.db.corpus import CorpusWriter
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.imports import ImportRecord, Imports
+from blindspot.db.records import SPLITS, Question
 
 if TYPE_CHECKING:
-    from db.corpus import Row
+    from blindspot.db.corpus import Row
 
 KIND = "results"  # of the import record
 _BATCH = 2000

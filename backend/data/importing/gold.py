@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from backend.data.formats.base import ImportedQuestion, Paragraph
-from backend.progress import Progress
-from backend.text.answers import DEFAULT_RULE, rule_for
-from backend.text.counting import counted, noun
-from backend.text.gold_matching import THRESHOLD, GoldParagraph, containment, lower_tokens, match_gold
-from db.corpus import Corpus
-from db.gold import GoldMatch
-from db.records import Question
+from blindspot.backend.data.formats.base import ImportedQuestion, Paragraph
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.answers import DEFAULT_RULE, rule_for
+from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.text.gold_matching import THRESHOLD, GoldParagraph, containment, lower_tokens, match_gold
+from blindspot.db.corpus import Corpus
+from blindspot.db.gold import GoldMatch
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 PREFIX = "wiki:"  # newer DPR files write it before their passages' ids, older ones do not
 

@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.jobs import job
-from backend.data.formats import find_format, settings_of
-from backend.data.formats.base import Format, ImportedQuestion, Options, PassageBatch, checked
-from backend.data.formats.streams import file_sha256
-from backend.data.importing.gold import gold_notes, resolve
-from backend.data.importing.mentions import count_mentions
-from backend.data.importing.rejected_rows import RejectedRows
-from backend.data.importing.tools import ThrottledProgress, refuse_other, source_file, source_sha256, writable
-from backend.progress import Progress
-from backend.text.counting import counted, noun
-from db.corpus import CorpusWriter, DuplicateId, pack
-from db.errors import BadInput, Refused
-from db.imports import ImportRecord, Imports
-from db.records import SPLITS, Question
+from blindspot.backend.core.jobs import job
+from blindspot.backend.data.formats import find_format, settings_of
+from blindspot.backend.data.formats.base import Format, ImportedQuestion, Options, PassageBatch, checked
+from blindspot.backend.data.formats.streams import file_sha256
+from blindspot.backend.data.importing.gold import gold_notes, resolve
+from blindspot.backend.data.importing.mentions import count_mentions
+from blindspot.backend.data.importing.rejected_rows import RejectedRows
+from blindspot.backend.data.importing.tools import ThrottledProgress, refuse_other, source_file, source_sha256, writable
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.counting import counted, noun
+from blindspot.db.corpus import CorpusWriter, DuplicateId, pack
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.imports import ImportRecord, Imports
+from blindspot.db.records import SPLITS, Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 COUNTED = "counted in the passages"
 
@@ -61,7 +61,7 @@ def import_passages(
     """Import the study's passage collection. The file is streamed, so memory does not grow with its size.
 
     Args:
-        format: A name from `backend.data.formats`; by default the contents decide.
+        format: A name from `blindspot.backend.data.formats`; by default the contents decide.
         skip_bad: Leave out wrong rows and list them in a file of the study, instead of raising.
         settings: Settings of the format, as "name=value".
 

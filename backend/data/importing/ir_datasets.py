@@ -14,11 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from backend.data.formats.beir import HEADER
-from backend.data.formats.files import written_whole
-from backend.data.importing.tools import ThrottledProgress
-from backend.progress import Progress
-from db.errors import BadInput, BlindspotError, Missing
+from blindspot.backend.data.formats.beir import HEADER
+from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.importing.tools import ThrottledProgress
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import BadInput, BlindspotError, Missing
 
 PREFIX = "ir:"
 EXTRA = "pip install 'blindspot[ir]'"

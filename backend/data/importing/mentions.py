@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from backend.progress import Progress
-from backend.text.answers import joined, nfd
-from backend.text.token_arrays import TokenArrays, token_arrays
-from db.corpus import Row
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.answers import joined, nfd
+from blindspot.backend.text.token_arrays import TokenArrays, token_arrays
+from blindspot.db.corpus import Row
 
 CHARACTERS = 1 << 19  # of the passages that are tokenised together; limits the memory of long passages
 _FACTOR = np.uint64(0xD6E8FEB86659FD93)  # odd; the hash of consecutive tokens is a polynomial in it, modulo 2**64

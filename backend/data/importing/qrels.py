@@ -6,23 +6,23 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.jobs import job
-from backend.data.formats import find_format
-from backend.data.formats.base import Qrel
-from backend.data.formats.streams import file_sha256
-from backend.data.importing.gold import known_ids
-from backend.data.importing.importer import ImportResult
-from backend.data.importing.rejected_rows import RejectedRows
-from backend.data.importing.tools import ThrottledProgress, writable
-from backend.progress import Progress
-from backend.text.counting import counted, noun
-from db.corpus import Corpus
-from db.errors import BadInput, Missing
-from db.gold import GoldMatch
-from db.imports import ImportRecord, Imports
+from blindspot.backend.core.jobs import job
+from blindspot.backend.data.formats import find_format
+from blindspot.backend.data.formats.base import Qrel
+from blindspot.backend.data.formats.streams import file_sha256
+from blindspot.backend.data.importing.gold import known_ids
+from blindspot.backend.data.importing.importer import ImportResult
+from blindspot.backend.data.importing.rejected_rows import RejectedRows
+from blindspot.backend.data.importing.tools import ThrottledProgress, writable
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.counting import counted, noun
+from blindspot.db.corpus import Corpus
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.gold import GoldMatch
+from blindspot.db.imports import ImportRecord, Imports
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 _BLOCK = 5000
 

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from backend.data.formats import find_format
-from backend.data.formats.base import Options
-from backend.data.importing.runs import text_key
-from backend.data.importing.tools import ThrottledProgress
-from db.errors import BadInput
-from db.records import Question
+from blindspot.backend.data.formats import find_format
+from blindspot.backend.data.formats.base import Options
+from blindspot.backend.data.importing.runs import text_key
+from blindspot.backend.data.importing.tools import ThrottledProgress
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Question
 
 
 def with_facts(

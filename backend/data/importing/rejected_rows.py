@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from db.errors import BadInput
+from blindspot.db.errors import BadInput
 
 FOLDER = "left-out"
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.text.counting import counted
-from db.errors import Refused
-from db.records import Hits
+from blindspot.backend.text.counting import counted
+from blindspot.db.errors import Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
+    from blindspot.backend.core.runs import Run
 
 MAX_CELLS = 2_000_000_000
 UNKNOWN = -1

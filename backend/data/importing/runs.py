@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.core.jobs import job
-from backend.core.manifest import read_manifest
-from backend.core.own_passages import LEFT_OUT, own_rows, without_own
-from backend.core.runs import claim_run, write_run
-from backend.core.settings import check_name
-from backend.core.splits import questions_in_split
-from backend.core.ties import TIES, check_ties, tied_order
-from backend.data.formats import find_format
-from backend.data.formats.base import Options, RunEntry
-from backend.data.formats.streams import file_sha256
-from backend.data.importing.gold import find_ordinals
-from backend.data.importing.importer import ImportResult
-from backend.data.importing.rejected_rows import RejectedRows
-from backend.data.importing.run_rows import RunRows, compare_flags
-from backend.data.importing.tools import ThrottledProgress, writable
-from backend.progress import Progress
-from backend.text.answers import DEFAULT_RULE
-from backend.text.counting import counted, noun
-from db.corpus import Corpus
-from db.errors import BadInput
-from db.records import Hits, Question
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_manifest
+from blindspot.backend.core.own_passages import LEFT_OUT, own_rows, without_own
+from blindspot.backend.core.runs import claim_run, write_run
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.splits import questions_in_split
+from blindspot.backend.core.ties import TIES, check_ties, tied_order
+from blindspot.backend.data.formats import find_format
+from blindspot.backend.data.formats.base import Options, RunEntry
+from blindspot.backend.data.formats.streams import file_sha256
+from blindspot.backend.data.importing.gold import find_ordinals
+from blindspot.backend.data.importing.importer import ImportResult
+from blindspot.backend.data.importing.rejected_rows import RejectedRows
+from blindspot.backend.data.importing.run_rows import RunRows, compare_flags
+from blindspot.backend.data.importing.tools import ThrottledProgress, writable
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.backend.text.counting import counted, noun
+from blindspot.db.corpus import Corpus
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Hits, Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 HITS_LOOKED_UP = 20_000
@@ -59,7 +59,7 @@ def import_run(
         rule: Matching rule of the answer matrix. The file's own flags are compared with it but not used.
         ties: The order of hits with equal scores: "id", "row" of the collection, or as in the "file".
         without_own_passage: Leave the passage with a question's own id out of its list (see
-            `backend.core.own_passages`).
+            `blindspot.backend.core.own_passages`).
 
     Raises:
         BadInput: the first error, with file and line; also a question or passage that is not in the study.

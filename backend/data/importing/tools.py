@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from backend.data.formats.archive import members_sha256
-from backend.data.formats.base import Format
-from backend.data.formats.streams import file_sha256
-from backend.progress import Progress
-from db.errors import Refused
+from blindspot.backend.data.formats.archive import members_sha256
+from blindspot.backend.data.formats.base import Format
+from blindspot.backend.data.formats.streams import file_sha256
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import Refused
 
 _INTERVAL = 0.3  # seconds
 

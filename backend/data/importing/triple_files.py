@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from backend.data.formats import fields
-from backend.data.formats.base import MAX_INTEGER, text_fault
-from backend.data.formats.streams import MAX_LINE, ByteSource, check_plain_file, not_utf8, numbered_lines
-from db.errors import BadInput
+from blindspot.backend.data.formats import fields
+from blindspot.backend.data.formats.base import MAX_INTEGER, text_fault
+from blindspot.backend.data.formats.streams import MAX_LINE, ByteSource, check_plain_file, not_utf8, numbered_lines
+from blindspot.db.errors import BadInput
 
 COLUMNS = ("subject", "relation", "object")
 

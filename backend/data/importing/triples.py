@@ -17,29 +17,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.buckets import subject_key
-from analysis.relations import relation_order
-from backend.core.jobs import job
-from backend.core.sampling import nested_sample
-from backend.core.settings import check_name
-from backend.data.formats.base import as_split, question_fault
-from backend.data.formats.entityquestions import TEMPLATES
-from backend.data.formats.streams import ByteSource
-from backend.data.importing.importer import ImportResult
-from backend.data.importing.mentions import MentionCounter
-from backend.data.importing.rejected_rows import RejectedRows
-from backend.data.importing.tools import ThrottledProgress, writable
-from backend.data.importing.triple_files import read_templates, read_triples
-from backend.progress import Progress
-from backend.text.answers import DEFAULT_RULE, RULES
-from backend.text.counting import counted
-from db.corpus import Row
-from db.errors import BadInput, Refused
-from db.imports import ImportRecord
-from db.records import Question
+from blindspot.analysis.buckets import subject_key
+from blindspot.analysis.relations import relation_order
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.sampling import nested_sample
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.data.formats.base import as_split, question_fault
+from blindspot.backend.data.formats.entityquestions import TEMPLATES
+from blindspot.backend.data.formats.streams import ByteSource
+from blindspot.backend.data.importing.importer import ImportResult
+from blindspot.backend.data.importing.mentions import MentionCounter
+from blindspot.backend.data.importing.rejected_rows import RejectedRows
+from blindspot.backend.data.importing.tools import ThrottledProgress, writable
+from blindspot.backend.data.importing.triple_files import read_templates, read_triples
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.answers import DEFAULT_RULE, RULES
+from blindspot.backend.text.counting import counted
+from blindspot.db.corpus import Row
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.imports import ImportRecord
+from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 MIN_FACTS, MIN_ANSWERS = 2000, 20
 MAX_QUESTIONS, MAX_TRAINING = 1000, 8000

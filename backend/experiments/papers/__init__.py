@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from backend.core.registry import Registry
+from blindspot.backend.core.registry import Registry
 
 
 class About(NamedTuple):
@@ -52,7 +52,7 @@ EXPERIMENTS = {
 
 
 def _check(entry: object) -> None:
-    from backend.experiments.plan import Experiment
+    from blindspot.backend.experiments.plan import Experiment
 
     if not isinstance(entry, Experiment):
         raise TypeError(f"{type(entry).__name__} is not an Experiment")

@@ -12,12 +12,12 @@ from functools import cache
 
 import numpy as np
 
-from analysis.accuracy import Estimate
-from backend.experiments.parts import Part
-from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting
-from backend.experiments.workbench import Workbench
-from backend.judging.audits import Audit, audit
-from db.errors import BadInput
+from blindspot.analysis.accuracy import Estimate
+from blindspot.backend.experiments.parts import Part
+from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.judging.audits import Audit, audit
+from blindspot.db.errors import BadInput
 
 KINDS = {"positive": "positive", "positive or related": "with_related"}
 
@@ -51,7 +51,7 @@ def _audit(bench: Workbench) -> Audit:
 
 
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
-    from db.labels import Labels
+    from blindspot.db.labels import Labels
 
     rates, last = _audit(bench), Labels(bench.labels_path, read_only=True).last_event
     if rates.overall is None:

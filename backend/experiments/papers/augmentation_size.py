@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Plot, Setting, success_cells
-from backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
-from backend.experiments.trainings import found_by
-from backend.experiments.workbench import Workbench
-from db.errors import BadInput
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Plot, Setting, success_cells
+from blindspot.backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
+from blindspot.backend.experiments.trainings import found_by
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.db.errors import BadInput
 
 TAKES = frozenset({"batches"})
 DEFAULTS = {

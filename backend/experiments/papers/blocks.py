@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analysis.published import AVERAGE as PUBLISHED_AVERAGE
-from analysis.published import TOP_20
-from backend.experiments.blocks import TOKENS, AsMuchText, BlockHits, BlockIndex, Blocks, passages_for
-from backend.experiments.by_relation import (
+from blindspot.analysis.published import AVERAGE as PUBLISHED_AVERAGE
+from blindspot.analysis.published import TOP_20
+from blindspot.backend.experiments.blocks import TOKENS, AsMuchText, BlockHits, BlockIndex, Blocks, passages_for
+from blindspot.backend.experiments.by_relation import (
     AVERAGE,
     chosen,
     claimed,
@@ -19,11 +19,11 @@ from backend.experiments.by_relation import (
     relation_cells,
     success_of,
 )
-from backend.experiments.hits import Bm25Hits
-from backend.experiments.parts import StudyEncoder
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
-from backend.experiments.workbench import Workbench
-from db.errors import Refused
+from blindspot.backend.experiments.hits import Bm25Hits
+from blindspot.backend.experiments.parts import StudyEncoder
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.db.errors import Refused
 
 PUBLISHED = {  # REALM and BM25 over blocks, success at 20 in per cent
     "P17": (70.6, 76.0), "P19": (52.9, 90.3), "P20": (61.9, 89.2), "P26": (47.1, 90.0), "P36": (91.7, 91.9), "P40": (39.7, 87.1),

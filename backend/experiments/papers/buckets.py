@@ -12,15 +12,15 @@ from typing import TypeAlias
 
 import numpy as np
 
-from analysis.buckets import BUCKETS, FEW
-from analysis.relations import relation_name
-from backend.experiments.buckets import Between, Bucket, InBucket, bucket_numbers, is_seen
-from backend.experiments.by_relation import LEAST, chosen, claimed, column, of_one_set, questions_by_relation
-from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
-from backend.experiments.parts import QuestionSelection, StudyEncoder
-from backend.experiments.plan import Cell, ExperimentPlan, Measure, PaperClaim, Plot, Setting
-from backend.experiments.workbench import Workbench
-from db.errors import Refused
+from blindspot.analysis.buckets import BUCKETS, FEW
+from blindspot.analysis.relations import relation_name
+from blindspot.backend.experiments.buckets import Between, Bucket, InBucket, bucket_numbers, is_seen
+from blindspot.backend.experiments.by_relation import LEAST, chosen, claimed, column, of_one_set, questions_by_relation
+from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
+from blindspot.backend.experiments.parts import QuestionSelection, StudyEncoder
+from blindspot.backend.experiments.plan import Cell, ExperimentPlan, Measure, PaperClaim, Plot, Setting
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.db.errors import Refused
 
 TAKES = frozenset({"encoders", "relations"})
 DEFAULTS = {"ks": (20,), "on": ""}

@@ -6,10 +6,10 @@ best model trained for them (69.9 vs 75.0, 86.3 vs 89.1), and far above BM25 (55
 
 from __future__ import annotations
 
-from backend.experiments.hits import Bm25Hits
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row, in_column, success_cells
-from backend.experiments.question_sets import measured_on, training_sets
-from backend.experiments.workbench import Workbench
+from blindspot.backend.experiments.hits import Bm25Hits
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row, in_column, success_cells
+from blindspot.backend.experiments.question_sets import measured_on, training_sets
+from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"sets"})
 DEFAULTS = {"ks": (20,)}

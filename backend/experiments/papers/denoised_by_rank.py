@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backend.experiments.parts import Part
-from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Plot, Setting
-from backend.experiments.rocketqa import need_one_train, steps_of
-from backend.experiments.trainings import TrainingData
-from backend.experiments.workbench import Workbench
+from blindspot.backend.experiments.parts import Part
+from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Plot, Setting
+from blindspot.backend.experiments.rocketqa import need_one_train, steps_of
+from blindspot.backend.experiments.trainings import TrainingData
+from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"batches"})
 DEFAULTS = {"batches": (64,), "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5}}
@@ -35,7 +35,7 @@ class TakenOut:
 
     def values(self, bench: Workbench) -> np.ndarray:
         """(q,) float64; questions without a mined passage at these ranks count as 0."""
-        from backend.training_sets.training_set import TrainingSet
+        from blindspot.backend.training_sets.training_set import TrainingSet
 
         shares, ranks = [], range(self.first, self.last + 1)
         for _, pairs in TrainingSet.open(bench, bench.name(self.data)).groups():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row
-from backend.experiments.workbench import Workbench
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row
+from blindspot.backend.experiments.workbench import Workbench
 
 PUBLISHED = {"gold": {1: 44.9, 5: 66.8, 20: 78.1, 100: 85.0}, "distant": {1: 43.9, 5: 65.3, 20: 77.1, 100: 84.4}}
 DEFAULTS = {"ks": (1, 5, 20, 100)}

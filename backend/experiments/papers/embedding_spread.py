@@ -11,19 +11,19 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.neighbours import unit
-from analysis.relations import relation_name
-from analysis.spread import SpreadGroup, measured
-from backend.data.leaks import eligible_questions
-from backend.experiments.buckets import difference_values
-from backend.experiments.by_relation import chosen, of_one_set, questions_by_relation
-from backend.experiments.fine_tuning import Tuning, before, largest_k, relation_data
-from backend.experiments.hits import Index
-from backend.experiments.parts import Part, QuestionSelection
-from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Plot, Setting
-from backend.experiments.workbench import Workbench
-from backend.maps.request import Points
-from backend.maps.spreads import positives
+from blindspot.analysis.neighbours import unit
+from blindspot.analysis.relations import relation_name
+from blindspot.analysis.spread import SpreadGroup, measured
+from blindspot.backend.data.leaks import eligible_questions
+from blindspot.backend.experiments.buckets import difference_values
+from blindspot.backend.experiments.by_relation import chosen, of_one_set, questions_by_relation
+from blindspot.backend.experiments.fine_tuning import Tuning, before, largest_k, relation_data
+from blindspot.backend.experiments.hits import Index
+from blindspot.backend.experiments.parts import Part, QuestionSelection
+from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Plot, Setting
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.maps.request import Points
+from blindspot.backend.maps.spreads import positives
 
 TAKES = frozenset({"relations"})
 DEFAULTS = {"limit": 8000, "training": {"batch": 24}}
@@ -41,7 +41,7 @@ CONVENTION = (
 
 @dataclass(frozen=True)
 class SpreadMeasure:
-    """A figure of `analysis.spread`: one value for each passage, or for each question in the case of margins."""
+    """A figure of `blindspot.analysis.spread`: one value for each passage, or for each question in the case of margins."""
 
     index: Index
     asked: QuestionSelection
@@ -51,7 +51,7 @@ class SpreadMeasure:
         return (self.index,)
 
     def values(self, bench: Workbench) -> np.ndarray:
-        from backend.retrieval.dense import Dense
+        from blindspot.backend.retrieval.dense import Dense
 
         questions = [question for question in self.asked.of(bench) if question.gold]
         ordinals = np.array(

@@ -7,13 +7,19 @@ used DPR's reader.
 
 from __future__ import annotations
 
-from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index
-from backend.experiments.parts import QuestionSelection
-from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, success_cells
-from backend.experiments.readers import ExactMatchOfSelected, ReaderModelPart, ReadingPart, exact_cells, reader_settings
-from backend.experiments.rocketqa import need_one_train
-from backend.experiments.workbench import Workbench
-from backend.reader.settings import ReaderSettings
+from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index
+from blindspot.backend.experiments.parts import QuestionSelection
+from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, success_cells
+from blindspot.backend.experiments.readers import (
+    ExactMatchOfSelected,
+    ReaderModelPart,
+    ReadingPart,
+    exact_cells,
+    reader_settings,
+)
+from blindspot.backend.experiments.rocketqa import need_one_train
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.reader.settings import ReaderSettings
 
 PUBLISHED = {"BM25": 32.6, "dense": 41.5, "BM25 + dense": 39.0}
 MOST, LEAST = "the one that finds most", "the one that finds least"

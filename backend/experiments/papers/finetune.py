@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from analysis.relations import relation_name
-from backend.data.formats.entityquestions import MAIN
-from backend.data.leaks import eligible_questions
-from backend.experiments.by_relation import (
+from blindspot.analysis.relations import relation_name
+from blindspot.backend.data.formats.entityquestions import MAIN
+from blindspot.backend.data.leaks import eligible_questions
+from blindspot.backend.experiments.by_relation import (
     LEAST,
     SMALL_MINIMUM,
     K,
@@ -22,7 +22,7 @@ from backend.experiments.by_relation import (
     of_one_set,
     questions_by_relation,
 )
-from backend.experiments.fine_tuning import (
+from blindspot.backend.experiments.fine_tuning import (
     WORDINGS,
     Adapted,
     Apart,
@@ -33,11 +33,11 @@ from backend.experiments.fine_tuning import (
     largest_k,
     relation_data,
 )
-from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
-from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
-from backend.experiments.trainings import TrainingData
-from backend.experiments.workbench import Workbench
-from db.records import Question
+from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
+from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
+from blindspot.backend.experiments.trainings import TrainingData
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.db.records import Question
 
 SIMILAR_ROW = "FT, similar wording"
 PUBLISHED = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index, TunedHybridHits
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
-from backend.experiments.workbench import Workbench
+from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index, TunedHybridHits
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
+from blindspot.backend.experiments.workbench import Workbench
 
 PUBLISHED = {
     "BM25": {20: 59.1, 100: 73.7},

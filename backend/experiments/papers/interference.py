@@ -8,17 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from analysis.relations import relation_name
-from backend.data.encyclopedia import SECOND_DATASET
-from backend.data.encyclopedia.language import SECOND_WORDINGS
-from backend.data.leaks import eligible_questions
-from backend.experiments.by_relation import K, chosen, claimed, column, of_one_set, questions_by_relation
-from backend.experiments.fine_tuning import Adapted, Tuning, before, datasets, largest_k, relation_data
-from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
-from backend.experiments.parts import QuestionSelection
-from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
-from backend.experiments.workbench import Workbench
-from db.errors import BadInput
+from blindspot.analysis.relations import relation_name
+from blindspot.backend.data.encyclopedia import SECOND_DATASET
+from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS
+from blindspot.backend.data.leaks import eligible_questions
+from blindspot.backend.experiments.by_relation import K, chosen, claimed, column, of_one_set, questions_by_relation
+from blindspot.backend.experiments.fine_tuning import Adapted, Tuning, before, datasets, largest_k, relation_data
+from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
+from blindspot.backend.experiments.parts import QuestionSelection
+from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.db.errors import BadInput
 
 TAKES = frozenset({"relations", "sets"})
 DEFAULTS = {"ks": (20,), "limit": 8000, "training": {"batch": 24}}

@@ -3,10 +3,10 @@ trained alone."""
 
 from __future__ import annotations
 
-from backend.experiments.hits import DenseHits, Index
-from backend.experiments.parts import QuestionSelection
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
-from backend.experiments.readers import (
+from blindspot.backend.experiments.hits import DenseHits, Index
+from blindspot.backend.experiments.parts import QuestionSelection
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
+from blindspot.backend.experiments.readers import (
     JointHits,
     JointModelPart,
     ReaderModelPart,
@@ -14,9 +14,9 @@ from backend.experiments.readers import (
     exact_cells,
     reader_settings,
 )
-from backend.experiments.rocketqa import need_one_train
-from backend.experiments.workbench import Workbench
-from backend.reader.settings import JointSettings, ReaderSettings
+from blindspot.backend.experiments.rocketqa import need_one_train
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.reader.settings import JointSettings, ReaderSettings
 
 PUBLISHED = {"apart": 41.5, "together": 39.8}
 TAKES = frozenset({"reader"})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from backend.data.leaks import eligible_questions
-from backend.experiments.hits import Bm25Hits
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row, in_column, success_cells
-from backend.experiments.question_sets import measured_on, training_sets
-from backend.experiments.workbench import Workbench
+from blindspot.backend.data.leaks import eligible_questions
+from blindspot.backend.experiments.hits import Bm25Hits
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row, in_column, success_cells
+from blindspot.backend.experiments.question_sets import measured_on, training_sets
+from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"sets"})
 DEFAULTS = {"ks": (20,)}

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row
-from backend.experiments.trainings import TrainingData
-from backend.experiments.workbench import Workbench
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row
+from blindspot.backend.experiments.trainings import TrainingData
+from blindspot.backend.experiments.workbench import Workbench
 
 PUBLISHED = {
     "7 random": {5: 47.0, 20: 64.3, 100: 77.8}, "7 BM25": {5: 50.0, 20: 63.3, 100: 74.8}, "7 gold": {5: 42.6, 20: 63.1, 100: 78.3},

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from backend.experiments.parts import StudyEncoder
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
-from backend.experiments.rocketqa import need_one_train, steps_of
-from backend.experiments.trainings import found_by
-from backend.experiments.workbench import Workbench
-from backend.retrieval.model_kinds import encoder_kind
-from db.errors import BadInput
+from blindspot.backend.experiments.parts import StudyEncoder
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
+from blindspot.backend.experiments.rocketqa import need_one_train, steps_of
+from blindspot.backend.experiments.trainings import found_by
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.retrieval.model_kinds import encoder_kind
+from blindspot.db.errors import BadInput
 
 TAKES = frozenset({"batches", "encoders"})
 DEFAULTS = {

@@ -6,9 +6,9 @@ figure of the paper to compare with. Negation, numbers and namesakes are probes 
 
 from __future__ import annotations
 
-from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting
-from backend.experiments.probes import MIN_SENTENCES, PROBES, ProbeMeasure
-from backend.experiments.workbench import Workbench
+from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting
+from blindspot.backend.experiments.probes import MIN_SENTENCES, PROBES, ProbeMeasure
+from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"encoders"})
 DEFAULTS = {"measured": 300}

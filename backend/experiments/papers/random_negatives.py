@@ -6,8 +6,8 @@ Random negatives are the passages of the other questions in the batch. The figur
 
 from __future__ import annotations
 
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Plot, Setting, dense_row
-from backend.experiments.workbench import Workbench
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Plot, Setting, dense_row
+from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"batches"})
 DEFAULTS = {"batches": (8, 32, 128), "training": {"steps": 500}}

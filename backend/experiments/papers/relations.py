@@ -4,9 +4,9 @@ A).
 
 from __future__ import annotations
 
-from analysis.published import AVERAGE as PUBLISHED_AVERAGE
-from analysis.published import SYSTEMS, TOP_20, not_comparable
-from backend.experiments.by_relation import (
+from blindspot.analysis.published import AVERAGE as PUBLISHED_AVERAGE
+from blindspot.analysis.published import SYSTEMS, TOP_20, not_comparable
+from blindspot.backend.experiments.by_relation import (
     AVERAGE,
     chosen,
     claimed,
@@ -16,10 +16,10 @@ from backend.experiments.by_relation import (
     relation_cells,
     success_of,
 )
-from backend.experiments.hits import Bm25Hits, DenseHits, Index
-from backend.experiments.parts import StudyEncoder
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
-from backend.experiments.workbench import Workbench
+from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index
+from blindspot.backend.experiments.parts import StudyEncoder
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
+from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"encoders", "relations"})
 DEFAULTS = {"ks": (20,)}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index, RunPart
-from backend.experiments.parts import StudyEncoder
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, in_column, success_cells
-from backend.experiments.question_sets import measured_sets
-from backend.experiments.workbench import Workbench
+from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index, RunPart
+from blindspot.backend.experiments.parts import StudyEncoder
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, in_column, success_cells
+from blindspot.backend.experiments.question_sets import measured_sets
+from blindspot.backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"sets", "encoders"})
 DEFAULTS = {"ks": (20, 100)}

@@ -6,11 +6,11 @@ examples help further.
 
 from __future__ import annotations
 
-from backend.data.leaks import eligible_questions
-from backend.experiments.hits import Bm25Hits
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Plot, Setting, dense_row, success_cells
-from backend.experiments.workbench import Workbench
-from db.errors import BadInput
+from blindspot.backend.data.leaks import eligible_questions
+from blindspot.backend.experiments.hits import Bm25Hits
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Plot, Setting, dense_row, success_cells
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.db.errors import BadInput
 
 TAKES = frozenset({"sizes"})
 DEFAULTS = {"sizes": (1000, 10_000, 20_000, 40_000)}

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row
-from backend.experiments.workbench import Workbench
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row
+from blindspot.backend.experiments.workbench import Workbench
 
 PUBLISHED = {
     "dot, softmax": {1: 44.9, 5: 66.8, 20: 78.1, 100: 85.0}, "dot, triplet": {1: 41.6, 5: 65.0, 20: 77.2, 100: 84.5},

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from backend.data.leaks import eligible_questions
-from backend.experiments.by_relation import (
+from blindspot.backend.data.leaks import eligible_questions
+from blindspot.backend.experiments.by_relation import (
     AVERAGE,
     LEAST,
     SMALL_MINIMUM,
@@ -17,14 +17,14 @@ from backend.experiments.by_relation import (
     relation_cells,
     success_of,
 )
-from backend.experiments.fine_tuning import largest_k
-from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
-from backend.experiments.parts import StudyEncoder
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
-from backend.experiments.question_encoders import QuestionEncoders, SpecialisedHits
-from backend.experiments.trainings import DualEncoder
-from backend.experiments.workbench import Workbench
-from db.errors import BadInput
+from blindspot.backend.experiments.fine_tuning import largest_k
+from blindspot.backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
+from blindspot.backend.experiments.parts import StudyEncoder
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
+from blindspot.backend.experiments.question_encoders import QuestionEncoders, SpecialisedHits
+from blindspot.backend.experiments.trainings import DualEncoder
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.db.errors import BadInput
 
 SYSTEMS = ("DPR (NQ)", "FT by relation", "FT for all", "DPR (PAQ)", "FT by relation", "FT for all", "BM25")
 PUBLISHED = {  # as in SYSTEMS, success at 20 in per cent

@@ -3,10 +3,10 @@ Natural Questions."""
 
 from __future__ import annotations
 
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
-from backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
-from backend.experiments.trainings import found_by
-from backend.experiments.workbench import Workbench
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
+from blindspot.backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
+from blindspot.backend.experiments.trainings import found_by
+from blindspot.backend.experiments.workbench import Workbench
 
 IN_BATCH, CROSS_BATCH, RAW, DENOISED, AUGMENTED = (
     "in-batch negatives",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.experiments.hits import Bm25Hits, TunedBm25Hits
-from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
-from backend.experiments.workbench import Workbench
+from blindspot.backend.experiments.hits import Bm25Hits, TunedBm25Hits
+from blindspot.backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
+from blindspot.backend.experiments.workbench import Workbench
 
 GRID = tuple((k1, b) for k1 in (0.5, 0.9, 1.2, 1.6, 2.0) for b in (0.0, 0.2, 0.4, 0.6, 0.8))
 

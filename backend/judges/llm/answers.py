@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING
 
-from backend.core.manifest import text_sha256
-from db.connection import PerThread, writing
-from db.records import Passage
+from blindspot.backend.core.manifest import text_sha256
+from blindspot.db.connection import PerThread, writing
+from blindspot.db.records import Passage
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 FILE = "answers.db"
 _SCHEMA = """

@@ -8,15 +8,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from backend.judges.llm.answers import LONGEST_REPLY, AnswerStore, StoredAnswer, pair_hash
-from backend.judges.llm.endpoint import Endpoint, EndpointAway, is_same_model
-from backend.judges.llm.judge import LLMJudge, PairTexts, require_sending
-from backend.judges.llm.prompts import majority
-from backend.text.counting import counted, duration
-from db.errors import Refused
+from blindspot.backend.judges.llm.answers import LONGEST_REPLY, AnswerStore, StoredAnswer, pair_hash
+from blindspot.backend.judges.llm.endpoint import Endpoint, EndpointAway, is_same_model
+from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, require_sending
+from blindspot.backend.judges.llm.prompts import majority
+from blindspot.backend.text.counting import counted, duration
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.progress import Progress
+    from blindspot.backend.progress import Progress
 
 AWAY_IN_A_ROW = 10  # pairs without an answer, one after another, after which the endpoint counts as away
 SECONDS_BETWEEN_NEWS = 5.0

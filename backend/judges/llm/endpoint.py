@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.core import http_client
-from backend.core.http_client import MAXIMUM_REPLY, HttpClient, ServerAway, destination, message_of
-from db.errors import Refused
+from blindspot.backend.core import http_client
+from blindspot.backend.core.http_client import MAXIMUM_REPLY, HttpClient, ServerAway, destination, message_of
+from blindspot.db.errors import Refused
 
 __all__ = ["Endpoint", "EndpointAway", "Reply", "check_url", "destination", "is_same_model"]
 

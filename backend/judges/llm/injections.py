@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.accuracy import wilson
-from backend.core.jobs import job
-from backend.core.manifest import read_object, write_json
-from backend.judges.llm.asking import ask
-from backend.judges.llm.judge import LLMJudge, PairTexts, require_sending
-from db.errors import Missing
-from db.records import Passage, Question
+from blindspot.analysis.accuracy import wilson
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_object, write_json
+from blindspot.backend.judges.llm.asking import ask
+from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, require_sending
+from blindspot.db.errors import Missing
+from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 FILE = "injections.json"
 PAIRS = 10

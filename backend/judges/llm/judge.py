@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.declared import build
-from backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
-from backend.core.settings import check_name
-from backend.judges.judge import refuse_taken, stored_judges
-from backend.judges.llm.endpoint import check_url, destination
-from backend.judges.llm.prompts import Prompt, read_prompt
-from backend.judges.scores import ScoreStore
-from backend.judges.settings import LLMSettings
-from db.errors import BadInput, Missing, Refused
-from db.records import Passage, Question
+from blindspot.backend.core.declared import build
+from blindspot.backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.judges.judge import refuse_taken, stored_judges
+from blindspot.backend.judges.llm.endpoint import check_url, destination
+from blindspot.backend.judges.llm.prompts import Prompt, read_prompt
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judges.settings import LLMSettings
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
-    from backend.core.manifest import Manifest
-    from backend.core.study import Study
-    from backend.judges.feature_judge import Lists
-    from backend.progress import Progress
+    from blindspot.backend.core.manifest import Manifest
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.judges.feature_judge import Lists
+    from blindspot.backend.progress import Progress
 
 KIND = "llm"
 SENDING = "sending.json"
@@ -96,7 +96,7 @@ class LLMJudge:
 
     def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
         """Return (q, k) float64 scores of the hits of some lists; NaN where padded or unknown. Asks the endpoint."""
-        from backend.judges.llm.asking import ask
+        from blindspot.backend.judges.llm.asking import ask
 
         found = np.full(lists.rows.shape, np.nan)
         pairs, places = [], {}
@@ -169,7 +169,7 @@ def allow_sending(judge: LLMJudge) -> None:
 
 def may_send(judge: LLMJudge) -> bool:
     """Whether texts may go to the judge's endpoint: it is this machine, or somebody allowed it."""
-    from backend.core.manifest import read_json
+    from blindspot.backend.core.manifest import read_json
 
     to = destination(judge.about["endpoint"])
     path = judge.study.path("judges", judge.name, SENDING)

@@ -7,20 +7,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backend.core.jobs import job
-from backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind
-from backend.judges.llm.answers import AnswerStore, pair_hash
-from backend.judges.llm.asking import Asked, Asking, label_of, lacking_votes, score_of
-from backend.judges.llm.endpoint import destination
-from backend.judges.llm.judge import KIND, LLMJudge, PairTexts, may_send, require_sending
-from backend.judges.scores import ScoreStore
-from db.errors import Missing
-from db.labels import Labels
+from blindspot.backend.core.jobs import job
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind
+from blindspot.backend.judges.llm.answers import AnswerStore, pair_hash
+from blindspot.backend.judges.llm.asking import Asked, Asking, label_of, lacking_votes, score_of
+from blindspot.backend.judges.llm.endpoint import destination
+from blindspot.backend.judges.llm.judge import KIND, LLMJudge, PairTexts, may_send, require_sending
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.db.errors import Missing
+from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.core.manifest import Manifest
-    from backend.core.study import Study
-    from backend.progress import Progress
+    from blindspot.backend.core.manifest import Manifest
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
 
 DEPTH = 20
 PAIRS_PER_BLOCK = 400  # whose texts are in memory together

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.core.manifest import text_sha256
-from db.errors import BadInput, Refused
-from db.events import Label
-from db.records import Passage
+from blindspot.backend.core.manifest import text_sha256
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.events import Label
+from blindspot.db.records import Passage
 
 FIELDS = ("question", "passage", "title")
 REQUIRED = ("question", "passage")

@@ -14,11 +14,11 @@ from urllib.parse import quote
 
 import numpy as np
 
-from backend.retrieval.engines.engine import ENGINES
-from backend.retrieval.engines.engine_settings import EngineSettings
-from backend.retrieval.engines.remote_engine import Found, RemoteEngine
-from backend.retrieval.engines.web import SearchServer, malformed, said_by, split_fields
-from db.errors import BlindspotError, Refused
+from blindspot.backend.retrieval.engines.engine import ENGINES
+from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.backend.retrieval.engines.remote_engine import Found, RemoteEngine
+from blindspot.backend.retrieval.engines.web import SearchServer, malformed, said_by, split_fields
+from blindspot.db.errors import BlindspotError, Refused
 
 CANDIDATES = 10_000  # the engine's limit of num_candidates
 

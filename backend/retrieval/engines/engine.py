@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from backend.core.declared import declared
-from backend.core.registry import Registry, must_be
-from backend.retrieval.engines.engine_settings import EngineSettings
-from db.errors import Missing, Refused
-from db.records import Hits
+from blindspot.backend.core.declared import declared
+from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.progress import Progress
-    from backend.retrieval.encoder import Encoder
-    from backend.retrieval.retriever import Retriever
-    from db.corpus import Row
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
+    from blindspot.backend.retrieval.encoder import Encoder
+    from blindspot.backend.retrieval.retriever import Retriever
+    from blindspot.db.corpus import Row
 
 OPENED = "opened"
 """The kind of retriever: "opened:NAME"."""
@@ -88,11 +88,11 @@ class PassagesInIndex(Protocol):
 ENGINES: Registry[Engine] = Registry(
     "engine",
     modules=(
-        "backend.retrieval.engines.lucene_index",
-        "backend.retrieval.engines.faiss_file",
-        "backend.retrieval.engines.milvus_collection",
-        "backend.retrieval.engines.elasticsearch",
-        "backend.retrieval.engines.vespa",
+        "blindspot.backend.retrieval.engines.lucene_index",
+        "blindspot.backend.retrieval.engines.faiss_file",
+        "blindspot.backend.retrieval.engines.milvus_collection",
+        "blindspot.backend.retrieval.engines.elasticsearch",
+        "blindspot.backend.retrieval.engines.vespa",
     ),
     group="blindspot.engines",
     check=must_be(Engine),
@@ -121,8 +121,8 @@ def encoder_for(
 
     Raises Refused without an encoder, or if the encoder's vectors have another width.
     """
-    from backend.retrieval.dense import encoder_settings
-    from backend.retrieval.encoder import load_encoder
+    from blindspot.backend.retrieval.dense import encoder_settings
+    from blindspot.backend.retrieval.encoder import load_encoder
 
     if not settings.encoder:
         raise Refused(f"{what} holds vectors; name the encoder that made them with --encoder")
@@ -170,7 +170,7 @@ def rows_of_ids(study: Study, ids: Sequence[str], what: str) -> np.ndarray:
 
 def hits_of(study: Study, lists: Sequence[Sequence[tuple[str, float]]], k: int) -> Hits:
     """Return Hits of lists of (passage id, score); ids that the study lacks are left out, ties are ordered by row."""
-    from backend.retrieval.retriever import top_k
+    from blindspot.backend.retrieval.retriever import top_k
 
     known = study.corpus.ordinals({id for found in lists for id, _ in found})
     width = max([1, *(len(found) for found in lists)])

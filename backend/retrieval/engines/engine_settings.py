@@ -4,7 +4,7 @@ NumPy.
 
 from __future__ import annotations
 
-from backend.core.declared import Field, settings_class
+from blindspot.backend.core.declared import Field, settings_class
 
 
 @settings_class

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.arrays import open_array
-from backend.progress import Progress
-from backend.retrieval.dense import check_sample
-from backend.retrieval.engines.engine import (
+from blindspot.backend.core.arrays import open_array
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import check_sample
+from blindspot.backend.retrieval.engines.engine import (
     ENGINES,
     Engine,
     changed,
@@ -25,15 +25,15 @@ from backend.retrieval.engines.engine import (
     run_settings,
     same_model,
 )
-from backend.retrieval.engines.engine_settings import EngineSettings
-from backend.retrieval.retriever import search_in_blocks, top_k
-from backend.retrieval.search import finite_questions
-from db.errors import BadInput, Missing, Refused
-from db.records import Hits
+from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.backend.retrieval.retriever import search_in_blocks, top_k
+from blindspot.backend.retrieval.search import finite_questions
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.retrieval.encoder import Encoder
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.encoder import Encoder
 
 ROWS = "rows.npy"
 SAMPLED_BYTES, SAMPLES = 1 << 20, 16  # of the fingerprint

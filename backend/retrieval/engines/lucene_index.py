@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.arrays import open_array
-from backend.data.formats.contexts import split_contents
-from backend.progress import Progress
-from backend.retrieval.engines.engine import ENGINES, Engine, changed, rows_of_ids, run_settings
-from backend.retrieval.engines.engine_settings import EngineSettings
-from backend.retrieval.lucene import java_class, on_jvm
-from backend.retrieval.lucene_batch import FIELD
-from backend.retrieval.lucene_search import LuceneSearch, open_reader
-from db.corpus import Row
-from db.errors import BadInput, Missing, Refused
+from blindspot.backend.core.arrays import open_array
+from blindspot.backend.data.formats.contexts import split_contents
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.engines.engine import ENGINES, Engine, changed, rows_of_ids, run_settings
+from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.backend.retrieval.lucene import java_class, on_jvm
+from blindspot.backend.retrieval.lucene_batch import FIELD
+from blindspot.backend.retrieval.lucene_search import LuceneSearch, open_reader
+from blindspot.db.corpus import Row
+from blindspot.db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 ROWS = "rows.npy"
 DOCUMENTS_PER_BLOCK = 20_000

@@ -14,17 +14,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.progress import Progress
-from backend.retrieval.engines.engine import ENGINES, Engine, changed, encoder_for, hits_of, run_settings, same_model
-from backend.retrieval.engines.engine_settings import EngineSettings
-from backend.retrieval.milvus import LARGEST_K, QUESTIONS_PER_CALL, SECONDS, absolute_uri, connect, count, one_line
-from db.corpus import Row
-from db.errors import Missing, Refused
-from db.records import Hits
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.engines.engine import (
+    ENGINES,
+    Engine,
+    changed,
+    encoder_for,
+    hits_of,
+    run_settings,
+    same_model,
+)
+from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.backend.retrieval.milvus import (
+    LARGEST_K,
+    QUESTIONS_PER_CALL,
+    SECONDS,
+    absolute_uri,
+    connect,
+    count,
+    one_line,
+)
+from blindspot.db.corpus import Row
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.retrieval.encoder import Encoder
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.encoder import Encoder
 
 ROWS_PER_BLOCK = 1000
 IDS_TRIED = 1000  # of the collection, when it is opened

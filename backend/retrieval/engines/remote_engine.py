@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from backend.progress import Progress
-from backend.retrieval.engines.engine import Engine, changed, encoder_for, hits_of, run_settings, same_model
-from backend.retrieval.engines.engine_settings import EngineSettings
-from backend.retrieval.engines.web import SearchServer, needs
-from db.errors import Missing
-from db.records import Hits
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.engines.engine import Engine, changed, encoder_for, hits_of, run_settings, same_model
+from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.backend.retrieval.engines.web import SearchServer, needs
+from blindspot.db.errors import Missing
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.retrieval.encoder import Encoder
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.encoder import Encoder
 
 QUESTIONS_PER_BLOCK = 64
 TRIED = 10  # hits of the question that is asked when an engine is opened

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from backend.core.http_client import Answer, HttpClient, ServerAway, check_url, message_of
-from backend.retrieval.engines.engine_settings import EngineSettings
-from db.errors import BlindspotError, Missing, Refused
+from blindspot.backend.core.http_client import Answer, HttpClient, ServerAway, check_url, message_of
+from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.db.errors import BlindspotError, Missing, Refused
 
 LARGEST_ANSWER = 1 << 26  # bytes
 CONNECTIONS = 8

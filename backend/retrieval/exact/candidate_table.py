@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.retrieval.exact.keys import EMPTY, LAST_ROW, keys_of, rows_of, scores_of
-from backend.retrieval.exact.products import RoundedQueries
+from blindspot.backend.retrieval.exact.keys import EMPTY, LAST_ROW, keys_of, rows_of, scores_of
+from blindspot.backend.retrieval.exact.products import RoundedQueries
 
 if TYPE_CHECKING:
     import torch

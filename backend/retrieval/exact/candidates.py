@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from db.records import Hits
+from blindspot.db.records import Hits
 
 
 @dataclass(frozen=True, slots=True)

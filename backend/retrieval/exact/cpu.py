@@ -14,12 +14,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.retrieval.exact.candidate_table import CandidateTable
-from backend.retrieval.exact.candidates import CandidateHits
-from backend.retrieval.exact.exhaustive import PassageBlock
-from backend.retrieval.exact.products import Extent, Precision, RoundedQueries, extent_of, joined, keep_products_plain
-from backend.retrieval.exact.scores import exact_best
-from backend.retrieval.exact.workers import share_out, threads
+from blindspot.backend.retrieval.exact.candidate_table import CandidateTable
+from blindspot.backend.retrieval.exact.candidates import CandidateHits
+from blindspot.backend.retrieval.exact.exhaustive import PassageBlock
+from blindspot.backend.retrieval.exact.products import (
+    Extent,
+    Precision,
+    RoundedQueries,
+    extent_of,
+    joined,
+    keep_products_plain,
+)
+from blindspot.backend.retrieval.exact.scores import exact_best
+from blindspot.backend.retrieval.exact.workers import share_out, threads
 
 if TYPE_CHECKING:
     import torch

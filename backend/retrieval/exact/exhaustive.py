@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.retrieval.exact.products import RoundedQueries
-from backend.retrieval.exact.scores import exact_pairs
+from blindspot.backend.retrieval.exact.products import RoundedQueries
+from blindspot.backend.retrieval.exact.scores import exact_pairs
 
 if TYPE_CHECKING:
     import torch

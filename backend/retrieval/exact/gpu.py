@@ -19,15 +19,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.progress import Progress
-from backend.retrieval.exact.candidates import CandidateHits
-from backend.retrieval.exact.exhaustive import PassageBlock
-from backend.retrieval.exact.products import Extent, Precision, RoundedQueries, extent_of, joined, keep_products_plain
-from backend.retrieval.exact.scores import exact_scores
-from backend.retrieval.exact.staging import Staging
-from backend.retrieval.retriever import top_k
-from db.errors import Refused
-from db.records import Hits
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.exact.candidates import CandidateHits
+from blindspot.backend.retrieval.exact.exhaustive import PassageBlock
+from blindspot.backend.retrieval.exact.products import (
+    Extent,
+    Precision,
+    RoundedQueries,
+    extent_of,
+    joined,
+    keep_products_plain,
+)
+from blindspot.backend.retrieval.exact.scores import exact_scores
+from blindspot.backend.retrieval.exact.staging import Staging
+from blindspot.backend.retrieval.retriever import top_k
+from blindspot.db.errors import Refused
+from blindspot.db.records import Hits
 
 if TYPE_CHECKING:
     import torch

@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from db.errors import Refused
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
     import torch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from backend.retrieval.exact.keys import EMPTY, keys_of, rows_of, scores_of
-from backend.retrieval.exact.workers import share_out, threads
-from backend.retrieval.retriever import pad
-from db.records import Hits
+from blindspot.backend.retrieval.exact.keys import EMPTY, keys_of, rows_of, scores_of
+from blindspot.backend.retrieval.exact.workers import share_out, threads
+from blindspot.backend.retrieval.retriever import pad
+from blindspot.db.records import Hits
 
 FACTORS_PER_BLOCK = 1 << 17  # float64 factors of one thread: 1 MiB, so that they fit the processor's cache
 FACTORS_PER_SHARE = 1 << 19  # of each of several threads: shorter calls would mostly wait for Python's lock

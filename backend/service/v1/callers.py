@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from fastapi import HTTPException, Request
 
-from backend.service.caller import CLIENT, LOCAL, Caller, person_of_name, person_of_secret
-from backend.service.guard import WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND, RequestRate
+from blindspot.backend.service.caller import CLIENT, LOCAL, Caller, person_of_name, person_of_secret
+from blindspot.backend.service.guard import WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND, RequestRate
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 PERSON = "blindspot-person"
 NEEDS_TOKEN = (

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from backend.service.job_requests import MAX_ARGUMENTS
-from db.events import MAX_CHOICES, MAX_ID, MAX_NOTE, Kind, Label, QueueKind
+from blindspot.backend.service.job_requests import MAX_ARGUMENTS
+from blindspot.db.events import MAX_CHOICES, MAX_ID, MAX_NOTE, Kind, Label, QueueKind
 
 MAX_EVENTS = 200
 MAX_ITEMS = 200

@@ -15,19 +15,19 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.responses import PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 
-from backend.evaluation.relevance import Kind as Relevance
-from backend.retrieval import full_text
-from backend.service import job_requests, labelling, reading
-from backend.service.batching import Busy
-from backend.service.caller import Caller
-from backend.service.guard import MAX_UPLOAD
-from backend.service.v1 import answers, requests
-from db.errors import Forbidden
-from db.rights import action_of_job
+from blindspot.backend.evaluation.relevance import Kind as Relevance
+from blindspot.backend.retrieval import full_text
+from blindspot.backend.service import job_requests, labelling, reading
+from blindspot.backend.service.batching import Busy
+from blindspot.backend.service.caller import Caller
+from blindspot.backend.service.guard import MAX_UPLOAD
+from blindspot.backend.service.v1 import answers, requests
+from blindspot.db.errors import Forbidden
+from blindspot.db.rights import action_of_job
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
-    from backend.service.service import Service
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.service.service import Service
 
 MAX_PAGE = 500
 MAX_HITS_PAGE = 100
@@ -165,7 +165,7 @@ def _add_runs(router: APIRouter, shared: Version1) -> None:
         caller.require(study, "export")
         if hidden := caller.hidden(study).intersection(study.run(run).question_ids):
             raise Forbidden(f"you have still to judge {len(hidden):,} questions of {run}; export it after that")
-        from backend.upkeep.downloads import download
+        from blindspot.backend.upkeep.downloads import download
 
         return PlainTextResponse(download(study, "run", run, "trec", caller.name).content)
 
@@ -202,9 +202,9 @@ def _add_upload(router: APIRouter, shared: Version1) -> None:
 
 def _import_run(study: Study, path: FilePath, name: str, split: str | None, replace: bool) -> dict[str, Any]:
     """Import an uploaded run at once, as `blindspot --no-wait import run` does."""
-    from backend.core import jobs
-    from backend.data.importing.runs import import_run
-    from db.errors import BadInput
+    from blindspot.backend.core import jobs
+    from blindspot.backend.data.importing.runs import import_run
+    from blindspot.db.errors import BadInput
 
     try:
         with jobs.without_waiting():
@@ -230,7 +230,7 @@ def _add_comparisons(router: APIRouter, shared: Version1) -> None:
         slice: SliceOf = "",
     ) -> dict[str, Any]:
         """Compare two runs, as `blindspot compare --json` does."""
-        from backend.evaluation.comparison_report import ComparisonOptions
+        from blindspot.backend.evaluation.comparison_report import ComparisonOptions
 
         caller.require(study, "see results")
         _refuse_labels(study, caller, relevance)
@@ -276,7 +276,7 @@ def _add_slices(router: APIRouter, shared: Version1) -> None:
     @router.get("/saved-slices", response_model=answers.SavedSlicesAnswer)
     def list_saved_slices(caller: Asking) -> dict[str, Any]:
         """List the saved slices."""
-        from backend.evaluation.saved_slices import saved
+        from blindspot.backend.evaluation.saved_slices import saved
 
         caller.require(study, "see results")
         return {"items": [asdict(each) for each in saved(study).values()]}
@@ -284,7 +284,7 @@ def _add_slices(router: APIRouter, shared: Version1) -> None:
     @router.put("/saved-slices/{name}", response_model=answers.SavedSliceAnswer)
     def save_slice(caller: Asking, name: SliceName, asked: requests.SliceRequest) -> dict[str, Any]:
         """Save a slice by name."""
-        from backend.evaluation.saved_slices import save
+        from blindspot.backend.evaluation.saved_slices import save
 
         caller.require(study, "save slices")
         return asdict(save(study, name, asked.expression, asked.replace, caller.name))
@@ -320,7 +320,7 @@ def _add_search(router: APIRouter, shared: Version1) -> None:
 
 
 def _refuse_live(study: Study, caller: Caller, questions: list[str]) -> None:
-    from backend.judging.blindness import refuse_live
+    from blindspot.backend.judging.blindness import refuse_live
 
     caller.require(study, "ask live")
     hidden, sees_others = caller.hidden(study), caller.may(study, labelling.OTHERS)

@@ -1,6 +1,6 @@
 """Answer matching: the rules (`rules.py`), matching a whole run (`run.py`), and worker processes (`processes.py`)."""
 
-from backend.text.answers.rules import (
+from blindspot.backend.text.answers.rules import (
     DEFAULT_RULE,
     RULES,
     SEARCHES_TITLE,
@@ -18,7 +18,7 @@ from backend.text.answers.rules import (
     rule_named,
     tokens,
 )
-from backend.text.answers.run import match_run
+from blindspot.backend.text.answers.run import match_run
 
 __all__ = [
     "DEFAULT_RULE",

@@ -1,6 +1,6 @@
 """Answer matching in several worker processes, each with its own connection to corpus.db.
 
-`python -m backend.text.answers.processes` is a worker: it reads the answer table and then blocks from standard input,
+`python -m blindspot.backend.text.answers.processes` is a worker: it reads the answer table and then blocks from standard input,
 and writes which hits contain an answer to standard output. A worker ends when its input ends, so none outlives the
 process that started it. Workers are not started with `multiprocessing`, because it runs the caller's main module again:
 a script without a guard, a Streamlit page, a command.
@@ -21,9 +21,9 @@ from typing import IO
 
 import numpy as np
 
-from backend.text.answers.run import AnswerTable, HitBlock, Matcher, PlacedBlock
-from db.corpus import Corpus
-from db.errors import Refused
+from blindspot.backend.text.answers.run import AnswerTable, HitBlock, Matcher, PlacedBlock
+from blindspot.db.corpus import Corpus
+from blindspot.db.errors import Refused
 
 Results = SimpleQueue[tuple[np.ndarray, np.ndarray] | BaseException | None]
 
@@ -40,7 +40,7 @@ class MatcherPool:
         # One thread per worker, because the arithmetic is small. Workers have sessions of their own, so Ctrl-C in the
         # terminal reaches only this process.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "backend.text.answers.processes"]
+        command = [sys.executable, "-m", "blindspot.backend.text.answers.processes"]
         try:
             for _ in range(self.count):
                 self.workers.append(

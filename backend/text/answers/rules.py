@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 
 import regex
 
-from backend.text.spans import SPACES, Normalised, merged, token_spans
-from db.errors import Missing
-from db.records import Passage, Question
+from blindspot.backend.text.spans import SPACES, Normalised, merged, token_spans
+from blindspot.db.errors import Missing
+from blindspot.db.records import Passage, Question
 
 Span = tuple[int, int]
 

@@ -10,10 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
-from backend.progress import Progress
-from backend.text.answers.rules import DEFAULT_RULE, RULES, PatternRule, rule_for, rule_named
-from db.corpus import Corpus
-from db.records import Passage, Question
+from blindspot.backend.progress import Progress
+from blindspot.backend.text.answers.rules import DEFAULT_RULE, RULES, PatternRule, rule_for, rule_named
+from blindspot.db.corpus import Corpus
+from blindspot.db.records import Passage, Question
 
 BLOCK = 4096  # passages read at a time: a few megabytes of text
 HITS_PER_BLOCK = 1 << 18  # limit, unless a single passage has more: 30 MB for questions with two answers
@@ -22,7 +22,7 @@ HITS_PER_PROCESS = 250_000  # matching fewer takes no longer than starting a pro
 
 
 class PassageStore(Protocol):
-    """A collection whose passages can be read by row, such as `db.corpus.Corpus`."""
+    """A collection whose passages can be read by row, such as `blindspot.db.corpus.Corpus`."""
 
     def passages(self, ordinals: list[int]) -> Iterable[Passage]:
         """Return the passages of these rows, in the given order. Raises Missing for a row outside the collection."""
@@ -124,7 +124,7 @@ def match_run(
     million hits in larger runs).
 
     Args:
-        corpus: The passages. Only a `db.corpus.Corpus` can be read by several processes.
+        corpus: The passages. Only a `blindspot.db.corpus.Corpus` can be read by several processes.
         questions: q questions, in the run's order.
         ordinals: (q, k) int32 rows of the collection; -1 is padding and gives False.
         rule: A name in `RULES`.
@@ -191,7 +191,7 @@ def _matching(
         matcher = Matcher(corpus, table)
         yield lambda blocks: ((positions, matcher.match(block)) for positions, block in blocks)
         return
-    from backend.text.answers.processes import MatcherPool
+    from blindspot.backend.text.answers.processes import MatcherPool
 
     with MatcherPool(corpus.path, table, processes) as pool:
         yield pool.match

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.manifest import file_sha256, whole_folder, write_manifest, write_text
-from backend.progress import Progress
-from backend.training_sets.certificates import stated_certificate
-from backend.training_sets.exports.base import EXPORTS, ExportOptions, ExportRows
-from backend.training_sets.exports.card import card
-from backend.training_sets.training_set import TrainingSet
-from db.errors import Refused
+from blindspot.backend.core.manifest import file_sha256, whole_folder, write_manifest, write_text
+from blindspot.backend.progress import Progress
+from blindspot.backend.training_sets.certificates import stated_certificate
+from blindspot.backend.training_sets.exports.base import EXPORTS, ExportOptions, ExportRows
+from blindspot.backend.training_sets.exports.card import card
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backend.core.registry import Registry, must_be
-from backend.data.formats.files import written_whole
-from backend.training_sets.export_options import ExportOptions
-from backend.training_sets.training_set import Pair, TrainingSet, positives_of
-from db.records import Passage, Question
+from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.training_sets.export_options import ExportOptions
+from blindspot.backend.training_sets.training_set import Pair, TrainingSet, positives_of
+from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 _BLOCK = 100  # questions whose texts are read together
 
@@ -105,7 +105,7 @@ class ExportFormat:
 
 EXPORTS: Registry[ExportFormat] = Registry(
     "training-set export format",
-    package="backend.training_sets.exports",
+    package="blindspot.backend.training_sets.exports",
     group="blindspot.training_set_exports",
     order=lambda entry: entry.name,
     check=must_be(ExportFormat),

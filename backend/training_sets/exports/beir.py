@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.data.formats.beir import write_corpus, write_qrels, write_queries
-from backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows
-from db.records import Passage
+from blindspot.backend.data.formats.beir import write_corpus, write_qrels, write_queries
+from blindspot.backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows
+from blindspot.db.records import Passage
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/train.tsv"
 

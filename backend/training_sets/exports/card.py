@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from analysis.agreement import Agreement
-from analysis.audit import Rate
-from backend.training_sets.certificates import Certificate, stated_certificate
-from backend.training_sets.exports.base import ExportFormat
-from backend.training_sets.residual import ResidualFalseNegatives, residual_false_negatives
-from backend.training_sets.training_set import TrainingSet
+from blindspot.analysis.agreement import Agreement
+from blindspot.analysis.audit import Rate
+from blindspot.backend.training_sets.certificates import Certificate, stated_certificate
+from blindspot.backend.training_sets.exports.base import ExportFormat
+from blindspot.backend.training_sets.residual import ResidualFalseNegatives, residual_false_negatives
+from blindspot.backend.training_sets.training_set import TrainingSet
 
 if TYPE_CHECKING:
-    from backend.core.study import Study
+    from blindspot.backend.core.study import Study
 
 SOURCE_WORDS = {
     "label": "people", "gold": "gold of the question set", "distant": "the highest BM25 passage that contains an answer (distant supervision)",
@@ -90,7 +90,7 @@ def _proposed_above(thresholds: Mapping[str, Any]) -> str:
 
 
 def _trust(study: Study, training_set: TrainingSet) -> Iterator[str]:
-    from backend.judging.quality import quality
+    from blindspot.backend.judging.quality import quality
 
     together = quality(study).together
     if together is None:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.data.formats.files import written_whole
-from backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRow, ExportRows, PairPassage
+from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRow, ExportRows, PairPassage
 
 FILE = "train.json"
 

@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRow, ExportRows
-from db.backup import sync
+from blindspot.backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRow, ExportRows
+from blindspot.db.backup import sync
 
 FILE = "train.parquet"
 _PAIR = ("role", "source", "run", "rank", "score", "probability", "answer", "label", "reason")
@@ -19,7 +19,7 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    from backend.training_sets.training_set import schema
+    from blindspot.backend.training_sets.training_set import schema
 
     texts = [pa.field(name, pa.string()) for name in ("question_id", "question", "passage_id", "title", "text")]
     texts.insert(2, pa.field("answers", pa.list_(pa.string())))

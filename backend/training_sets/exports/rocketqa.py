@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backend.data.formats.files import one_line, written_whole
-from backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows, left_out_note
-from db.records import Passage
+from blindspot.backend.data.formats.files import one_line, written_whole
+from blindspot.backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows, left_out_note
+from blindspot.db.records import Passage
 
 DUAL, CROSS = "dual.tsv", "cross.tsv"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows, PairPassage, write_lines
+from blindspot.backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows, PairPassage, write_lines
 
 FILE = "train.jsonl"
 

@@ -1,6 +1,6 @@
 """The answers of version 1 by subject, each with an example. OpenAPI and the documentation page show them."""
 
-from backend.service.v1.answers.analyses import (
+from blindspot.backend.service.v1.answers.analyses import (
     ComparisonAnswer,
     PairedAnswer,
     SavedSliceAnswer,
@@ -8,16 +8,23 @@ from backend.service.v1.answers.analyses import (
     SlicesAnswer,
     WhyAnswer,
 )
-from backend.service.v1.answers.contents import PassageAnswer, QuestionAnswer, QuestionsAnswer, StudyAnswer
-from backend.service.v1.answers.jobs import JobAnswer, JobKindsAnswer, JobsAnswer, LogAnswer
-from backend.service.v1.answers.labels import (
+from blindspot.backend.service.v1.answers.contents import PassageAnswer, QuestionAnswer, QuestionsAnswer, StudyAnswer
+from blindspot.backend.service.v1.answers.jobs import JobAnswer, JobKindsAnswer, JobsAnswer, LogAnswer
+from blindspot.backend.service.v1.answers.labels import (
     JudgementsAnswer,
     LabelsAnswer,
     MachinesAnswer,
     QueueAnswer,
     ReceiptsAnswer,
 )
-from backend.service.v1.answers.searches import FoundAnswer, HitsAnswer, LiveAnswer, RunAnswer, RunsAnswer, UploadAnswer
+from blindspot.backend.service.v1.answers.searches import (
+    FoundAnswer,
+    HitsAnswer,
+    LiveAnswer,
+    RunAnswer,
+    RunsAnswer,
+    UploadAnswer,
+)
 
 __all__ = [
     "ComparisonAnswer",

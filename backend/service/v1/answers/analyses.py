@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from backend.evaluation.relevance import Kind
-from backend.service.v1.answers.contents import QUESTION_EXAMPLE, QuestionAnswer
-from backend.service.v1.answers.parts import example
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.service.v1.answers.contents import QUESTION_EXAMPLE, QuestionAnswer
+from blindspot.backend.service.v1.answers.parts import example
 
 _FIGURES = {"k": 5, "n": 505, "a": {"success": 0.61, "low": 0.57, "high": 0.65},
             "b": {"success": 0.55, "low": 0.51, "high": 0.59}, "oracle": {"success": 0.7, "low": 0.66, "high": 0.74},

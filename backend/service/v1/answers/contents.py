@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from backend.service.v1.answers.parts import PageAnswer, example
+from blindspot.backend.service.v1.answers.parts import PageAnswer, example
 
 QUESTION_EXAMPLE = {
     "id": "eq-P19-1",

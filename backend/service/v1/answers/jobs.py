@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from backend.service.v1.answers.parts import example
+from blindspot.backend.service.v1.answers.parts import example
 
 _JOB = {"job": "20261122-120000-a1b2c3", "kind": "retrieve", "title": "retrieve bm25 over dev", "state": "running",
         "done": 120, "total": 505, "doing": "searching", "started": "2026-11-22T12:00:00Z", "ended": None,

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from backend.service.v1.answers.parts import PageAnswer, example
-from db.events import Label
-from db.judgements import Consensus, Judgement
+from blindspot.backend.service.v1.answers.parts import PageAnswer, example
+from blindspot.db.events import Label
+from blindspot.db.judgements import Consensus, Judgement
 
 
 class LabelsAnswer(BaseModel):

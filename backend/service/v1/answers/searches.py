@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from backend.service.v1.answers.parts import PageAnswer, example
+from blindspot.backend.service.v1.answers.parts import PageAnswer, example
 
 _RUN = {"run": "bm25-dev", "retriever": "bm25", "k": 100, "questions": 505, "split": "dev", "rule": "dpr",
         "search_seconds": 4.1, "made": "2026-11-22T12:00:00Z"}  # fmt: skip

@@ -10,7 +10,7 @@
 Every figure comes from the functions behind the `blindspot` command. `docs/python.md` describes each method.
 """
 
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 from blindspot.study_frames import StudyFrames as Study
-from db.errors import BadInput, BlindspotError, Missing, Refused
 
 __all__ = ["BadInput", "BlindspotError", "Missing", "Refused", "Study"]

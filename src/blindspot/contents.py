@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.evaluation.relevance import Kind
-from backend.text.answers import DEFAULT_RULE
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.db.errors import BadInput
+from blindspot.db.labels import Labels
 from blindspot.opened import OpenedStudy
-from db.errors import BadInput
-from db.labels import Labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,7 @@ class StudyContents(OpenedStudy):
     def questions(self, split: str | None = None) -> pd.DataFrame:
         """Return the questions of a split, or all, one a row in the order of import.
 
-        The columns are the fields of `db.records.Question`; `id` is named `question`. `answers` and `gold` hold tuples.
+        The columns are the fields of `blindspot.db.records.Question`; `id` is named `question`. `answers` and `gold` hold tuples.
         """
         import pandas as pd
 
@@ -55,7 +55,7 @@ class StudyContents(OpenedStudy):
         """
         import pandas as pd
 
-        from backend.retrieval.cost import cost_of
+        from blindspot.backend.retrieval.cost import cost_of
 
         rows = []
         for name, manifest in self.study.parts("runs").items():
@@ -75,7 +75,7 @@ class StudyContents(OpenedStudy):
         """
         import pandas as pd
 
-        from backend.core.runs import answer_matrix
+        from blindspot.backend.core.runs import answer_matrix
 
         run = self.study.run(name)
         ordinals = np.asarray(run.hits.ordinals)[:, :k]
@@ -102,7 +102,7 @@ class StudyContents(OpenedStudy):
         """
         import pandas as pd
 
-        from backend.evaluation.comparison import measure
+        from blindspot.backend.evaluation.comparison import measure
 
         side = measure(self.study, run, relevance, rule)
         if not 1 <= k <= side.k:
@@ -130,7 +130,7 @@ class StudyContents(OpenedStudy):
         """
         import pandas as pd
 
-        from backend.evaluation.why import summary_sentence, why
+        from blindspot.backend.evaluation.why import summary_sentence, why
 
         found = why(self.study, self.study.questions.get(question), runs, rule, neighbours=0)
         records: list[tuple[object, ...]] = []
@@ -155,7 +155,7 @@ class StudyContents(OpenedStudy):
         """
         import pandas as pd
 
-        from db.judgements import Consensus, Judgement
+        from blindspot.db.judgements import Consensus, Judgement
 
         store = Labels(self.study.labels_path)
         rows = store.consensus() if consensus else store.judgements()
@@ -166,7 +166,7 @@ class StudyContents(OpenedStudy):
         """Return people's tags, one a row: tag, question, text, run, annotator, time; "" for no run and no person."""
         import pandas as pd
 
-        from backend.evaluation.tag_export import COLUMNS, tag_rows
+        from blindspot.backend.evaluation.tag_export import COLUMNS, tag_rows
 
         return pd.DataFrame(tag_rows(self.study), columns=list(COLUMNS))
 
@@ -178,7 +178,7 @@ class StudyContents(OpenedStudy):
 
         Raises BadInput for what is no tag, Missing for an unknown question, run or person, Refused.
         """
-        from db.tags import Tags
+        from blindspot.db.tags import Tags
 
         if run is not None:
             self.study.run(run)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from backend.evaluation.relevance import Kind
-from backend.text.answers import DEFAULT_RULE
+from blindspot.backend.evaluation.relevance import Kind
+from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.db.errors import BadInput
 from blindspot.opened import OpenedStudy
-from db.errors import BadInput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +37,7 @@ class StudyMeasures(OpenedStudy):
         `attrs["convention"]` says how the figures were computed; `attrs["notes"]` holds warnings. Raises Missing,
         BadInput, Refused.
         """
-        from backend.evaluation.report import report
+        from blindspot.backend.evaluation.report import report
 
         made = report(self.study, runs, by, relevance, rule, ks, measures=measures)
         notes = [*made.notes, *(f"{run.name}: {note}" for run in made.runs for note in run.notes)]
@@ -65,7 +65,7 @@ class StudyMeasures(OpenedStudy):
 
         `attrs` holds the conclusion, the reservation, the method and the notes. Raises Missing, BadInput, Refused.
         """
-        from backend.evaluation.comparison_report import ComparisonOptions, compare_with
+        from blindspot.backend.evaluation.comparison_report import ComparisonOptions, compare_with
 
         made = compare_with(self.study, a, b, ComparisonOptions(k, by, relevance, rule, slice, measure))
         attributes = ("conclusion", "reservation", "method", "notes")
@@ -79,7 +79,7 @@ class StudyMeasures(OpenedStudy):
         The columns are slice, k, n, a, b, difference, low, high, outside, explained, p and p_adjusted;
         `attrs["method"]` explains the test. Raises Missing, BadInput.
         """
-        from backend.evaluation.slice_report import find_in_runs, method
+        from blindspot.backend.evaluation.slice_report import find_in_runs, method
 
         made = find_in_runs(self.study, a, b, k, relevance, slice=slice)
         return _frame(made.as_csv(), method=method(made.found))
@@ -93,7 +93,7 @@ class StudyMeasures(OpenedStudy):
         difference, difference_low, difference_high and examples (question ids, joined by spaces); `attrs` holds the
         method and the notes. Raises Missing, BadInput.
         """
-        from backend.evaluation.miss_report import MissOptions, misses
+        from blindspot.backend.evaluation.miss_report import MissOptions, misses
 
         made = misses(self.study, a, b, MissOptions(k, relevance, slice=slice))
         frame = _frame(made.as_csv(), method=made.table.method, notes=made.notes)
@@ -109,8 +109,8 @@ class StudyMeasures(OpenedStudy):
         """
         import pandas as pd
 
-        from backend.evaluation.cause_rules import ORDER
-        from backend.evaluation.miss_report import MissOptions, causes_of_misses
+        from blindspot.backend.evaluation.cause_rules import ORDER
+        from blindspot.backend.evaluation.miss_report import MissOptions, causes_of_misses
 
         options = MissOptions(k, relevance, slice=slice)
         found, ids = causes_of_misses(self.study, run, other or run, options)
@@ -124,7 +124,7 @@ class StudyMeasures(OpenedStudy):
         """Return the saved slices, oldest first: slice, expression, made."""
         import pandas as pd
 
-        from backend.evaluation.saved_slices import saved
+        from blindspot.backend.evaluation.saved_slices import saved
 
         rows = [(each.name, each.expression, each.made) for each in saved(self.study).values()]
         return pd.DataFrame(rows, columns=["slice", "expression", "made"])
@@ -134,7 +134,7 @@ class StudyMeasures(OpenedStudy):
 
         Raises BadInput for an invalid name or expression, Refused if the name is taken.
         """
-        from backend.evaluation.saved_slices import save
+        from blindspot.backend.evaluation.saved_slices import save
 
         return save(self.study, name, expression, replace).expression
 
@@ -145,8 +145,8 @@ class StudyMeasures(OpenedStudy):
         """
         import pandas as pd
 
-        from backend.evaluation.comparison import measure as measured
-        from backend.evaluation.measures import MEASURES
+        from blindspot.backend.evaluation.comparison import measure as measured
+        from blindspot.backend.evaluation.measures import MEASURES
 
         chosen = MEASURES.get(measure)
         side = measured(self.study, run, relevance)
@@ -157,26 +157,26 @@ class StudyMeasures(OpenedStudy):
 
     def plot_relations(self, runs: Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
         """Return the plot of Success@k by relation of the Relations page, a plotly figure."""
-        from analysis.relations import relation_order
-        from backend.evaluation.comparison import measure_all
-        from backend.evaluation.panel import Panel, relation_table
-        from backend.evaluation.report_plots import dumbbell
+        from blindspot.analysis.relations import relation_order
+        from blindspot.backend.evaluation.comparison import measure_all
+        from blindspot.backend.evaluation.panel import Panel, relation_table
+        from blindspot.backend.evaluation.report_plots import dumbbell
 
         table = relation_table(Panel.of(measure_all(self.study, runs, relevance)), k)
         return dumbbell(table, list(runs), sorted((row.group for row in table.rows), key=relation_order))
 
     def plot_frequency(self, runs: Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
         """Return the plot of Success@k by mentions of the subject of the Relations page, a plotly figure."""
-        from backend.evaluation.comparison import measure_all
-        from backend.evaluation.panel import Panel, frequency_curves
-        from backend.evaluation.report_plots import curve_plot
+        from blindspot.backend.evaluation.comparison import measure_all
+        from blindspot.backend.evaluation.panel import Panel, frequency_curves
+        from blindspot.backend.evaluation.report_plots import curve_plot
 
         return curve_plot(frequency_curves(Panel.of(measure_all(self.study, runs, relevance)), k), list(runs))
 
     def plot_slices(self, a: str, b: str, k: int | None = None, slice: str = "", relevance: Kind = "answers") -> Figure:
         """Return a plot of the slices that `slices` finds: the difference of two runs in each, with its interval."""
-        from backend.evaluation.report_plots import slice_plot
-        from backend.evaluation.slice_report import find_in_runs
+        from blindspot.backend.evaluation.report_plots import slice_plot
+        from blindspot.backend.evaluation.slice_report import find_in_runs
 
         return slice_plot(find_in_runs(self.study, a, b, k, relevance, slice=slice))
 
@@ -184,14 +184,14 @@ class StudyMeasures(OpenedStudy):
         self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"
     ) -> Figure:
         """Return a plot of the table of `causes`: the share of each cause among misses and among found questions."""
-        from backend.evaluation.miss_report import MissOptions, misses
-        from backend.evaluation.report_plots import cause_plot
+        from blindspot.backend.evaluation.miss_report import MissOptions, misses
+        from blindspot.backend.evaluation.report_plots import cause_plot
 
         return cause_plot(misses(self.study, a, b, MissOptions(k, relevance, slice=slice)).table)
 
     def save_plot(self, figure: Figure, path: str | Path) -> Path:
         """Save a plot for a paper, in one column's width, as .pdf, .svg or .png. Raises BadInput for another ending."""
-        from backend.evaluation.paper_plots import FORMS, paper_plot
+        from blindspot.backend.evaluation.paper_plots import FORMS, paper_plot
 
         path = Path(path)
         form = next((each for each in FORMS if path.suffix == f".{each}"), None)

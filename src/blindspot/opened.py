@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from backend.core.study import Study
-from db.errors import BadInput
+from blindspot.backend.core.study import Study
+from blindspot.db.errors import BadInput
 
 TITLES_PER_READ = 100_000
 
@@ -44,9 +44,9 @@ class OpenedStudy:
         """
         import tempfile
 
-        from backend.core import jobs
-        from backend.data import encyclopedia
-        from backend.data.importing.importer import import_passages, import_questions
+        from blindspot.backend.core import jobs
+        from blindspot.backend.data import encyclopedia
+        from blindspot.backend.data.importing.importer import import_passages, import_questions
 
         study = Study.create(folder, "Generated encyclopedia")
         with tempfile.TemporaryDirectory() as source:

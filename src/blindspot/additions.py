@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from blindspot.db.errors import BadInput
+from blindspot.db.records import Hits
 from blindspot.opened import OpenedStudy
-from db.errors import BadInput
-from db.records import Hits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +30,8 @@ class StudyAdditions(OpenedStudy):
 
         Raises BadInput with file and line, Refused if the study has another collection.
         """
-        from backend.core import jobs
-        from backend.data.importing.importer import import_passages
+        from blindspot.backend.core import jobs
+        from blindspot.backend.data.importing.importer import import_passages
 
         return jobs.run(import_passages, self.study, str(path), format=format, settings=list(settings)).rows
 
@@ -46,8 +46,8 @@ class StudyAdditions(OpenedStudy):
 
         Raises BadInput with file and line, Refused.
         """
-        from backend.core import jobs
-        from backend.data.importing.importer import import_questions
+        from blindspot.backend.core import jobs
+        from blindspot.backend.data.importing.importer import import_questions
 
         result = jobs.run(import_questions, self.study, str(path), format=format, split=split, dataset=dataset)
         return result.rows
@@ -62,9 +62,9 @@ class StudyAdditions(OpenedStudy):
         Raises BadInput for an unknown id, Missing without the package ir_datasets, BlindspotError if its files cannot
         be fetched.
         """
-        from backend.core import jobs
-        from backend.data.importing.importer import import_passages, import_questions
-        from backend.data.importing.ir_datasets import PREFIX, ir_dataset_folder
+        from blindspot.backend.core import jobs
+        from blindspot.backend.data.importing.importer import import_passages, import_questions
+        from blindspot.backend.data.importing.ir_datasets import PREFIX, ir_dataset_folder
 
         passages = not self.study.has_corpus
         with ir_dataset_folder(f"{PREFIX}{id}", self.folder, passages, True, split) as folder:
@@ -77,8 +77,8 @@ class StudyAdditions(OpenedStudy):
 
         Raises BadInput with file and line, Missing if the study has no questions or passages.
         """
-        from backend.core import jobs
-        from backend.data.importing.qrels import import_qrels
+        from blindspot.backend.core import jobs
+        from blindspot.backend.data.importing.qrels import import_qrels
 
         return jobs.run(import_qrels, self.study, str(path), format=format).rows
 
@@ -93,9 +93,9 @@ class StudyAdditions(OpenedStudy):
 
         Raises BadInput with file and line, Refused if another run has the name.
         """
-        from backend.core import jobs
-        from backend.core.runs import run_name_of
-        from backend.data.importing.runs import import_run
+        from blindspot.backend.core import jobs
+        from blindspot.backend.core.runs import run_name_of
+        from blindspot.backend.data.importing.runs import import_run
 
         name = name or run_name_of(Path(path))
         jobs.run(import_run, self.study, str(path), name, format=format, split=split)
@@ -112,8 +112,8 @@ class StudyAdditions(OpenedStudy):
         Raises BadInput for a missing column, an unknown question or passage, a passage twice in one list, or a score
         that is no finite number; Refused if the run exists.
         """
-        from backend.core.runs import write_run
-        from backend.retrieval.retriever import top_k
+        from blindspot.backend.core.runs import write_run
+        from blindspot.backend.retrieval.retriever import top_k
 
         if absent := [column for column in ("question", "passage", "score") if column not in hits.columns]:
             raise BadInput(f"the hits lack the column {absent[0]!r}; they need question, passage and score")
@@ -156,8 +156,8 @@ class StudyAdditions(OpenedStudy):
         """
         import tempfile
 
-        from backend.data.formats.trec import write_qrels
-        from backend.judging.labels_io import import_labels
+        from blindspot.backend.data.formats.trec import write_qrels
+        from blindspot.backend.judging.labels_io import import_labels
 
         if absent := [column for column in ("question", "passage", "label") if column not in labels.columns]:
             raise BadInput(f"the labels lack the column {absent[0]!r}; they need question, passage and label")
@@ -182,7 +182,7 @@ class StudyAdditions(OpenedStudy):
         Raises BadInput for an unknown setting, Missing for a model that cannot be loaded, Refused if the name is taken
         or loading the model would run its author's code.
         """
-        from backend.retrieval.adding_encoders import add_loaded_encoder
+        from blindspot.backend.retrieval.adding_encoders import add_loaded_encoder
 
         place = str(Path(model).absolute()) if Path(model).is_dir() else str(model)
         add_loaded_encoder(self.study, name, {"model": place, **settings})
@@ -197,14 +197,14 @@ class StudyAdditions(OpenedStudy):
 
         Raises BadInput for another kind, Missing for an unknown encoder, Refused while another process builds it.
         """
-        from backend.core import jobs
+        from blindspot.backend.core import jobs
 
         if kind == "bm25":
-            from backend.retrieval.bm25 import build_index
+            from blindspot.backend.retrieval.bm25 import build_index
 
             jobs.run(build_index, self.study)
             return
-        from backend.retrieval import dense, late_interaction, sparse
+        from blindspot.backend.retrieval import dense, late_interaction, sparse
 
         builders: dict[str, Callable[..., Any]] = {
             "dense": dense.build_index,
@@ -224,7 +224,7 @@ class StudyAdditions(OpenedStudy):
 
         Raises as the command does.
         """
-        from backend.core import jobs
-        from backend.retrieval.retrieve import retrieve
+        from blindspot.backend.core import jobs
+        from blindspot.backend.retrieval.retrieve import retrieve
 
         return jobs.run(retrieve, self.study, kind, **options).name

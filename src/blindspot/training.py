@@ -7,8 +7,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from blindspot.db.errors import BadInput
 from blindspot.opened import OpenedStudy
-from db.errors import BadInput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ class StudyTraining(OpenedStudy):
         """Return the training sets, oldest first: training_set, made, and the counts of the manifest."""
         import pandas as pd
 
-        from backend.training_sets.training_set import training_sets
+        from blindspot.backend.training_sets.training_set import training_sets
 
         parts = training_sets(self.study)
         return pd.DataFrame(
@@ -35,11 +35,11 @@ class StudyTraining(OpenedStudy):
 
     def training_set(self, name: str) -> pd.DataFrame:
         """Return the pairs of a training set, one a row; the columns are the fields of
-        `backend.training_sets.training_set.Pair`. Raises Missing, Refused.
+        `blindspot.backend.training_sets.training_set.Pair`. Raises Missing, Refused.
         """
         import pandas as pd
 
-        from backend.training_sets.training_set import PAIRS, TrainingSet
+        from blindspot.backend.training_sets.training_set import PAIRS, TrainingSet
 
         return pd.read_parquet(TrainingSet.open(self.study, name).folder / PAIRS)
 
@@ -47,13 +47,13 @@ class StudyTraining(OpenedStudy):
         """Build a training set as `blindspot training-set build` does, and return its pairs.
 
         Args:
-            settings: the fields of `backend.training_sets.spec.TrainingSetSpec`.
+            settings: the fields of `blindspot.backend.training_sets.spec.TrainingSetSpec`.
 
         Raises BadInput for an unknown setting and for invalid ones, Missing, Refused if the name is taken.
         """
-        from backend.core import jobs
-        from backend.training_sets.builder import build
-        from backend.training_sets.spec import TrainingSetSpec
+        from blindspot.backend.core import jobs
+        from blindspot.backend.training_sets.builder import build
+        from blindspot.backend.training_sets.spec import TrainingSetSpec
 
         known = [field.name for field in fields(TrainingSetSpec) if field.name not in ("name", "runs")]
         if unknown := [setting for setting in settings if setting not in known]:
@@ -69,8 +69,8 @@ class StudyTraining(OpenedStudy):
         """
         import pandas as pd
 
-        from backend.training_sets.differences import diff
-        from backend.training_sets.training_set import TrainingSet
+        from blindspot.backend.training_sets.differences import diff
+        from blindspot.backend.training_sets.training_set import TrainingSet
 
         old, new = (TrainingSet.open(self.study, name) for name in (before, after))
         rows = [
@@ -95,9 +95,9 @@ class StudyTraining(OpenedStudy):
 
         Raises BadInput for an unknown or invalid option, Refused if the folder exists, Missing.
         """
-        from backend.core.declared import build as settings_of
-        from backend.training_sets.exports import export
-        from backend.training_sets.exports.base import ExportOptions
+        from blindspot.backend.core.declared import build as settings_of
+        from blindspot.backend.training_sets.exports import export
+        from blindspot.backend.training_sets.exports.base import ExportOptions
 
         return export(self.study, name, format, path, settings_of(ExportOptions, options)).path
 
@@ -112,7 +112,7 @@ class StudyTraining(OpenedStudy):
         and after (None without held-out questions). Afterwards retrieve("dense", encoder=name) searches with the
         adapter. Raises BadInput for an unknown setting, Refused, Missing.
         """
-        from backend.training.adapter import train_adapter
+        from blindspot.backend.training.adapter import train_adapter
 
         return self._train(train_adapter, settings, name, training_set, encoder=encoder)
 
@@ -128,7 +128,7 @@ class StudyTraining(OpenedStudy):
         Returns what was trained. Then run index("dense", encoder=name). Raises BadInput for an unknown setting,
         Refused, Missing.
         """
-        from backend.training.dual_encoder import train_dual_encoder
+        from blindspot.backend.training.dual_encoder import train_dual_encoder
 
         return self._train(train_dual_encoder, settings, name, training_set, start=start)
 
@@ -143,14 +143,14 @@ class StudyTraining(OpenedStudy):
 
         Returns what was trained. Raises BadInput for an unknown setting, Refused, Missing.
         """
-        from backend.training.cross_encoder import train_cross_encoder
+        from blindspot.backend.training.cross_encoder import train_cross_encoder
 
         return self._train(train_cross_encoder, settings, name, training_set, start=start)
 
     def _train(
         self, function: Callable[..., Any], settings: dict[str, Any], *names: str, **more: Any
     ) -> dict[str, Any]:
-        from backend.core import jobs
+        from blindspot.backend.core import jobs
 
         of_job = {name: settings.pop(name) for name in ("replace", "device") if name in settings}
         return asdict(jobs.run(function, self.study, *names, settings=settings, **of_job, **more))
