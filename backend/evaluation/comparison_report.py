@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blindspot.analysis.relations import relation_name
+from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison import (
     BYS,
     KS,
@@ -29,7 +31,7 @@ from blindspot.backend.evaluation.comparison import (
 from blindspot.backend.evaluation.comparison_words import conclusion, method, reservation
 from blindspot.backend.evaluation.latex import ABSENT, Table, latex_table
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
-from blindspot.backend.evaluation.percentages import percent
+from blindspot.backend.evaluation.percentages import percent, signed_ends
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.report import NO_RELATIONS
 from blindspot.backend.evaluation.saved_slices import saved
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 COLUMNS = (
-    "group", "k", "n", "a", "a_low", "a_high", "b", "b_low", "b_high", "difference", "low", "high", "p", "p_holm", "p_mcnemar",
+    "group", "k", "n", "units", "a", "a_low", "a_high", "b", "b_low", "b_high", "difference", "low", "high", "p", "p_holm", "p_mcnemar",
     "both", "only_a", "only_b", "neither", "oracle", "oracle_low", "oracle_high",
 )  # fmt: skip
 FLIP_KEYS = ("both", "only_a", "only_b", "neither")
@@ -74,6 +76,7 @@ class ComparisonReport:
     method: str
     notes: list[str]
     measure: RankingMeasure = SUCCESS
+    unit: Unit = "question"
 
     def as_dict(self) -> dict:
         return {
@@ -84,6 +87,7 @@ class ComparisonReport:
             "slice": self.slice,
             "k": self.k,
             "seed": SEED,
+            "unit": self.unit,
             "conclusion": self.conclusion,
             "reservation": self.reservation,
             "method": self.method,
@@ -158,6 +162,7 @@ def _figures(both: PairedFigures) -> dict:
     return {
         "k": both.k,
         "n": both.n,
+        "units": both.units,
         **{
             side: {both.measure.name: each.value, "low": each.low, "high": each.high}
             for side, each in (("a", both.a), ("b", both.b), ("oracle", both.oracle))
@@ -184,13 +189,13 @@ def _row(name: str, both: PairedFigures) -> list[str]:
     difference = ABSENT
     if estimate.value is not None:
         value, low, high = estimate.percent
-        difference = f"{value:+z.1f} [{low:+z.1f},{high:+z.1f}]"
+        difference = f"{value:+z.1f} [{signed_ends(low, high, ',')}]"
     counts: tuple[int, ...] = _better(both)
     if both.measure is SUCCESS:
         counts = (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither)
     return [
         name,
-        f"{both.n:,}",
+        n_cell(both.n, both.units, both.unit),
         a,
         b,
         difference,
@@ -281,9 +286,10 @@ def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> Co
         names,
         concluded,
         reservation(compared.a.kind, rule),
-        method(SEED, by_measure),
+        method(compared.units.name, SEED, by_measure),
         [*_measure_notes(by_measure, needs_gold), *notes(study, compared, by)],
         by_measure,
+        compared.units.name,
     )
 
 

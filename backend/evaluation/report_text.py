@@ -9,6 +9,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.latex import ABSENT, Table, latex_table
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.percentages import percent, percent_with_interval
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from blindspot.analysis.accuracy import Estimate
 
-COLUMNS = ("run", "relevance", "group", "measure", "k", "value", "n", "n_groups", "low", "high", "method")
+COLUMNS = ("run", "relevance", "group", "measure", "k", "value", "n", "units", "n_groups", "low", "high", "method")
 HEADINGS = {"relation": "Relation", "bucket": "Frequency", "split": "Split", "slice": "Slice"}
 
 
@@ -41,6 +43,8 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
         "hits": run.k,
         "relevance": run.kind,
         "n": len(run.questions),
+        "unit": run_unit(run),
+        "units": len(run.questions) if run.units is None else run.units.count,
         "k": _success(run.success),
         f"mrr@{MRR_DEPTH}": None if run.mrr is None else {"relevance": run.kind, **_mean(run.mrr)},
         "recall": {str(k): {"relevance": "gold", **_mean(estimate)} for k, estimate in run.recall.items()},
@@ -51,6 +55,7 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
                     "success": e.value,
                     "n_groups": e.n_groups,
                     "n": e.n,
+                    "units": e.n_units,
                     "low": e.low,
                     "high": e.high,
                     "method": e.method,
@@ -96,11 +101,11 @@ def _group_dicts(groups: list[Group]) -> dict:
 
 
 def _mean(e: Estimate) -> dict:
-    return {"value": e.value, "n": e.n, "low": e.low, "high": e.high, "method": e.method}
+    return {"value": e.value, "n": e.n, "units": e.n_units, "low": e.low, "high": e.high, "method": e.method}
 
 
 def _success(estimates: dict[int, Estimate]) -> dict:
-    return {str(k): {"success": e.value, "n": e.n, "low": e.low, "high": e.high} for k, e in estimates.items()}
+    return {str(k): {"success": e.value, "n": e.n, "units": e.n_units, "low": e.low, "high": e.high} for k, e in estimates.items()}
 
 
 def as_json(report: Report) -> str:
@@ -121,6 +126,7 @@ def as_csv(report: Report) -> str:
             "k": k,
             "value": e.value,
             "n": e.n,
+            "units": e.n_units,
             "n_groups": e.n_groups,
             "low": e.low,
             "high": e.high,
@@ -194,7 +200,7 @@ def measure_tables(report: Report) -> list[Table]:
 
 def _success_table(report: Report) -> Table:
     rows = [
-        [run.name, f"{len(run.questions):,}", *(percent_with_interval(run.success.get(k)) for k in report.ks)]
+        [run.name, run_n(run), *(percent_with_interval(run.success.get(k)) for k in report.ks)]
         for run in report.runs
     ]
     return "Success@k, %", ["Run", "n", *_at(report)], rows
@@ -206,8 +212,7 @@ def _ranks_table(report: Report) -> Table:
     rows = []
     for run in report.runs:
         mrr = percent_with_interval(run.mrr) + (f" {run.kind}" if mixed and run.mrr is not None else "")
-        n_gold = max((e.n for e in run.recall.values()), default=0)
-        rows.append([run.name, mrr, f"{n_gold:,}", *(percent_with_interval(run.recall.get(k)) for k in report.ks)])
+        rows.append([run.name, mrr, _n(run.recall, run_unit(run)), *(percent_with_interval(run.recall.get(k)) for k in report.ks)])
     caption = f"MRR@{MRR_DEPTH} over {' or '.join(kinds)}; Recall@k over gold, % (n: questions with gold)"
     mrr = f"MRR@{MRR_DEPTH}" + ("" if mixed else f" ({kinds[0]})")
     return caption, ["Run", mrr, "n", *(f"R{k} (gold)" for k in _at(report))], rows
@@ -221,7 +226,7 @@ def _macro_table(report: Report, runs: list[RunReport]) -> Table:
             [
                 run.name,
                 str(first_macro.n_groups),
-                f"{first_macro.n:,}",
+                n_cell(first_macro.n, first_macro.units, run_unit(run)),
                 *(percent_with_interval(run.macro.get(k)) for k in report.ks),
             ]
         )
@@ -230,7 +235,7 @@ def _macro_table(report: Report, runs: list[RunReport]) -> Table:
 
 def _group_table(report: Report, by: By, run: RunReport) -> Table:
     rows = [
-        [group.name, f"{group.n:,}", *(percent_with_interval(group.success.get(k)) for k in report.ks)]
+        [group.name, n_cell(group.n, group.units, run_unit(run)), *(percent_with_interval(group.success.get(k)) for k in report.ks)]
         for group in run.groups
     ]
     return f"{run.name}: Success@k by {HEADINGS[by].lower()}, %", [HEADINGS[by], "n", *_at(report)], rows
@@ -252,23 +257,34 @@ def _measure_tables(report: Report, name: str) -> Iterator[Table]:
 
     figures = {run.name: run.measures[name] for run in report.runs}
     over = " or ".join(sorted({each.kind for each in figures.values()}))
-    title = measure.at("k")
-    rows = [[run, _n(each.at), *cells(each.at)] for run, each in figures.items()]
+    title, unit = measure.at("k"), run_unit(report.runs[0])
+    rows = [[run, _n(each.at, unit), *cells(each.at)] for run, each in figures.items()]
     yield f"{title} over {over}, %", ["Run", "n", *heads], rows
     averaged = [
-        [run, _groups(each.macro), _n(each.macro), *cells(each.macro)] for run, each in figures.items() if each.macro
+        [run, _groups(each.macro), _n(each.macro, unit), *cells(each.macro)] for run, each in figures.items() if each.macro
     ]
     if averaged:
         yield f"{title} averaged over relations, %", ["Run", "Relations", "n", *heads], averaged
     if report.by is not None:
         for run, each in figures.items():
             if each.groups:
-                lines = [[group.name, f"{group.n:,}", *cells(group.at)] for group in each.groups]
+                lines = [[group.name, n_cell(group.n, group.units, unit), *cells(group.at)] for group in each.groups]
                 yield f"{run}: {title} by {HEADINGS[report.by].lower()}, %", [HEADINGS[report.by], "n", *heads], lines
 
 
-def _n(estimates: dict[int, Estimate]) -> str:
-    return f"{max((each.n for each in estimates.values()), default=0):,}"
+def run_unit(run: RunReport) -> Unit:
+    """Return the unit of observation of a run's questions."""
+    return "question" if run.units is None else run.units.name
+
+
+def run_n(run: RunReport) -> str:
+    """Return the n of a run's line: "452 (226 facts)"."""
+    return n_cell(len(run.questions), None if run.units is None else run.units.count, run_unit(run))
+
+
+def _n(estimates: dict[int, Estimate], unit: Unit) -> str:
+    largest = max(estimates.values(), key=lambda each: each.n, default=None)
+    return "0" if largest is None else n_cell(largest.n, largest.units, unit)
 
 
 def _groups(estimates: dict[int, Estimate]) -> str:
@@ -282,7 +298,7 @@ def _judged_table(report: Report) -> Table:
         return f"{percent(share.judged)} [{percent(share.lower)}\N{EN DASH}{percent(share.upper)}]"
 
     rows = [
-        [run.name, f"{len(run.questions):,}", *(cell(run.judged.get(k)) for k in report.ks)]
+        [run.name, run_n(run), *(cell(run.judged.get(k)) for k in report.ks)]
         for run in report.runs
         if run.judged
     ]

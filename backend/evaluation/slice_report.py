@@ -11,9 +11,11 @@ import numpy as np
 
 from blindspot.analysis.slices import Correction
 from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, check_k, measure_all
 from blindspot.backend.evaluation.latex import Table, latex_table
 from blindspot.backend.evaluation.measures import SUCCESS
+from blindspot.backend.evaluation.percentages import signed_ends
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
 from blindspot.backend.evaluation.slices import Facts
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from blindspot.backend.core.study import Study
 
-COLUMNS = ("slice", "k", "n", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
+COLUMNS = ("slice", "k", "n", "units", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
 CORRECTION_NAMES = {
     "westfall-young": (
         "the step-down maximum of Westfall and Young over sign flips, which controls the probability "
@@ -75,12 +77,12 @@ class SliceReport:
             shares = (
                 f"{both.a.percent[0]:.1f}",
                 f"{both.b.percent[0]:.1f}",
-                f"{difference:+z.1f} [{low:+z.1f},{high:+z.1f}]",
+                f"{difference:+z.1f} [{signed_ends(low, high, ',')}]",
             )
             rows.append(
                 [
                     slice_.expression,
-                    f"{both.n:,}",
+                    n_cell(both.n, both.units, both.unit),
                     *shares,
                     f"{100 * slice_.outside:+.1f}",
                     f"{100 * slice_.explained:+.1f}",
@@ -102,7 +104,7 @@ class SliceReport:
 def _figures(each: FoundSlice) -> dict:
     both = each.figures
     estimate = both.difference.estimate
-    values = (each.expression, both.k, both.n, both.a.value, both.b.value, estimate.value, estimate.low, estimate.high, each.outside,
+    values = (each.expression, both.k, both.n, both.units, both.a.value, both.b.value, estimate.value, estimate.low, estimate.high, each.outside,
               each.explained, each.p, each.p_adjusted)  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 
