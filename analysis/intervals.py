@@ -121,7 +121,10 @@ def mean_interval(
     if not member.any() and n_units == len(values) and np.isin(values, (-1, 0, 1)).all():
         n: float = len(values)
     else:
-        n, name = _effective(values, units, member, weights, largest, level), f"{name} with the effective n of {n_units} units"
+        n, name = (
+            _effective(values, units, member, weights, largest, level),
+            f"{name} with the effective n of {n_units} units",
+        )
     low, high = _score_interval(mean, plus, n, signed, level)
     return Interval(mean, low, high, n_units, name)
 
@@ -136,19 +139,28 @@ def compact(units: np.ndarray) -> np.ndarray:
 
 
 def interval_from_variance(
-    share: float, variance: float, largest: float, freedom: float, level: float = LEVEL
+    mean: float, plus: float, squares: float, most: float, signed: bool = False, level: float = LEVEL
 ) -> tuple[float, float]:
-    """Return Wilson's interval for a share of known variance, such as an AUC.
+    """Return the score interval of a mean whose variance is known.
 
     Args:
-        largest: the largest variance that a share of this size can have, times share * (1 - share) at most; see
-            `PRIOR_UNITS`. freedom: degrees of freedom of `variance`.
+        plus: the mean of the values above 0, with 0 for the others; the mean itself for values from 0 to 1.
+        squares: the variance times the square of the quantile that belongs to it. most: the effective number of
+            observations if nothing varies.
     """
-    spread = share * (1 - share)
-    n = spread / variance * _t_factor(freedom, level) if variance > _TINY and spread > _TINY else 1 / largest
-    low, high = wilson(share * n, n, level)
-    assert low is not None and high is not None, "n is above 0"
-    return low, high
+    largest = max(2 * plus - mean - mean * mean, 0.0)
+    n = largest * _normal_quantile(level) ** 2 / squares if min(largest, squares) > _TINY**2 else most
+    return _score_interval(mean, plus, n, signed, level)
+
+
+def blended_variance(means: np.ndarray, share: np.ndarray, largest: float) -> float:
+    """Return the variance of a weighted mean of units, moved towards the largest possible one; see `PRIOR_UNITS`.
+
+    Args:
+        means: (u,) mean of each unit. share: (u,) its weight, of sum 1. largest: the largest variance of one question.
+    """
+    one_group = np.zeros(len(means), np.int64)
+    return float(_variances(means, share, one_group, largest)[0])
 
 
 def _score_interval(mean: float, plus: float, n: float, signed: bool, level: float) -> tuple[float, float]:
@@ -183,21 +195,36 @@ def _effective(
         cell_group = np.zeros_like(cell_group)
     share = np.bincount(cell, weights)
     means = np.bincount(cell, weights * values) / share
-    in_group = np.bincount(cell_group, share)
-    group_means = np.bincount(cell_group, share * means) / in_group
-    deviations, leverage = share * (means - group_means[cell_group]), share / in_group[cell_group]
-    # Residuals are smaller than errors, by their leverage (Bell and McCaffrey 2002).
-    alone = leverage > 1 - 1e-9
-    squares = np.where(alone, 0.0, deviations**2 / np.maximum(1 - leverage, 1e-9))
-    estimated = np.bincount(cell_group, squares)
-    highest = largest * np.bincount(cell_group, share**2)
-    differing = _differing(means, cell_group)
-    variances = (differing * estimated + PRIOR_UNITS * highest) / (differing + PRIOR_UNITS)
+    variances = _variances(means, share, cell_group, largest)
     of_group = np.bincount(cell_group, share**2) ** 2 / np.bincount(cell_group, share**4) - 1
     freedom = np.maximum(of_group + (PRIOR_UNITS if len(of_group) > 1 else 0), 1)
     variance = float(variances.sum())
+    deviations = share * (means - _group_means(means, share, cell_group))
     total = variance * _across_groups(deviations, cell_unit)
     return largest / total * _t_factor(variance**2 / float((variances**2 / freedom).sum()), level)
+
+
+def _variances(means: np.ndarray, share: np.ndarray, group: np.ndarray, largest: float) -> np.ndarray:
+    """Return the variance that each group adds to a weighted mean, (g,): the estimated one, moved towards the largest."""
+    leverage = share / np.bincount(group, share)[group]
+    deviations = share * (means - _group_means(means, share, group))
+    # Residuals are smaller than errors, by their leverage (Bell and McCaffrey 2002).
+    alone = leverage > 1 - 1e-9
+    squares = np.where(alone, 0.0, deviations**2 / np.maximum(1 - leverage, 1e-9))
+    differing = _differing(means, group)
+    highest = largest * np.bincount(group, share**2)
+    variances: np.ndarray = (differing * np.bincount(group, squares) + PRIOR_UNITS * highest) / (
+        differing + PRIOR_UNITS
+    )
+    # Without a largest variance there is nothing to move towards.
+    return variances if largest > 0 else np.bincount(group, squares)
+
+
+def _group_means(means: np.ndarray, share: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Return the mean of each unit's group, (u,)."""
+    of_group = np.bincount(group, share * means) / np.bincount(group, share)
+    of_unit: np.ndarray = of_group[group]
+    return of_unit
 
 
 def _across_groups(deviations: np.ndarray, cell_unit: np.ndarray) -> float:

@@ -10,6 +10,7 @@ from rich.table import Column, Table
 
 from blindspot.app.console import Terminal
 from blindspot.app.terminal import clean_json
+from blindspot.backend.core.units import counted_by
 from blindspot.backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def print_results_import(made: ResultsImport, folder: str) -> None:
 def print_oracle(found: Oracle) -> None:
     """One line a run: its measure, and in how many questions no other run is better, or every other run is worse."""
     heads = [_right(name) for name in (f"{found.measure}, %", "95% interval", "best", "best alone")]
-    title = f"{found.measure} by {found.relevance} over {counted(found.n, 'question')}"
+    title = f"{found.measure} by {found.relevance} over {counted_by(found.n, found.estimate.units)}"
     table = Table("run", *heads, title=title, title_justify="left")
     for each in found.choices:
         table.add_row(escape(each.run), *_percent(each.estimate), f"{each.best:,}", f"{each.alone:,}")
@@ -149,7 +150,7 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
     console.print(table)
     for line in (
         *(f"{scope}: {words}" for scope, words in SCOPES.items()),
-        f"Success on {counted(last.base_reranker.n, 'dev question')} by {last.relevance}, 95% intervals. Dev "
+        f"Success on {counted_by(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev "
         "questions measure and never train.",
         *worked(last),
     ):

@@ -12,6 +12,7 @@ from blindspot.app.components.marks import figure, letter
 from blindspot.app.components.tables import gain
 from blindspot.app.markup import Html, div, join, link, tag, term
 from blindspot.app.selection import Selection
+from blindspot.backend.core.units import Units, n_cell
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import by_group
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
@@ -61,16 +62,16 @@ def _explained(words: str) -> str:
     return words.partition(" (")[2].rstrip(")")
 
 
-def every_run(rows: Iterable[tuple[str, np.ndarray, int]]) -> Html:
+def every_run(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
     """Success@k of every run on the slice's questions, with the number of questions that the run searched."""
     lines = []
-    for name, first, k in rows:
-        estimate = proportion(found_by(first, k))
+    for name, first, k, units in rows:
+        estimate = proportion(found_by(first, k), units.codes)
         lines.append(
             tag(
                 "tr",
                 tag("th", name, scope="row"),
-                tag("td", f"{estimate.n:,}"),
+                tag("td", n_cell(estimate.n, estimate.units, units.name)),
                 tag("td", figure(estimate, inline=True)),
             )
         )
@@ -113,7 +114,7 @@ def saved_table(
         both = found[name]
         is_share = measure is SUCCESS
         a, b = figure(both.a, is_share=is_share), figure(both.b, is_share=is_share)
-        cells = (f"{both.n:,}", a, b, gain(both.difference), _p(both.difference.p_adjusted))
+        cells = (n_cell(both.n, both.units, both.unit), a, b, gain(both.difference), _p(both.difference.p_adjusted))
         lines.append(tag("tr", head, *(tag("td", cell) for cell in cells), cls="few" if both.n < FEW else None))
     heads = (
         "slice",
@@ -135,7 +136,7 @@ def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
             *(
                 tag("td", cell)
                 for cell in (
-                    f"{slice_.figures.n:,}",
+                    n_cell(slice_.figures.n, slice_.figures.units, slice_.figures.unit),
                     figure(slice_.figures.a),
                     figure(slice_.figures.b),
                     gain(slice_.figures.difference),

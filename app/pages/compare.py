@@ -161,7 +161,7 @@ def _concluded(compared: Comparison, chosen: Selection, kept: np.ndarray):
             "p",
             reservation(compared.a.kind, chosen.rule),
             " ",
-            term("Statistical test", method(measure=MEASURES.get(chosen.measure))),
+            term("Statistical test", method(compared.units.name, measure=MEASURES.get(chosen.measure))),
             " · ",
             link(
                 "Which slices explain the difference?",
@@ -257,7 +257,7 @@ def _said(compared: Comparison, chosen: Selection):
             f"({a.name}: {counted(len(a.questions), 'question')}; {b.name}: {counted(len(b.questions), 'question')}).",
             kind="warning",
         )
-    said = [f"{counted(len(compared), 'question')}. ", convention(a.kind, chosen.rule)]
+    said = [f"{compared.units.words()}. ", convention(a.kind, chosen.rule)]
     warnings = []
     if not len(compared) == len(a.questions) == len(b.questions):
         warnings.append(
@@ -323,7 +323,7 @@ def _scope(compared: Comparison, chosen: Selection, kept: np.ndarray):
         return ""
     return tag(
         "p",
-        f"These figures cover the {int(kept.sum()):,} of {counted(len(compared), 'question')} that match the filters. ",
+        f"These figures cover {compared.units.take(kept).words()}, of {compared.units.words()}, that match the filters. ",
         join("Slice: ", tag("code", chosen.slice), " ") if chosen.slice else "",
         f"Bucket: {chosen.bucket}. " if chosen.bucket else "",
         link("Clear filters", chosen.on_compare(relation="", set="", bucket="", slice="", text="")),

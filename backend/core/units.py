@@ -50,16 +50,24 @@ class Units:
         return counted_by(len(self), self.count, self.name)
 
 
-def counted_by(questions: int, units: int | None, unit: Unit) -> str:
-    """Return "452 questions about 226 facts", or "226 questions" where each is a unit of its own."""
+def counted_by(questions: int, units: int | None, unit: Unit | None = None) -> str:
+    """Return "452 questions about 226 facts", or "226 questions" where each is a unit of its own.
+
+    Args:
+        units: their number; None if each question is one, as in results of older versions. unit: None where a result does
+            not say what it counts by: "452 questions of 226 units".
+    """
     if units is None or units == questions:
         return counted(questions, "question")
-    return f"{counted(questions, 'question')} {PREPOSITIONS[unit]} {counted(units, unit)}"
+    preposition = "of" if unit is None else PREPOSITIONS[unit]
+    return f"{counted(questions, 'question')} {preposition} {counted(units, unit or 'unit')}"
 
 
-def n_cell(questions: int, units: int | None, unit: Unit) -> str:
+def n_cell(questions: int, units: int | None, unit: Unit | None = None) -> str:
     """Return the n of a table's line: "452 (226 facts)", or "226" where each question is a unit of its own."""
-    return f"{questions:,}" if units is None or units == questions else f"{questions:,} ({counted(units, unit)})"
+    return (
+        f"{questions:,}" if units is None or units == questions else f"{questions:,} ({counted(units, unit or 'unit')})"
+    )
 
 
 def generalisation(unit: Unit) -> str:
@@ -106,7 +114,9 @@ def _by_text_or_gold(questions: Sequence[Question]) -> np.ndarray:
         if gold:
             first = _root(joined, group.setdefault(frozenset(gold), text))
             joined[_root(joined, text)] = first
-    return np.array([_root(joined, text) for text in range(len(joined))])[texts]
+    roots = np.array([_root(joined, text) for text in range(len(joined))], np.int64)
+    of_question: np.ndarray = roots[texts]
+    return of_question
 
 
 def _root(joined: list[int], code: int) -> int:

@@ -475,9 +475,7 @@ def _both(
     units = comparison.units.codes[rows]
     a_figure, b_figure, oracle = (mean(each, units) for each in (a, b, np.maximum(a, b)))
     table = flips.flip_table(first_a, first_b, k)
-    return PairedFigures(
-        len(first_a), k, a_figure, b_figure, oracle, difference, table, comparison.units.name, measure
-    )
+    return PairedFigures(len(first_a), k, a_figure, b_figure, oracle, difference, table, comparison.units.name, measure)
 
 
 def _mark(rows: np.ndarray | None) -> bytes:

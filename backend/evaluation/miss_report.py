@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate
+from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.evaluation.cause_rules import RunCauses, run_causes
 from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
 from blindspot.backend.evaluation.comparison_report import notes
@@ -20,7 +22,6 @@ from blindspot.backend.evaluation.percentages import percent
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import ids_of, take
 
@@ -115,18 +116,24 @@ def cause_tables(table: MissTable, slice: str = "") -> list[Table]:
     tables: list[Table] = []
     for run in table.runs:
         letter = f"{run.side.upper()}: " if len(table.runs) > 1 else ""
-        caption = f"{letter}{run.run} misses {run.misses:,} of {counted(run.questions, 'question')} at {run.k}, %"
-        tables.append((caption + of_slice, HEAD, [_row(run.line(name)) for name in table.order]))
+        caption = f"{letter}{run.run} misses {run.misses:,} of {counted_by(run.questions, run.units, table.unit)} at {run.k}, %"
+        tables.append((caption + of_slice, HEAD, [_row(run.line(name), table.unit) for name in table.order]))
     if table.paired:
-        tables.append((f"Both runs over the same {counted(table.n, 'question')}, %", PAIRED_HEAD, paired_rows(table)))
+        tables.append(
+            (
+                f"Both runs over the same {counted_by(table.n, table.units, table.unit)}, %",
+                PAIRED_HEAD,
+                paired_rows(table),
+            )
+        )
     return tables
 
 
-def _row(line: CauseLine) -> list[str]:
+def _row(line: CauseLine, unit: Unit) -> list[str]:
     return [
         line.title,
         f"{line.count:,}",
-        f"{line.share.n:,}",
+        n_cell(line.share.n, line.share.units, unit),
         interval_words(line.share),
         percent(line.found),
         interval_words(line.difference, signed=True),

@@ -9,6 +9,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, proportion
 from blindspot.analysis.significance import Difference, adjusted_together, compare, independent_difference
+from blindspot.backend.core.settings import Unit
 from blindspot.backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import Comparison
@@ -54,12 +55,13 @@ class CauseLine:
 
 @dataclass(frozen=True, slots=True)
 class RunMisses:
-    """The causes of one run's misses. questions: the questions that count; misses: those that the run misses at k."""
+    """The causes of one run's misses. questions: the questions that count; units: their units of observation; misses: those that the run misses at k."""
 
     run: str
     side: Side
     k: int
     questions: int
+    units: int
     misses: int
     lines: list[CauseLine]
 
@@ -87,6 +89,8 @@ class MissTable:
     k: int
     runs: list[RunMisses]
     paired: dict[str, PairedMisses]
+    units: int
+    unit: Unit
 
     @property
     def order(self) -> list[str]:
@@ -112,8 +116,12 @@ def miss_table(
     """
     causes = {side: run_causes(compared, side, k).within(rows) for side in sides}
     runs = [_run_misses(compared, side, each) for side, each in causes.items()]
-    paired = _paired(causes["a"], causes["b"], compared.units.codes[causes["a"].rows]) if tests and len(sides) == 2 and len(rows) else {}
-    return MissTable(len(rows), k, runs, paired)
+    paired = (
+        _paired(causes["a"], causes["b"], compared.units.codes[causes["a"].rows])
+        if tests and len(sides) == 2 and len(rows)
+        else {}
+    )
+    return MissTable(len(rows), k, runs, paired, compared.units.take(rows).count, compared.units.name)
 
 
 def _run_misses(compared: Comparison, side: Side, causes: RunCauses) -> RunMisses:
@@ -121,14 +129,15 @@ def _run_misses(compared: Comparison, side: Side, causes: RunCauses) -> RunMisse
     lines = []
     for cause in ORDER:
         shares = [
-            proportion(part.has(cause)[part.known(cause)], units[part.rows][part.known(cause)]) for part in (misses, found)
+            proportion(part.has(cause)[part.known(cause)], units[part.rows][part.known(cause)])
+            for part in (misses, found)
         ]
         lines.append(_line(compared, misses, cause, CAUSES[cause].title, CAUSES[cause].rule, shares, misses.has(cause)))
     # The share is of all misses. A found question without any cause is no counterpart of a miss without one.
     shares = [proportion(part.without, units[part.rows]) for part in (misses, found)]
     rule = "No rule applies to the miss, or the facts that the rules need are unknown."
     lines.append(_line(compared, misses, NONE, NONE_TITLE, rule, shares, misses.without))
-    return RunMisses(causes.run, side, causes.k, len(causes), len(misses), lines)
+    return RunMisses(causes.run, side, causes.k, len(causes), len(np.unique(units[causes.rows])), len(misses), lines)
 
 
 def _line(
@@ -158,6 +167,6 @@ def _paired(a: RunCauses, b: RunCauses, units: np.ndarray) -> dict[str, PairedMi
     }
     differences = adjusted_together({name: compare(*pair, units=units) for name, pair in measured.items()})
     return {
-        name: PairedMisses(*(proportion(each, units) for each in measured[name]), difference)
+        name: PairedMisses(proportion(measured[name][0], units), proportion(measured[name][1], units), difference)
         for name, difference in differences.items()
     }

@@ -21,6 +21,7 @@ from blindspot.analysis.buckets import (
     value_curves,
 )
 from blindspot.analysis.relations import GroupRow, relation_order, value_table
+from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.units import Units
 from blindspot.backend.evaluation.comparison import KS, SEED, Comparison, Measured, PairedFigures, by_group, macro_at
 from blindspot.backend.evaluation.comparison import at as at_k
@@ -140,6 +141,7 @@ class RelationTable:
     whole: PairedFigures | None
     averaged: PairedFigures | None
     measure: RankingMeasure = SUCCESS
+    unit: Unit = "question"
 
     @property
     def title(self) -> str:
@@ -165,12 +167,12 @@ def relation_table(panel: Panel, k: int, seed: int = SEED, measure: RankingMeasu
         }
     compared = panel.comparison
     if compared is None:
-        return RelationTable(ks, k, rows, micro, macro, {}, None, None, measure)
+        return RelationTable(ks, k, rows, micro, macro, {}, None, None, measure, panel.units.name)
     kept = _shared_rows(panel, compared)
     members = {name: rows[kept[rows]] for name, rows in compared.groups("relation").items()}
     differences, whole = by_group(compared, k, members, seed, measure), at_k(compared, k, kept, seed, measure)
     averaged = macro_at(compared, k, kept, seed, measure)
-    return RelationTable(ks, k, rows, micro, macro, differences, whole, averaged, measure)
+    return RelationTable(ks, k, rows, micro, macro, differences, whole, averaged, measure, panel.units.name)
 
 
 def _shared_rows(panel: Panel, compared: Comparison) -> np.ndarray:
@@ -199,6 +201,7 @@ class Curves:
     source: str
     training: str | None
     measure: RankingMeasure = SUCCESS
+    unit: Unit = "question"
 
     @property
     def title(self) -> str:
@@ -249,10 +252,15 @@ def frequency_curves(
                 groups = {RANDOM: kept & ~known, TRAINED: kept & known}
     values = panel.values(measure, k)
     series = {
-        name: value_curves({run: each[rows] for run, each in values.items()}, buckets[rows], panel.frequency[rows], panel.units.codes[rows])
+        name: value_curves(
+            {run: each[rows] for run, each in values.items()},
+            buckets[rows],
+            panel.frequency[rows],
+            panel.units.codes[rows],
+        )
         for name, rows in groups.items()
     }
-    return Curves(series, k, relation, cut, source, training, measure)
+    return Curves(series, k, relation, cut, source, training, measure, panel.units.name)
 
 
 def training_subjects(study: Study) -> tuple[set[str], str | None]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from blindspot.analysis import published
 from blindspot.analysis.relations import relation_name
 from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.latex import ABSENT, Table
-from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.measures import RankingMeasure
 from blindspot.backend.evaluation.percentages import percent, percent_with_interval
 
 if TYPE_CHECKING:
@@ -22,13 +23,24 @@ def relation_rows(table: RelationTable, members: Sequence[str]) -> Table:
     """Return the measure of each run by relation, with the averages first."""
     heads = ["relation", "n", *(f"{run} @{k}" for run in members for k in table.ks)]
     rows = [
-        [relation_name(row.group), f"{row.n:,}", *(percent(row.success[run][k]) for run in members for k in table.ks)]
+        [
+            relation_name(row.group),
+            n_cell(row.n, row.units, table.unit),
+            *(percent(row.success[run][k]) for run in members for k in table.ks),
+        ]
         for row in table.rows
     ]
     for name, values in (("mean of relations", table.macro), ("all questions", table.micro)):
         if values:
-            n = next(iter(values.values()))[table.k].n
-            rows.insert(0, [name, f"{n:,}", *(percent(values[run][k]) for run in members for k in table.ks)])
+            some = next(iter(values.values()))[table.k]
+            rows.insert(
+                0,
+                [
+                    name,
+                    n_cell(some.n, some.units, table.unit),
+                    *(percent(values[run][k]) for run in members for k in table.ks),
+                ],
+            )
     return f"{table.measure.at('k')} by relation, %", heads, rows
 
 
@@ -55,10 +67,9 @@ def frequency_rows(curves: Curves, members: Sequence[str]) -> Table:
                 ABSENT if point.min_frequency is None else f"{point.min_frequency:,}\N{EN DASH}{point.max_frequency:,}"
             )
             shares = [percent_with_interval(by_run[run][number].success) for run in members]
-            rows.append([series, curves.label(point.bucket), span, f"{point.n:,}", *shares])
+            rows.append([series, curves.label(point.bucket), span, n_cell(point.n, point.units, curves.unit), *shares])
     return (
-        f"{curves.title}, %, with 95% {'Wilson' if curves.measure is SUCCESS else 'bootstrap'} interval; frequency by "
-        f"{curves.source}",
+        f"{curves.title}, %, with 95% interval; frequency by {curves.source}",
         ["subjects", "group", "mentions", "n", *members],
         rows,
     )
@@ -86,7 +97,7 @@ def frequency_csv(curves: Curves, members: Sequence[str]) -> str:
     return _csv(("subjects", "group", "min_mentions", "max_mentions", *FIELDS), rows, curves.measure)
 
 
-FIELDS = ("run", "k", "n", "success", "low", "high")
+FIELDS = ("run", "k", "n", "units", "success", "low", "high")
 
 
 def _lines(kind: str, name: str, run: str, values: dict[int, Estimate]) -> Iterator[dict[str, Any]]:
@@ -96,6 +107,7 @@ def _lines(kind: str, name: str, run: str, values: dict[int, Estimate]) -> Itera
             "run": run,
             "k": k,
             "n": estimate.n,
+            "units": estimate.n_units,
             "success": estimate.value,
             "low": estimate.low,
             "high": estimate.high,

@@ -24,8 +24,13 @@ def percent_with_interval(estimate: Estimate | None) -> str:
     if estimate.low is None:
         return f"{percent(estimate)} [{TOO_FEW}]"
     value, low, high = estimate.percent
+    return f"{value:.1f} [{ends(low, high)}]"
+
+
+def ends(low: float, high: float) -> str:
+    """Return the ends of an interval in percent: "58.0–64.1"."""
     places = _places(low, high)
-    return f"{value:.1f} [{low:.{places}f}\N{EN DASH}{high:.{places}f}]"
+    return f"{low:.{places}f}\N{EN DASH}{high:.{places}f}"
 
 
 def signed_ends(low: float, high: float, between: str = " to ") -> str:

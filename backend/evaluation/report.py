@@ -360,9 +360,7 @@ def _group_rows(study: Study, run: Run, found: Relevance, by: By | None) -> dict
     return {key: (name(key), np.array(members[key], dtype=np.int64)) for key in sorted(members, key=order)}
 
 
-def _macro(
-    first: np.ndarray, questions: Sequence[Question], units: np.ndarray, ks: list[int]
-) -> dict[int, Estimate]:
+def _macro(first: np.ndarray, questions: Sequence[Question], units: np.ndarray, ks: list[int]) -> dict[int, Estimate]:
     """Return the macro averages; empty if no question has a relation."""
     rows = [i for i, question in enumerate(questions) if question.relation is not None]
     if not rows:

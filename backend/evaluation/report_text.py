@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from blindspot.backend.core.spreadsheets import write_csv
 from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.spreadsheets import write_csv
 from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.latex import ABSENT, Table, latex_table
 from blindspot.backend.evaluation.measures import MEASURES
@@ -105,7 +105,10 @@ def _mean(e: Estimate) -> dict:
 
 
 def _success(estimates: dict[int, Estimate]) -> dict:
-    return {str(k): {"success": e.value, "n": e.n, "units": e.n_units, "low": e.low, "high": e.high} for k, e in estimates.items()}
+    return {
+        str(k): {"success": e.value, "n": e.n, "units": e.n_units, "low": e.low, "high": e.high}
+        for k, e in estimates.items()
+    }
 
 
 def as_json(report: Report) -> str:
@@ -200,8 +203,7 @@ def measure_tables(report: Report) -> list[Table]:
 
 def _success_table(report: Report) -> Table:
     rows = [
-        [run.name, run_n(run), *(percent_with_interval(run.success.get(k)) for k in report.ks)]
-        for run in report.runs
+        [run.name, run_n(run), *(percent_with_interval(run.success.get(k)) for k in report.ks)] for run in report.runs
     ]
     return "Success@k, %", ["Run", "n", *_at(report)], rows
 
@@ -212,7 +214,14 @@ def _ranks_table(report: Report) -> Table:
     rows = []
     for run in report.runs:
         mrr = percent_with_interval(run.mrr) + (f" {run.kind}" if mixed and run.mrr is not None else "")
-        rows.append([run.name, mrr, _n(run.recall, run_unit(run)), *(percent_with_interval(run.recall.get(k)) for k in report.ks)])
+        rows.append(
+            [
+                run.name,
+                mrr,
+                _n(run.recall, run_unit(run)),
+                *(percent_with_interval(run.recall.get(k)) for k in report.ks),
+            ]
+        )
     caption = f"MRR@{MRR_DEPTH} over {' or '.join(kinds)}; Recall@k over gold, % (n: questions with gold)"
     mrr = f"MRR@{MRR_DEPTH}" + ("" if mixed else f" ({kinds[0]})")
     return caption, ["Run", mrr, "n", *(f"R{k} (gold)" for k in _at(report))], rows
@@ -235,7 +244,11 @@ def _macro_table(report: Report, runs: list[RunReport]) -> Table:
 
 def _group_table(report: Report, by: By, run: RunReport) -> Table:
     rows = [
-        [group.name, n_cell(group.n, group.units, run_unit(run)), *(percent_with_interval(group.success.get(k)) for k in report.ks)]
+        [
+            group.name,
+            n_cell(group.n, group.units, run_unit(run)),
+            *(percent_with_interval(group.success.get(k)) for k in report.ks),
+        ]
         for group in run.groups
     ]
     return f"{run.name}: Success@k by {HEADINGS[by].lower()}, %", [HEADINGS[by], "n", *_at(report)], rows
@@ -261,7 +274,9 @@ def _measure_tables(report: Report, name: str) -> Iterator[Table]:
     rows = [[run, _n(each.at, unit), *cells(each.at)] for run, each in figures.items()]
     yield f"{title} over {over}, %", ["Run", "n", *heads], rows
     averaged = [
-        [run, _groups(each.macro), _n(each.macro, unit), *cells(each.macro)] for run, each in figures.items() if each.macro
+        [run, _groups(each.macro), _n(each.macro, unit), *cells(each.macro)]
+        for run, each in figures.items()
+        if each.macro
     ]
     if averaged:
         yield f"{title} averaged over relations, %", ["Run", "Relations", "n", *heads], averaged
@@ -297,11 +312,7 @@ def _judged_table(report: Report) -> Table:
             return ABSENT
         return f"{percent(share.judged)} [{percent(share.lower)}\N{EN DASH}{percent(share.upper)}]"
 
-    rows = [
-        [run.name, run_n(run), *(cell(run.judged.get(k)) for k in report.ks)]
-        for run in report.runs
-        if run.judged
-    ]
+    rows = [[run.name, run_n(run), *(cell(run.judged.get(k)) for k in report.ks)] for run in report.runs if run.judged]
     return "Judged@k, % [bounds of Success@k]", ["Run", "n", *_at(report)], rows
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from blindspot.backend.core.declared import build
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import file_sha256
+from blindspot.backend.core.units import units_of
 from blindspot.backend.experiments.label_experiment import LabelExperiment
 from blindspot.backend.experiments.label_simulation import (
     STRATEGIES,
@@ -185,7 +186,12 @@ def label_strategies(
         cells = bench.cells()
         for number, cell in enumerate(cells, 1):
             bench.run_cell(cell, f"{number} of {len(cells)}")
-        result = summary(asked, bench.about(), {cell: bench.outcome(cell) for cell in cells})
+        result = summary(
+            asked,
+            bench.about(),
+            {cell: bench.outcome(cell) for cell in cells},
+            units_of(questions, study.settings.unit).codes,
+        )
         asked.write(result, [bench.path(cell) for cell in cells], {"what": WHAT, "request": request})
     return result
 

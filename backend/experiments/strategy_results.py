@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.backend.experiments.gain import crossed_mean
+from blindspot.analysis.crossed import crossed_mean
+from blindspot.analysis.intervals import compact
 
 if TYPE_CHECKING:
     from blindspot.backend.experiments.label_strategies import StrategiesSpec
@@ -18,9 +19,14 @@ LEVEL = 0.95
 
 
 def summary(
-    asked: StrategiesSpec, about: Mapping[str, Any], outcomes: Mapping[tuple[str, int, int], np.ndarray]
+    asked: StrategiesSpec,
+    about: Mapping[str, Any],
+    outcomes: Mapping[tuple[str, int, int], np.ndarray],
+    units: np.ndarray,
 ) -> dict[str, Any]:
-    """Return the content of result.json. outcomes: (q,) bool by strategy, budget and seed."""
+    """Return the content of result.json. outcomes: (q,) bool by strategy, budget and seed. units: (q,) int, the unit of
+    observation of each question.
+    """
 
     def found(strategy: str, budget: int = 0) -> np.ndarray:
         return np.array([outcomes[strategy, budget, seed] for seed in asked.seeds], np.float64)
@@ -28,12 +34,12 @@ def summary(
     none, everything = found("none"), found("all")
     rows = []
     for bound in asked.without_strategy[1:-1]:
-        rows.append(_row(bound, 0, found(bound), none, everything, None))
+        rows.append(_row(bound, 0, found(bound), (none, everything, None), units))
     for strategy in asked.strategies:
         for budget in asked.budgets:
             beside = found("random", budget) if "random" in asked.strategies and strategy != "random" else None
-            rows.append(_row(strategy, budget, found(strategy, budget), none, everything, beside))
-    total = crossed_mean(everything - none)
+            rows.append(_row(strategy, budget, found(strategy, budget), (none, everything, beside), units))
+    total = crossed_mean(everything - none, units, signed=True)
     assert total.low is not None
     return {
         "name": asked.name,
@@ -46,8 +52,8 @@ def summary(
         "answers_known": asked.answers_known,
         "right": asked.right,
         **about,
-        "none": asdict(crossed_mean(none)),
-        "all": asdict(crossed_mean(everything)),
+        "none": asdict(crossed_mean(none, units)),
+        "all": asdict(crossed_mean(everything, units)),
         "total": asdict(total),
         "distinguishable": total.low > 0,
         "rows": rows,
@@ -58,23 +64,26 @@ def _row(
     strategy: str,
     budget: int,
     found: np.ndarray,
-    none: np.ndarray,
-    everything: np.ndarray,
-    random: np.ndarray | None,
+    others: tuple[np.ndarray, np.ndarray, np.ndarray | None],
+    units: np.ndarray,
 ) -> dict[str, Any]:
+    """Return the figures of a strategy. others: without labels, with all of them, and in random order."""
+    none, everything, random = others
     return {
         "strategy": strategy,
         "pairs": budget,
-        "success": asdict(crossed_mean(found)),
+        "success": asdict(crossed_mean(found, units)),
         "by_seed": found.mean(axis=1).tolist(),
-        "gain": asdict(crossed_mean(found - none)),
-        "share": share_of_gain(found, none, everything),
-        "over_random": None if random is None else asdict(crossed_mean(found - random)),
+        "gain": asdict(crossed_mean(found - none, units, signed=True)),
+        "share": share_of_gain(found, none, everything, units),
+        "over_random": None if random is None else asdict(crossed_mean(found - random, units, signed=True)),
     }
 
 
-def share_of_gain(found: np.ndarray, none: np.ndarray, everything: np.ndarray, seed: int = 0) -> dict[str, Any]:
-    """Return (found - none) / (everything - none) of means with a 95% bootstrap interval over seeds and questions.
+def share_of_gain(
+    found: np.ndarray, none: np.ndarray, everything: np.ndarray, units: np.ndarray | None = None, seed: int = 0
+) -> dict[str, Any]:
+    """Return (found - none) / (everything - none) of means with a 95% bootstrap interval over seeds and units of questions.
 
     The interval is None if the total effect is not above zero in at least 97.5% of the resamples: then the ratio means
     nothing. All arrays: (s, q).
@@ -82,11 +91,14 @@ def share_of_gain(found: np.ndarray, none: np.ndarray, everything: np.ndarray, s
     total = float((everything - none).mean())
     value = None if total <= 0 else float((found - none).mean()) / total
     rng = np.random.default_rng(seed)
-    seeds, questions = none.shape
+    seeds = len(none)
+    units = np.arange(none.shape[1]) if units is None else compact(units)
+    n_units = int(units.max()) + 1
     ratios, positive = np.empty(RESAMPLES), 0
     for n in range(RESAMPLES):
-        s, q = rng.integers(seeds, size=seeds), rng.integers(questions, size=questions)
-        part, whole = (found - none)[s][:, q].mean(), (everything - none)[s][:, q].mean()
+        s = rng.integers(seeds, size=seeds)
+        times = rng.multinomial(n_units, np.full(n_units, 1 / n_units))[units]
+        part, whole = ((each - none)[s].mean(axis=0) @ times / times.sum() for each in (found, everything))
         positive += whole > 0
         ratios[n] = part / whole if whole > 0 else np.nan
     tail = (1 - LEVEL) / 2

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.agreement import Agreement
 from blindspot.analysis.judged import NONE, JudgedFigures
+from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.latex import ABSENT, Table
 from blindspot.backend.evaluation.percentages import percent
 from blindspot.backend.evaluation.relevance import Kind
@@ -166,7 +167,7 @@ def _corrected(corrected: dict[str, list[JudgedFigures]]) -> Table:
         [
             name,
             f"@{each.k}",
-            f"{each.original.n:,}",
+            n_cell(each.original.n, each.original.units),
             percent(each.judged),
             _interval(each.original),
             _interval(each.corrected),

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, at, measure_all
 from blindspot.backend.evaluation.latex import Table
+from blindspot.backend.evaluation.percentages import signed_ends
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.reports.markup import as_table, heading, remark
 from blindspot.backend.text.counting import counted
@@ -134,10 +136,10 @@ def _models(models: list[TrainedModel], k: int) -> Table:
                 model.name,
                 model.training_set,
                 model.before,
-                f"{figures.n:,}",
+                n_cell(figures.n, figures.units, figures.unit),
                 f"{figures.a.percent[0]:.1f}",
                 f"{figures.b.percent[0]:.1f}",
-                f"{value:+.1f} ({high:+.1f} to {low:+.1f})",
+                f"{value:+.1f} ({signed_ends(high, low)})",
                 f"{figures.difference.p:.4f}",
                 f"{figures.difference.only_b:,}",
                 f"{figures.difference.only_a:,}",
