@@ -115,7 +115,7 @@ def mean_interval(
     units = np.arange(len(values)) if units is None else compact(units)
     n_units = int(units.max()) + 1
     member, weights = _weights(values, groups)
-    mean, plus = float(weights @ values), float(weights @ np.maximum(values, 0))
+    mean, plus = (_mean(each, member) for each in (values, np.maximum(values, 0)))
     largest = max(2 * plus - mean - mean * mean, 0.0)  # plus + minus - mean^2
     name = "Tango" if signed else "Wilson"
     if not member.any() and n_units == len(values) and np.isin(values, (-1, 0, 1)).all():
@@ -177,6 +177,13 @@ def _weights(values: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray,
         return np.zeros(len(values), np.int64), np.full(len(values), 1 / len(values))
     _, member, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
     return member, 1 / (len(sizes) * sizes[member])
+
+
+def _mean(values: np.ndarray, member: np.ndarray) -> float:
+    """Return the mean over groups of each group's mean, without the rounding errors of weights."""
+    if not member.any():
+        return float(values.mean())
+    return float((np.bincount(member, values) / np.bincount(member)).mean())
 
 
 def _effective(

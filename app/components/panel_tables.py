@@ -80,12 +80,12 @@ def relations(
         cells = [tag("th", label, scope="row"), tag("td", n_cell(rows[name].n, rows[name].units, table.unit)), *cells]
         lines.append(tag("tr", *cells, cls="few" if rows[name].units < FEW else None))
     sums = []
-    micro_n = next(iter(table.micro.values()))[table.k].n
+    micro = next(iter(table.micro.values()))[table.k]
     sums.append(
         _sum(
             "all questions",
             "Micro average: each question has the same weight",
-            micro_n,
+            micro,
             table.micro,
             runs,
             table,
@@ -95,7 +95,7 @@ def relations(
     if table.macro:
         some = next(iter(table.macro.values()))[table.k]
         message = f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight"
-        sums.append(_sum("mean of relations", message, some.n, table.macro, runs, table, table.averaged))
+        sums.append(_sum("mean of relations", message, some, table.macro, runs, table, table.averaged))
     body = [tag("tbody", *sums, cls="sums"), tag("tbody", *lines)]
     return tag("table", tag("thead", tag("tr", *over), tag("tr", *heads)), *body, cls="figures groups panel-table")
 
@@ -109,7 +109,13 @@ Values = dict[str, dict[int, Estimate]]
 
 
 def _sum(
-    name: str, said: str, n: int, values: Values, runs: Sequence[str], table: RelationTable, both: PairedFigures | None
+    name: str,
+    said: str,
+    some: Estimate,
+    values: Values,
+    runs: Sequence[str],
+    table: RelationTable,
+    both: PairedFigures | None,
 ) -> Html:
     cells = [
         tag("td", figure(values[run][k], True, table.measure is SUCCESS), cls="first" if k == table.ks[0] else None)
@@ -118,7 +124,7 @@ def _sum(
     ]
     if table.differences:
         cells.append(tag("td", gain(both.difference) if both else "", cls="first"))
-    return tag("tr", tag("th", term(name, said), scope="row"), tag("td", f"{n:,}"), *cells)
+    return tag("tr", tag("th", term(name, said), scope="row"), tag("td", n_cell(some.n, some.units, table.unit)), *cells)
 
 
 def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) -> Html | None:

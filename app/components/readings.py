@@ -205,8 +205,8 @@ def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: Group
     else:
         (one,) = made.values()
         for name, group in one.groups(by).items():
-            rows = [row for row in group.tolist() if one.questions[row].id in ids]
-            if rows:
+            rows = np.array([row for row in group.tolist() if one.questions[row].id in ids], np.int64)
+            if len(rows):
                 lines.append(
                     _line(
                         name,

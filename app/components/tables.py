@@ -13,7 +13,7 @@ from blindspot.analysis.buckets import FEW, bucket_order
 from blindspot.analysis.relations import relation_order
 from blindspot.analysis.significance import Difference
 from blindspot.app import url
-from blindspot.app.components.marks import WILSON, figure, grouping, letter, percent, relation_label, success_head
+from blindspot.app.components.marks import INTERVAL, figure, grouping, letter, percent, relation_label, success_head
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
@@ -87,7 +87,7 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
 
 def _measure_term(measure: RankingMeasure) -> Html:
     if measure is SUCCESS:
-        message = f"Share of questions with a relevant passage among the first k. Small print: {WILSON}."
+        message = f"Share of questions with a relevant passage among the first k. Small print: {INTERVAL}."
     else:
         message = f"{measure.help[0].upper()}{measure.help[1:]}. Small print: 95% interval."
     return term(f"{measure.at('k')}, %", message)

@@ -222,7 +222,10 @@ def both_answer(
     )
     return {
         name: BothAnswer(
-            len(group), *(proportion(exact[group], units[group]) for exact in (exact_a, exact_b)), differences[name]
+            len(group),
+            proportion(exact_a[group], units[group]),
+            proportion(exact_b[group], units[group]),
+            differences[name],
         )
         for name, group in members.items()
     }
