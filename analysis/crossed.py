@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate
-from blindspot.analysis.intervals import LEVEL, blended_variance, compact, interval_from_variance
+from blindspot.analysis.intervals import LEVEL, blended_variance, compact, interval_from_variance, t_quantile
 
 
 def crossed_mean(
@@ -44,11 +44,11 @@ def crossed_mean(
     largest = max(2 * plus - mean - mean * mean, 0.0) if bounded else 0.0
     squares = 0.0
     if n_units > 1:
-        squares = _t(level, n_units - 1) ** 2 * blended_variance(of_unit, share, largest)
+        squares = t_quantile(n_units - 1, level) ** 2 * blended_variance(of_unit, share, largest)
     elif bounded:
-        squares = _t(level, 1) ** 2 * largest
+        squares = t_quantile(1, level) ** 2 * largest
     if seeds > 1:
-        squares += _t(level, seeds - 1) ** 2 * float(of_seed.var(ddof=1)) / seeds
+        squares += t_quantile(seeds - 1, level) ** 2 * float(of_seed.var(ddof=1)) / seeds
     if bounded:
         low, high = interval_from_variance(mean, plus, squares, 1 / float(share @ share), signed, level)
     elif squares > 1e-18:
@@ -56,9 +56,3 @@ def crossed_mean(
     else:
         return Estimate(mean, questions, None, None, method, units=n_units)
     return Estimate(mean, questions, low, high, method, units=n_units)
-
-
-def _t(level: float, freedom: int) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + level) / 2))

@@ -208,7 +208,8 @@ def _effective(
     variance = float(variances.sum())
     deviations = share * (means - _group_means(means, share, cell_group))
     total = variance * _across_groups(deviations, cell_unit)
-    return largest / total * _t_factor(variance**2 / float((variances**2 / freedom).sum()), level)
+    quantile = t_quantile(variance**2 / float((variances**2 / freedom).sum()), level)
+    return largest / total * (_normal_quantile(level) / quantile) ** 2
 
 
 def _variances(means: np.ndarray, share: np.ndarray, group: np.ndarray, largest: float) -> np.ndarray:
@@ -218,11 +219,9 @@ def _variances(means: np.ndarray, share: np.ndarray, group: np.ndarray, largest:
     # Residuals are smaller than errors, by their leverage (Bell and McCaffrey 2002).
     alone = leverage > 1 - 1e-9
     squares = np.where(alone, 0.0, deviations**2 / np.maximum(1 - leverage, 1e-9))
-    differing = _differing(means, group)
+    others = _differing(means, group)
     highest = largest * np.bincount(group, share**2)
-    variances: np.ndarray = (differing * np.bincount(group, squares) + PRIOR_UNITS * highest) / (
-        differing + PRIOR_UNITS
-    )
+    variances: np.ndarray = (others * np.bincount(group, squares) + PRIOR_UNITS * highest) / (others + PRIOR_UNITS)
     # Without a largest variance there is nothing to move towards.
     return variances if largest > 0 else np.bincount(group, squares)
 
@@ -243,22 +242,27 @@ def _across_groups(deviations: np.ndarray, cell_unit: np.ndarray) -> float:
 
 def _differing(means: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Return how many cells of each group differ from the most frequent mean of the group, (g,) int64."""
-    rounded = np.round(means, 9)
     if not group.any():
-        return np.array([len(means) - np.unique(rounded, return_counts=True)[1].max()])
+        return np.array([differing(means)])
+    rounded = np.round(means, 9)
     order = np.lexsort((rounded, group))
     starts = np.flatnonzero(np.diff(group[order], prepend=-1) | (np.diff(rounded[order], prepend=np.nan) != 0))
     most = np.zeros(int(group.max()) + 1, np.int64)
     np.maximum.at(most, group[order][starts], np.diff(starts, append=len(order)))
-    differing: np.ndarray = np.bincount(group) - most
-    return differing
+    others: np.ndarray = np.bincount(group) - most
+    return others
 
 
-def _t_factor(freedom: float, level: float) -> float:
-    """Return the square of the normal quantile over that of Student's t, which an effective n is multiplied by."""
+def differing(values: np.ndarray) -> int:
+    """Return how many values differ from the most frequent one."""
+    return len(values) - int(np.unique(np.round(values, 9), return_counts=True)[1].max())
+
+
+def t_quantile(freedom: float, level: float = LEVEL) -> float:
+    """Return the quantile of Student's t for a two-sided interval, with at least one degree of freedom."""
     from scipy.special import stdtrit
 
-    return float((_normal_quantile(level) / stdtrit(max(freedom, 1.0), (1 + level) / 2)) ** 2)
+    return float(stdtrit(max(freedom, 1.0), (1 + level) / 2))
 
 
 def _normal_quantile(level: float) -> float:

@@ -124,7 +124,9 @@ def _sum(
     ]
     if table.differences:
         cells.append(tag("td", gain(both.difference) if both else "", cls="first"))
-    return tag("tr", tag("th", term(name, said), scope="row"), tag("td", n_cell(some.n, some.units, table.unit)), *cells)
+    return tag(
+        "tr", tag("th", term(name, said), scope="row"), tag("td", n_cell(some.n, some.units, table.unit)), *cells
+    )
 
 
 def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) -> Html | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted
 from blindspot.db.question_table import folded_of, gold_of, take
 from blindspot.db.records import Question
@@ -90,6 +91,17 @@ def units_of(questions: Sequence[Question], unit: Unit) -> Units:
     if len(unknown):
         codes[unknown] = len(questions) + _by_text_or_gold(take(questions, unknown))
     return Units(unit, codes)
+
+
+def units_by_id(study: Study, ids: Sequence[str]) -> np.ndarray:
+    """Return the unit of the question of each pair, (n,) int64. ids: of questions, which may occur several times."""
+    distinct = list(dict.fromkeys(ids))
+    if not distinct:
+        return np.zeros(0, np.int64)
+    codes = units_of(study.questions.some(distinct), study.settings.unit).codes
+    place = {id: row for row, id in enumerate(distinct)}
+    found: np.ndarray = codes[[place[id] for id in ids]]
+    return found
 
 
 def _keys(questions: Sequence[Question], unit: Unit) -> list[Hashable | None]:

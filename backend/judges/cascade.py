@@ -21,6 +21,7 @@ from blindspot.analysis.judge_quality import FEW_QUESTIONS, MISSED_POSITIVES, RI
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
 from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
 from blindspot.backend.judges.llm.answers import AnswerStore, pair_hash
 from blindspot.backend.judges.llm.asking import ask
@@ -164,8 +165,8 @@ def make_cascade(
         values = np.array([scores.get(pair, np.nan) for pair in pairs])
         positive = np.array([sample.labels[place] == "positive" for place in left], dtype=bool)
         weights = np.array([sample.probabilities[place] for place in left])
-        questions = np.array([question for question, _ in pairs], dtype=str)
-        stage = _measured(each, values, positive, weights, questions, right, missed)
+        units = units_by_id(study, [question for question, _ in pairs])
+        stage = _measured(each, values, positive, weights, units, right, missed)
         measured.append(stage)
         left = [
             place for place, value in zip(left, values.tolist(), strict=True) if stage.decide(_known(value)) is None
@@ -281,7 +282,7 @@ def _measured(
     scores: np.ndarray,
     positive: np.ndarray,
     weights: np.ndarray,
-    questions: np.ndarray,
+    units: np.ndarray,
     right: float,
     missed: float,
 ) -> CascadeStage:
@@ -292,13 +293,13 @@ def _measured(
     kept, added = _EMPTY, _EMPTY
     by_negatives = _distinct([(bound, scores < bound) for bound in FROM_BELOW])
     for bound, among in by_negatives:
-        found = _share(among, positive, weights, questions, len(by_negatives))
-        if found.questions >= FEW_QUESTIONS and found.high is not None and found.high <= missed:
+        found = _share(among, positive, weights, units, len(by_negatives))
+        if found.n_units >= FEW_QUESTIONS and found.high is not None and found.high <= missed:
             below, kept = bound, found
     by_positives = _distinct([(bound, scores >= bound) for bound in FROM_ABOVE])
     for bound, among in by_positives:
-        found = _share(among, positive, weights, questions, len(by_positives))
-        if found.questions >= FEW_QUESTIONS and found.low is not None and found.low >= right:
+        found = _share(among, positive, weights, units, len(by_positives))
+        if found.n_units >= FEW_QUESTIONS and found.low is not None and found.low >= right:
             above, added = bound, found
     return CascadeStage(judge, below, above, len(scores), kept.value, kept.high, added.value, added.low)
 
@@ -309,10 +310,10 @@ def _distinct(bounds: Sequence[tuple[float, np.ndarray]]) -> list[tuple[float, n
     return [by_count[count] for count in sorted(by_count) if count]
 
 
-def _share(among: np.ndarray, positive: np.ndarray, weights: np.ndarray, questions: np.ndarray, bounds: int) -> Rate:
+def _share(among: np.ndarray, positive: np.ndarray, weights: np.ndarray, units: np.ndarray, bounds: int) -> Rate:
     """Return the share of positives, with an interval that holds for all of some bounds together (Bonferroni)."""
     n, level = int(among.sum()), 1 - (1 - LEVEL) / bounds
-    return rate(positive[among], np.ones(n, bool), weights[among], questions[among], level=level, resamples=1000)
+    return rate(positive[among], np.ones(n, bool), weights[among], units[among], level=level, resamples=1000)
 
 
 def _answer_scores(study: Study, pairs: Sequence[PairId]) -> dict[PairId, float]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from blindspot.analysis.agreement import Agreement, alpha, kappa
 from blindspot.analysis.audit import Rate, rate
+from blindspot.backend.core.units import units_by_id
 from blindspot.db.events import LABELS, EventRow, Label
 from blindspot.db.labels import Labels
 
@@ -129,13 +130,14 @@ def quality(study: Study) -> Quality:
     """Compute the quality figures from the current labels."""
     labels = Labels(study.labels_path)
     labels_now = standing_labels(labels.events(by_people=True))
-    agreements = _agreements(labels_now)
+    agreements = _agreements(study, labels_now)
     again = repeats(labels_now)
     drift = rate(
         np.array([same for _, _, same in again], dtype=bool),
         np.ones(len(again), dtype=bool),
         np.ones(len(again)),
         np.array([q for q, _, _ in again], dtype=str),
+        units=units_by_id(study, [q for q, _, _ in again]),
     )
     return Quality(
         labels.last_event,
@@ -243,7 +245,7 @@ def _last_blind(standing: Sequence[EventRow]) -> dict[tuple[str, str, str], Labe
     }
 
 
-def _agreements(standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
+def _agreements(study: Study, standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
     last = _last_blind(standing)
     by_pair: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for (annotator, question, passage), label in last.items():
@@ -251,27 +253,28 @@ def _agreements(standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[
     people = sorted({annotator for annotator, _, _ in last})
     if not people:
         return None, ()
-    questions = np.array([question for question, _ in by_pair], dtype=str)
+    asked = [question for question, _ in by_pair]
+    questions, units = np.array(asked, dtype=str), units_by_id(study, asked)
     codes = np.array([[votes.get(name, -1) for name in people] for votes in by_pair.values()])
     binary = np.select([codes == _CODE["positive"], (codes == -1) | (codes == _CODE["unsure"])], [1, -1], 0)
-    together = Agreements(tuple(people), _alpha(codes, questions), _alpha(binary, questions))
+    together = Agreements(tuple(people), _alpha(codes, questions, units), _alpha(binary, questions, units))
     pairs = []
     for a, b in combinations(range(len(people)), 2):
         both = (codes[:, a] >= 0) & (codes[:, b] >= 0)
         if both.any():
-            kappas = (_kappa(matrix[:, a], matrix[:, b], questions) for matrix in (codes, binary))
+            kappas = (_kappa(matrix[:, a], matrix[:, b], questions, units) for matrix in (codes, binary))
             pairs.append(Agreements((people[a], people[b]), *kappas))
     return together, tuple(pairs)
 
 
-def _alpha(codes: np.ndarray, questions: np.ndarray) -> Agreement:
+def _alpha(codes: np.ndarray, questions: np.ndarray, units: np.ndarray) -> Agreement:
     counts = np.stack([(codes == code).sum(axis=1) for code in range(len(LABELS))], axis=1)
-    return alpha(counts, questions, resamples=_RESAMPLES)
+    return alpha(counts, questions, units, _RESAMPLES)
 
 
-def _kappa(a: np.ndarray, b: np.ndarray, questions: np.ndarray) -> Agreement:
+def _kappa(a: np.ndarray, b: np.ndarray, questions: np.ndarray, units: np.ndarray) -> Agreement:
     both = (a >= 0) & (b >= 0)
-    return kappa(a[both], b[both], questions[both], resamples=_RESAMPLES)
+    return kappa(a[both], b[both], questions[both], units[both], _RESAMPLES)
 
 
 def _work(standing: Sequence[EventRow], again: Sequence[tuple[str, str, bool]]) -> tuple[AnnotatorStats, ...]:
