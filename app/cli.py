@@ -36,6 +36,7 @@ from blindspot.app.commands.compare import compare, oracle
 from blindspot.app.commands.find import find
 from blindspot.app.commands.misses import misses
 from blindspot.app.commands.read import read, train_reader
+from blindspot.app.commands.settings import settings
 from blindspot.app.commands.why import why
 from blindspot.app.terminal import clean_streams
 from blindspot.db.errors import BlindspotError
@@ -103,7 +104,7 @@ def options(
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "oracle": oracle, "find": find, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
+    "compare": compare, "oracle": oracle, "find": find, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "settings": settings, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
 }  # fmt: skip
 LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {

@@ -10,10 +10,10 @@ import json
 import numpy as np
 import pytest
 
+from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.experiments import cost as costs
 from blindspot.backend.experiments import running, tables
 from blindspot.backend.experiments.cost import _CostEstimator, _singular, cost, planned_parts
-from blindspot.backend.experiments.gain import crossed_mean
 from blindspot.backend.experiments.hits import Bm25Hits
 from blindspot.backend.experiments.papers import EXPERIMENTS, About
 from blindspot.backend.experiments.parts import QuestionSelection

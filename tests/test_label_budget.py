@@ -10,10 +10,11 @@ import pytest
 import scipy.stats
 
 from blindspot.analysis.accuracy import mean
+from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.manifest import read_json
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.experiments import budget_results, label_budget
-from blindspot.backend.experiments.gain import Gain, crossed_mean
+from blindspot.backend.experiments.gain import Gain
 from blindspot.backend.judges.label_judge import learn_label_judge
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve

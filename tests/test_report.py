@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.intervals import wilson
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study

@@ -216,8 +216,8 @@ def _in_study(model: str | None, folder: Path) -> str | None:
     return str(inside.absolute()) if inside is not None and inside.is_dir() else model
 
 
-def change_setting(path: Path, name: str, value: Any) -> None:
-    """Change a setting of the study itself in study.toml; everything else stays as it is. Raises BadInput for a value
+def change_settings(path: Path, values: dict[str, Any]) -> None:
+    """Change settings of the study itself in study.toml; everything else stays as it is. Raises BadInput for a value
     that is out of bounds.
     """
     import tomlkit
@@ -225,8 +225,8 @@ def change_setting(path: Path, name: str, value: Any) -> None:
     from blindspot.backend.core.manifest import write_text
 
     document = tomlkit.parse(path.read_text(encoding="utf-8"))
-    build(Settings, {name: value}, path=path)
-    document[name] = value
+    build(Settings, values, path=path)
+    document.update(values)
     write_text(path, tomlkit.dumps(document))
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.rights import require
+from blindspot.backend.core.settings import Unit, change_settings
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted
 from blindspot.db.question_table import folded_of, gold_of, take
@@ -91,6 +92,12 @@ def units_of(questions: Sequence[Question], unit: Unit) -> Units:
     if len(unknown):
         codes[unknown] = len(questions) + _by_text_or_gold(take(questions, unknown))
     return Units(unit, codes)
+
+
+def set_unit(study: Study, unit: Unit, by: str | None = None) -> None:
+    """Make this the study's unit of observation. Raises Refused for a person who may not, BadInput for another word."""
+    require(study, by, "set the unit")
+    change_settings(study.settings_path, {"unit": unit})
 
 
 def units_by_id(study: Study, ids: Sequence[str]) -> np.ndarray:
