@@ -22,7 +22,7 @@ import numpy as np
 LEVEL = 0.95
 PRIOR_UNITS = 2.0
 """The largest possible variance counts as much as this many units that differ from the most frequent value."""
-_HALVINGS = 50
+_HALVINGS = 40
 _TINY = 1e-12
 
 

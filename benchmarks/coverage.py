@@ -60,7 +60,7 @@ class CoverageCell:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=1000, help="studies at each rate")
+    parser.add_argument("--rounds", type=int, default=300, help="studies at each rate")
     parser.add_argument("--swapped", type=Path, help="the folder of a demo: swap its lists by fact instead")
     parser.add_argument("--studies", type=int, default=1000, help="studies with swapped lists")
     options = parser.parse_args()
@@ -138,8 +138,9 @@ def bootstrap(values: np.ndarray, groups: np.ndarray | None, rng: np.random.Gene
     means = np.zeros(RESAMPLES)
     for name in names:
         rows = np.flatnonzero(groups == name)
-        drawn = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), RESAMPLES)
-        means += drawn @ values[rows] / len(rows) / len(names)
+        distinct, counts = np.unique(values[rows], return_counts=True)
+        drawn = rng.multinomial(len(rows), counts / len(rows), RESAMPLES)
+        means += drawn @ distinct / len(rows) / len(names)
     low, high = np.quantile(means, (0.025, 0.975))
     return float(low) - 1e-12, float(high) + 1e-12
 
