@@ -226,4 +226,4 @@ def test_the_help_lists_every_command_once_step_by_step():
     assert sorted(named) == sorted(typer.main.get_command(app).commands)
     text = CliRunner().invoke(app, ["--help"]).output
     places = [text.index(f"\n{step}:\n") for step in PATH]
-    assert places == sorted(places) and "..." not in text
+    assert places == sorted(places) and "..." not in text[places[0] :]
