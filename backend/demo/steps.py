@@ -208,7 +208,8 @@ def cleaning_verdict(pair: Comparison) -> str:
     )
     if open_at:
         sentences.append(f"No difference between the two is established at {' and '.join(open_at)}.")
-    return f"Over {pair.units.words()}: {' '.join(sentences)} Another seed of the training may give another result."
+    measured = f"Measured over {pair.units.words()}. Another seed of the training may give another result."
+    return " ".join([*sentences, measured])
 
 
 @lru_cache(maxsize=4)
