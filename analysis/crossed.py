@@ -16,9 +16,9 @@ def crossed_mean(
     """Return the mean of (s, q) values of s trainings on q questions, with an interval over both.
 
     The variance of the means of the seeds and that of the units of questions each have the quantile of Student's t with
-    their own degrees of freedom, and are added. With two or three seeds the quantile is large, and so is the interval. It
-    covers too little if one pools the two and takes Satterthwaite's degrees of freedom: 0.86 with two seeds that differ
-    much. `python -m benchmarks.coverage` compares them. With one seed the interval describes the questions only.
+    their own degrees of freedom, and are added. With two or three seeds the quantile is large, and so is the interval.
+    `python -m benchmarks.coverage` compares it with pooling the two under Satterthwaite's degrees of freedom. With one
+    seed the interval describes the questions only.
 
     Values from 0 to 1 (from -1 to 1 if `signed`) have Wilson's (Tango's) interval with the effective number of questions
     that this variance leaves. Other values, such as the influences behind a macro average, have a symmetric interval; none

@@ -48,7 +48,7 @@ class Case:
 @dataclass(frozen=True)
 class CoverageCell:
     """A line of the table. mean, lowest: coverage as a mean over the rates, and at the worst one. width: of the intervals.
-    bootstrap: coverage of the percentile bootstrap.
+    bootstrap: coverage of the interval before: the percentile bootstrap, and for seeds the pooled one.
     """
 
     name: str
@@ -240,7 +240,7 @@ def areas(n: int, size: int, rounds: int) -> CoverageCell:
 
 def crossed(seeds: int, n: int, signed: bool, rounds: int) -> CoverageCell:
     """Success, or a difference of success, of trainings whose seeds vary by 0, 3 and 6 points."""
-    rng, covered, widths = np.random.default_rng(SEED), [], []
+    rng, covered, widths, former = np.random.default_rng(SEED), [], [], []
     for rate in (0.5, 0.8, 0.95, 0.98):
         for spread in (0.0, 0.03, 0.06):
             spread = min(spread, (1 - rate) / 2)
@@ -251,14 +251,30 @@ def crossed(seeds: int, n: int, signed: bool, rounds: int) -> CoverageCell:
                 for _ in range(1 + signed):
                     of_seed = rng.choice([-1, 1], (seeds, 1)) * spread
                     runs.append((rng.random((seeds, n)) < rate + ease + of_seed).astype(float))
-                found = crossed_mean(runs[0] - runs[1] if signed else runs[0], signed=signed)
+                values = runs[0] - runs[1] if signed else runs[0]
+                found = crossed_mean(values, signed=signed)
                 truth = 0.0 if signed else rate
                 assert found.low is not None and found.high is not None, "bounded"
                 hits.append((found.low <= truth <= found.high, found.high - found.low))
+                former.append(abs(values.mean() - truth) <= pooled(values) + 1e-12)
             covered.append(np.mean([inside for inside, _ in hits]))
             widths.append(np.mean([width for _, width in hits]))
     name = f"{'difference' if signed else 'share'}, {seeds} seeds x {n} questions"
-    return CoverageCell(name, float(np.mean(covered)), min(covered), float(np.mean(widths)))
+    return CoverageCell(name, float(np.mean(covered)), min(covered), float(np.mean(widths)), float(np.mean(former)))
+
+
+def pooled(values: np.ndarray) -> float:
+    """Return half the interval of (s, q) values that pools the variances of seeds and questions, with Satterthwaite's
+    degrees of freedom.
+    """
+    from scipy.special import stdtrit
+
+    freedoms = np.array([len(values) - 1, values.shape[1] - 1])
+    squares = np.array([values.mean(axis=1).var(ddof=1), values.mean(axis=0).var(ddof=1)]) / values.shape
+    total = squares.sum()
+    if total <= 0:
+        return 0.0
+    return float(stdtrit(total**2 / (squares**2 / freedoms).sum(), 0.975) * np.sqrt(total))
 
 
 def swapped_lines(folder: Path, studies: int) -> Iterator[str]:

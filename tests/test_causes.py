@@ -350,7 +350,7 @@ def test_compare_counts_causes_and_lists_their_questions(study):
     expression = parse_qs(urlsplit(address).query)["slice"][0]
     assert expression == "cause(dense):rare_subject"
     listed = Page(study.folder, "compare", a="dense", b="bm25", k=K, slice=expression)
-    assert "These figures cover 3 questions" in listed.text
+    assert "These figures cover the 3 of" in listed.text
     asked = Page(study.folder, "question", a="dense", b="bm25", k=K, question="two", why=1)
     assert "dense misses it at 2: Near-namesake on top · Rare subject" in asked.text
     assert "bm25 misses it at 2: Rare subject" in asked.text
