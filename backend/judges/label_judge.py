@@ -302,12 +302,10 @@ def _right_out_of_fold(pairs: LabelledLists, seed: int) -> tuple[float | None, f
     return right / len(known), *wilson(right, len(known))
 
 
-def label_judge_thresholds(study: Study, name: str) -> tuple[float, float] | None:
-    """Return (keep_below, propose_above) of a label judge; None if no label judge has this name."""
+def is_label_judge(study: Study, name: str) -> bool:
+    """Return whether a judge learned from people's labels with `learn_label_judge`."""
     about = read_manifest(study.path("judges", check_name(name, "judge")))
-    if about is None or about.get("kind") != KIND:
-        return None
-    return float(about["keep_below"]), float(about["propose_above"])
+    return about is not None and about.get("kind") == KIND
 
 
 class LabelJudgeKind(StoredJudgeKind):
@@ -320,8 +318,11 @@ class LabelJudgeKind(StoredJudgeKind):
     def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
         return JudgeCard(name, KIND, about["run"], True, about["base_rate"], scored)
 
+    def thresholds(self, about: Manifest) -> tuple[float, float]:
+        return float(about["keep_below"]), float(about["propose_above"])
+
     def open(self, study: Study, name: str, device: str | None = None) -> Judge:
-        if label_judge_thresholds(study, name) is None:
+        if not is_label_judge(study, name):
             raise Missing(f"there is no judge {name!r}; make one with 'blindspot judge generalise {name} --run RUN'")
         return StoredLabelJudge(study, name)
 
