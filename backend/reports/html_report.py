@@ -18,7 +18,7 @@ from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
 from blindspot.backend.evaluation.findings import default_pair, findings, spoken_names
 from blindspot.backend.evaluation.miss_report import K as CAUSES_K
-from blindspot.backend.evaluation.miss_report import cause_tables
+from blindspot.backend.evaluation.miss_report import cause_tables, nothing_missed
 from blindspot.backend.evaluation.miss_table import miss_table
 from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
 from blindspot.backend.evaluation.panel_report import frequency_rows, published_rows, relation_rows
@@ -182,7 +182,7 @@ def _causes(compared: Comparison, anchor: str) -> Iterator[str]:
     yield heading(f"Causes of the misses of {a} and {b} at {k}", anchor)
     yield as_plot(report_plots.cause_plot(table), f"causes-{a}-{b}")
     yield from map(as_table, cause_tables(table))
-    yield remark(table.method)
+    yield from map(remark, [*nothing_missed(table), table.method])
 
 
 def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
