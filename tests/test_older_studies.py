@@ -91,6 +91,7 @@ def test_an_encoder_called_like_a_kind_of_retriever_is_found(study, name):
     fused = retrieve(study, "fusion", of=f"bm25,{retriever}", split="dev", k=5)
     assert fused.name in study.runs()
     manifest = study.run("tiny-dev").manifest
+    assert kind_of_run(study.run("bm25-train").manifest) is RETRIEVERS.get("bm25")
     kind = kind_of_run(manifest)
     assert kind is RETRIEVERS.get("dense") and kind.retriever_of(manifest) == retriever
     made = retrieve(study, "dense", encoder=name, split="dev", k=10, device="cpu", name="again")

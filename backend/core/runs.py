@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 
+RUN = "run"  # in manifests: the kind of a run whose retriever names none
 _AGAIN = "delete the run and retrieve again"
 
 
@@ -163,7 +164,7 @@ def write_run(
         write_manifest(
             building,
             {
-                "kind": "run",
+                "kind": RUN,
                 "name": name,
                 "ties": "equal scores are ordered by the passage's row in the collection",
                 **settings,

@@ -19,6 +19,7 @@ import numpy as np
 from blindspot.backend.core.declared import declared, settings_class
 from blindspot.backend.core.manifest import MANIFEST, read_manifest
 from blindspot.backend.core.registry import Registry
+from blindspot.backend.core.runs import RUN
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import Hits
 
@@ -162,7 +163,7 @@ class RetrieverKind(ABC):
 
     def made(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether a retriever of this kind made the run with this manifest."""
-        return manifest.get("retriever") == self.name and manifest.get("kind", self.name) == self.name
+        return manifest.get("retriever") == self.name and manifest.get("kind") in (None, RUN, self.name)
 
     def is_lexical(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether the retriever of a run of this kind ranks by shared words."""
