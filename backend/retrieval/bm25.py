@@ -200,7 +200,8 @@ class BM25(LuceneSearch):
 
 def is_indexed(study: Study) -> bool:
     """Return whether the study has a finished BM25 index."""
-    return study.parts("indexes").get(NAME, {}).get("kind") == KIND
+    manifest = study.parts("indexes").get(NAME)
+    return manifest is not None and manifest["kind"] == KIND
 
 
 class BM25Kind(RetrieverKind):

@@ -229,7 +229,8 @@ INDEXES_OF_NO_ENCODER = ("bm25 index", "title index")
 
 def refuse_other_index(study: Study, name: str, kind: str) -> None:
     """Raise Refused if an index of this kind in indexes/NAME would replace one that belongs to something else."""
-    held = (read_manifest(study.path("indexes", name)) or {}).get("kind", kind)
+    manifest = read_manifest(study.path("indexes", name))
+    held = kind if manifest is None else manifest["kind"]
     if held != kind and (held in INDEXES_OF_NO_ENCODER or kind in INDEXES_OF_NO_ENCODER):
         raise Refused(
             f"indexes/{name} holds another index ({held}), which a {kind} would replace; give the encoder {name!r} another "

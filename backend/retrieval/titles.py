@@ -139,7 +139,8 @@ class TitlesKind(RetrieverKind):
     lexical = True
 
     def available(self, study: Study) -> list[str]:
-        return [NAME] if study.parts("indexes").get(NAME, {}).get("kind") == KIND else []
+        manifest = study.parts("indexes").get(NAME)
+        return [NAME] if manifest is not None and manifest["kind"] == KIND else []
 
     def open(
         self, study: Study, options: NoOptions, device: str | None = None, part: Callable[[str], Any] | None = None
