@@ -24,7 +24,7 @@ from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_ki
 from blindspot.backend.retrieval.openvino_model import has_openvino
 from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder
 from blindspot.backend.retrieval.question_encoder import QuestionEncoder
-from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind
+from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind, refuse_other_index
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.backend.retrieval.shards import Shard, encode_shard, whole_set
 from blindspot.backend.retrieval.shards import merge as merge_blocks
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.settings import EncoderSettings, Settings
     from blindspot.backend.core.study import Study
 
+KIND = "dense index"
 # sample of passages encoded in 16 and 32 bits to choose the precision; every shard uses the same sample
 PRECISION_SAMPLE = 32
 INT8_SAMPLE = 300  # passages that the integers are calibrated on
@@ -85,6 +86,7 @@ def build_index(
     settings, corpus, folder = encoder_settings(study, name), study.corpus, study.path("indexes", name)
     if merge and vectors is not None:
         raise Refused("give either --vectors (vectors from a file) or --merge (vectors from shards)")
+    refuse_other_index(study, name, KIND)
     started, shards = time.monotonic(), folder / "shards"
     with study.building(f"indexes/{name}"):
         if merge:
@@ -143,7 +145,7 @@ def encode_part(
 
 def _recipe(study: Study, name: str, encoder: Encoder) -> dict:
     return {
-        "kind": "dense index",
+        "kind": KIND,
         "encoder": name,
         "passages": len(study.corpus),
         "corpus": study.corpus.digest,
@@ -220,7 +222,7 @@ class Dense:
     def __init__(self, study: Study, name: str, device: str | None = None, approximate: str | None = None):
         folder = study.path("indexes", name)
         manifest = read_manifest(folder)
-        if manifest is None or manifest.get("kind") != "dense index":
+        if manifest is None or manifest.get("kind") != KIND:
             if name in study.settings.encoders and (kind := encoder_kind(encoder_settings(study, name))) != "dense":
                 raise Refused(f"encoder {name!r} is {kind}, not dense; use --with {kind} --encoder {name}")
             raise Missing(f"no dense index for encoder {name!r}; run 'blindspot index dense --encoder {name}'")
@@ -338,8 +340,8 @@ class DenseOptions(EncoderOptions):
 
 
 def dense_indexes(study: Study) -> list[str]:
-    """Return the names of the finished dense indexes, oldest first."""
-    return [name for name, manifest in study.parts("indexes").items() if manifest.get("kind") == "dense index"]
+    """Return the encoders of the finished dense indexes, oldest first."""
+    return [name for name, manifest in study.parts("indexes").items() if manifest.get("kind") == KIND]
 
 
 class EncoderKind(RetrieverKind):
@@ -374,16 +376,17 @@ class DenseKind(EncoderKind):
     suggested = True
 
     def available(self, study: Study) -> list[str]:
-        return dense_indexes(study)
+        return [dense_name(encoder) for encoder in dense_indexes(study)]
 
     def owns(self, name: str) -> bool:
-        return ":" not in name and not any(kind.owns(name) for kind in RETRIEVERS if kind is not self)
-
-    def encoder(self, name: str) -> str:
-        return name
+        is_plain = ":" not in name and not any(kind.owns(name) for kind in RETRIEVERS if kind is not self)
+        return is_plain or super().owns(name)
 
     def name_of(self, options: Any) -> str:
-        return options.encoder
+        return dense_name(options.encoder)
+
+    def retriever_of(self, manifest: Mapping[str, Any]) -> str:
+        return dense_name(str(manifest["retriever"]))
 
     def open(
         self,
@@ -426,4 +429,11 @@ class DenseKind(EncoderKind):
         ]
 
 
-RETRIEVERS.register(DenseKind())
+DENSE = DenseKind()
+RETRIEVERS.register(DENSE)
+
+
+def dense_name(encoder: str) -> str:
+    """Return the name of an encoder's dense retriever: the encoder's own, or "dense:ENCODER" where that is the name of
+    another kind's retriever."""
+    return encoder if DENSE.owns(encoder) else f"{DENSE.name}:{encoder}"

@@ -38,6 +38,7 @@ STARTABLE = {
     "score run": "blindspot.backend.training.scoring",
     "learn judge": "blindspot.backend.judges.feature_judge",
     "judge run": "blindspot.backend.judges.feature_judge",
+    "judge with labels": "blindspot.backend.judges.label_judge",
     "read": "blindspot.backend.reader.reading",
     "learning curve": "blindspot.backend.training.learning_curve",
 }
