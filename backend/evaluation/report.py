@@ -19,6 +19,7 @@ from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeas
 from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
 from blindspot.backend.retrieval.cost import Cost, cost_of
 from blindspot.backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
+from blindspot.backend.text.counting import counted, noun
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import SPLITS, Question
 
@@ -403,6 +404,11 @@ def _notes(measured: Relevance, in_run: int, too_deep: list[int], depth: int) ->
     if measured.kind != measured.asked:
         notes.append("no question has answers, so relevance is gold")
     notes += [f"{count:,} of {in_run:,} questions left out: {reason}" for reason, count in measured.left_out.items()]
+    if measured.n_relevant is not None and (zeros := int((measured.n_relevant == 0).sum())):
+        notes.append(
+            f"{counted(zeros, 'question')} {noun(zeros, 'was', 'were')} judged without any relevant passage and "
+            f"{noun(zeros, 'counts', 'count')} as 0, as in trec_eval"
+        )
     if too_deep:
         notes.append(f"the run has {depth} hits per question, so k = {', '.join(map(str, too_deep))} is left out")
     if depth < MRR_DEPTH:

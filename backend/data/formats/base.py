@@ -5,7 +5,7 @@ rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -78,6 +78,10 @@ class Options:
     gold: str = "all"
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    def includes(self, question: Question) -> bool:
+        """Return whether a question has the split and the data set."""
+        return self.split in (None, question.split) and self.dataset in (None, question.dataset)
+
 
 NO_OPTIONS = Options()
 
@@ -96,7 +100,8 @@ class Format:
     - qrels: `Qrel`
 
     Writers take passages or questions as iterables of these records, qrels as `(question id, passage id, grade)`, and
-    runs as a name and an iterable of `(Question, [(Passage, score, contains an answer)])`.
+    runs as a name and an iterable of `(Question, [(Passage, score, contains an answer)])`. A writer of questions whose
+    format is `graded` also takes the grades of each question's passages, by question id.
 
     Attributes:
         kind: "passages", "questions", "frequencies", "runs" or "qrels".
@@ -107,6 +112,7 @@ class Format:
         suffix: File name ending of written files.
         files: For a format that is a folder: returns the files to read, in order.
         settings: Settings for `--set NAME=VALUE` with their defaults. A value has the type of its default.
+        graded: Whether written questions have a place for the grades of their passages.
     """
 
     name: str
@@ -118,6 +124,7 @@ class Format:
     suffix: str = ""
     files: Callable[[Path], list[Path]] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    graded: bool = False
 
     @contextmanager
     def opened(self, path: Path, options: Options = NO_OPTIONS) -> Iterator[Iterator[Any]]:
@@ -234,17 +241,34 @@ class ImportedQuestion:
 
     Attributes:
         paragraphs: Gold passages to be matched to the collection, in addition to the ids in `question.gold`.
-        gold_places: File and line of gold passages that are named elsewhere than at the question.
+        judgements: Its graded judgements, those of 0 and less included. Those above 0 are in `question.gold`.
     """
 
     question: Question
     path: str
     line: int | None
     paragraphs: tuple[Paragraph, ...] = ()
-    gold_places: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    judgements: tuple[Qrel, ...] = ()
 
     def wrong(self, message: str) -> BadInput:
         return BadInput(message, self.path, self.line)
+
+
+def kept_gold(
+    judgements: Iterable[Qrel], keep: str, named: Iterable[str] = (), preferred: Sequence[str] = ()
+) -> tuple[tuple[str, ...], tuple[Qrel, ...]]:
+    """Return the gold of a question, and the judgements to record: those of its gold, and all of 0 or less.
+
+    Args:
+        keep: "all", or "one" for a single passage: the first preferred one, else the first with the best grade.
+        named: Gold passages beside those with a grade above 0.
+    """
+    judgements = tuple(judgements)
+    grades = {row.passage_id: row.grade for row in judgements}
+    gold = list(dict.fromkeys([*named, *(id for id, grade in grades.items() if grade > 0)]))
+    if keep == "one":
+        gold = [*preferred, *sorted(gold, key=lambda id: -grades.get(id, 1))][:1]
+    return tuple(gold), tuple(row for row in judgements if row.grade <= 0 or row.passage_id in gold)
 
 
 def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:

@@ -2,7 +2,7 @@
 qrels/{train,dev,test}.tsv (a header, then question, passage, grade; or .jsonl, as in MTEB's repositories).
 
 A question has the split of the qrels that contain it; if several do, test comes before dev before train. A question in
-no qrels is unlabelled. Passages with a grade above 0 are gold. A single queries.jsonl or qrels file can be read by
+no qrels is unlabelled. Passages with a grade above 0 are gold, and all grades are kept. A single queries.jsonl or qrels file can be read by
 itself.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from blindspot.backend.data.formats.base import (
     Qrel,
     WriteResult,
     id_fault,
+    kept_gold,
     question_fault,
 )
 from blindspot.backend.data.formats.files import written_whole
@@ -59,6 +61,11 @@ def recognise_queries(head: Head) -> bool:
 
 
 def recognise_qrels(head: Head) -> bool:
+    if head.start == "{":
+        try:
+            return set(HEADER) <= set(fields.parse_object(head.first_line))
+        except fields.FieldError:
+            return False
     return tuple(name.strip().lower() for name in head.columns) == HEADER
 
 
@@ -75,21 +82,25 @@ def query_files(folder: Path) -> list[Path]:
 
 def _qrels_file(folder: Path, split: str) -> Path:
     """The qrels of a split: BEIR's TSV, else JSON lines as MTEB's repositories hold them."""
-    tsv = folder / "qrels" / f"{split}.tsv"
-    return tsv if tsv.is_file() else tsv.with_suffix(".jsonl")
+    return _first(folder / "qrels" / f"{split}{suffix}" for suffix in (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz"))
 
 
 def _part(folder: Path, name: str) -> Path:
-    files = [folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"]
+    return _first(folder / f"{name}{suffix}" for suffix in (".jsonl", ".jsonl.gz"))
+
+
+def _first(files: Iterable[Path]) -> Path:
+    """Return the first of the files that exists, else the first."""
+    files = list(files)
     return next((file for file in files if file.is_file()), files[0])
 
 
 def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | BadInput]:
     lines = numbered_lines(ByteSource(path))
-    if path.suffix == ".jsonl":
-        yield from _json_qrels(path, lines)
-        return
     number, header = next(lines, (1, ""))
+    if header.lstrip().startswith("{"):
+        yield from _json_qrels(path, chain([(number, header)], lines))
+        return
     if tuple(name.strip().lower() for name in header.split("\t")) != HEADER:
         raise BadInput(f"the header must be {', '.join(HEADER)}, with tabs between", path, number)
     for line, text in lines:
@@ -106,7 +117,7 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | Bad
             yield BadInput(str(error), path, line)
 
 
-def _json_qrels(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[Qrel | BadInput]:
+def _json_qrels(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Qrel | BadInput]:
     for line, text in lines:
         try:
             if not_utf8(text):
@@ -120,12 +131,12 @@ def _json_qrels(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[Qrel |
             yield BadInput(str(error), path, line)
 
 
-class _Gold:
-    """The qrels of a folder: each question's split, its gold, and the file and line of each gold passage."""
+class _Judgements:
+    """The qrels of a folder: each question's split, and its judgements by passage."""
 
     def __init__(self) -> None:
         self.splits: dict[str, str] = {}
-        self.gold: dict[str, dict[str, tuple[str, int]]] = {}
+        self.of_question: dict[str, dict[str, Qrel]] = {}
 
     def read(self, file: Path) -> Iterator[BadInput]:
         seen: set[tuple[str, str]] = set()
@@ -139,13 +150,12 @@ class _Gold:
             else:
                 seen.add((row.question_id, row.passage_id))
                 self.splits.setdefault(row.question_id, file.name.split(".")[0])
-                if row.grade > 0:
-                    self.gold.setdefault(row.question_id, {}).setdefault(row.passage_id, (row.path, row.line))
+                self.of_question.setdefault(row.question_id, {}).setdefault(row.passage_id, row)
 
 
 def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     files = query_files(path) if path.is_dir() else [path]
-    known = _Gold()
+    known = _Judgements()
     for file in files[1:]:
         yield from known.read(file)
     if not files[1:] and options.split is None:
@@ -167,18 +177,19 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
         raise BadInput("the file is empty", files[0])
 
 
-def _item(text: str, files: list[Path], line: int, dataset: str, known: _Gold, options: Options) -> ImportedQuestion:
+def _item(
+    text: str, files: list[Path], line: int, dataset: str, known: _Judgements, options: Options
+) -> ImportedQuestion:
     if not_utf8(text):
         raise fields.FieldError("this line contains bytes that are not UTF-8")
     record: dict[str, Any] = fields.parse_object(text)
     id = fields.identifier(record, "_id", "id")
-    places = known.gold.get(id, {})
     split: Any = known.splits.get(id, "unlabelled") if files[1:] else options.split
-    gold = tuple(places) if options.gold == "all" else tuple(places)[:1]
+    gold, judgements = kept_gold(known.of_question.get(id, {}).values(), options.gold)
     question = Question(id, fields.required_text(record, "text"), dataset=dataset, split=split, gold=gold)
     if message := question_fault(question):
         raise fields.FieldError(message)
-    return ImportedQuestion(question, str(files[0]), line, gold_places=places)
+    return ImportedQuestion(question, str(files[0]), line, judgements=judgements)
 
 
 def write_corpus(path: Path, passages: Iterable[Passage]) -> WriteResult:
@@ -229,5 +240,13 @@ FORMATS = [
         ".jsonl",
         query_files,
     ),
-    Format("beir", "qrels", "BEIR's qrels (a header, tabs)", recognise_qrels, read_qrels, write_qrels, ".tsv"),
+    Format(
+        "beir",
+        "qrels",
+        "BEIR's qrels (a header, tabs; or JSON lines, as in MTEB)",
+        recognise_qrels,
+        read_qrels,
+        write_qrels,
+        ".tsv",
+    ),
 ]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.jobs import job
 from blindspot.backend.data.formats import find_format, settings_of
-from blindspot.backend.data.formats.base import Format, ImportedQuestion, Options, PassageBatch, checked
+from blindspot.backend.data.formats.base import Format, ImportedQuestion, Options, PassageBatch, Qrel, checked
 from blindspot.backend.data.formats.streams import file_sha256
-from blindspot.backend.data.importing.gold import gold_notes, resolve
+from blindspot.backend.data.importing.gold import gold_notes, graded_notes, resolve, text_key
 from blindspot.backend.data.importing.mentions import count_mentions
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.tools import ThrottledProgress, refuse_other, source_file, source_sha256, writable
@@ -21,6 +23,7 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.text.counting import counted, noun
 from blindspot.db.corpus import CorpusWriter, DuplicateId, pack
 from blindspot.db.errors import BadInput, Refused
+from blindspot.db.gold import GoldMatch
 from blindspot.db.imports import ImportRecord, Imports
 from blindspot.db.records import SPLITS, Question
 
@@ -133,18 +136,17 @@ def import_questions(
     with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         items = _with_gold(study, _new(study, _items(chosen, path, options, rejected, report), rejected), rejected)
         if not items:
-            filters = "".join(
-                f" of {name} {value!r}" for name, value in (("split", split), ("dataset", dataset)) if value
-            )
-            raise rejected.first or BadInput(f"holds no questions{filters}", path)
+            raise rejected.first or BadInput(_without_questions(chosen, path, options), path)
+        joined = _joined_sets(study, items)
+        repeated = _repeated_texts(study, items)
         questions, matches = resolve(study, items, progress)
+        graded = [GoldMatch(row.question_id, row.passage_id, "qrels", row.grade) for row in _judgements(study, items)]
         report.now(len(items), len(items), "saving questions")
         size = path.stat().st_size if path.is_file() else 0
         record = ImportRecord("questions", path.name, sha256, size, len(items), rejected.count, settings_json)
-        study.questions.add(questions, record, matches)
-    return ImportResult(
-        len(items), rejected.count, rejected.file, time.monotonic() - began, notes=gold_notes(items, matches)
-    )
+        study.questions.add(questions, record, [*matches, *graded])
+    notes = (*gold_notes(items, matches), *graded_notes(graded), *repeated, *joined)
+    return ImportResult(len(items), rejected.count, rejected.file, time.monotonic() - began, notes=notes)
 
 
 @job("import frequencies", light=True)
@@ -344,9 +346,72 @@ def _with_gold(study: Study, items: list[ImportedQuestion], rejected: RejectedRo
         if absent is None:
             good.append(item)
         else:
-            place = item.gold_places.get(absent, (item.path, item.line))
-            rejected.add(BadInput(f"the gold passage {absent!r} is not in the collection", *place))
+            place = next(((row.path, row.line) for row in item.judgements if row.passage_id == absent), None)
+            rejected.add(
+                BadInput(f"the gold passage {absent!r} is not in the collection", *(place or (item.path, item.line)))
+            )
     return good
+
+
+def _judgements(study: Study, items: Sequence[ImportedQuestion]) -> list[Qrel]:
+    """Return the judgements of passages that the collection holds. Collections often lack some that are not relevant."""
+    named = {row.passage_id for item in items for row in item.judgements}
+    known = study.corpus.ordinals(named) if named and study.has_corpus else {}
+    return [row for item in items for row in item.judgements if row.passage_id in known]
+
+
+def _without_questions(chosen: Format, path: Path, options: Options) -> str:
+    """Return the message for a file without questions of the split and the data set that were asked for."""
+    asked = "".join(
+        f" of {name} {value!r}" for name, value in (("split", options.split), ("dataset", options.dataset)) if value
+    )
+    held: Counter[tuple[str, str]] = Counter()
+    if asked:
+        with suppress(BadInput), chosen.opened(path, replace(options, split=None, dataset=None)) as items:
+            held.update(
+                (each.question.split, each.question.dataset) for each in items if not isinstance(each, BadInput)
+            )
+    sets = [
+        f"{count:,} of split {split!r}" + (f" and dataset {dataset!r}" if dataset else "")
+        for (split, dataset), count in held.most_common(5)
+    ]
+    return f"holds no questions{asked}" + (f"; it holds {', '.join(sets)}; ask for these" if sets else "")
+
+
+def _joined_sets(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, ...]:
+    """Say which data sets of the study the questions join."""
+    had = {(row["dataset"], row["split"]): row["questions"] for row in study.questions.counts()}
+    joined = dict.fromkeys((each.question.dataset, each.question.split) for each in items)
+    return tuple(
+        f"They join {counted(had[dataset, split], split + ' question')} "
+        + (f"of dataset {dataset!r}" if dataset else "without a dataset")
+        + "; --dataset names another"
+        for dataset, split in joined
+        if (dataset, split) in had
+    )
+
+
+def _repeated_texts(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, ...]:
+    """Say how many questions have the text of another question of their split, and so count twice in its means."""
+    wanted = {(item.question.split, text_key(item.question.text)) for item in items}
+    first: dict[tuple[str, str], str] = {}
+    for split in dict.fromkeys(item.question.split for item in items):
+        for id, text in study.questions.texts(split):
+            if (key := (split, text_key(text))) in wanted:
+                first.setdefault(key, id)
+    repeated = []
+    for item in items:
+        question = item.question
+        other = first.setdefault((question.split, text_key(question.text)), question.id)
+        if other != question.id:
+            repeated.append((question.id, other))
+    if not repeated:
+        return ()
+    id, other = repeated[0]
+    return (
+        f"{counted(len(repeated), 'question')} {noun(len(repeated), 'has', 'have')} the text of another question of the "
+        f"same split, as {id!r} has that of {other!r}; both count in every mean",
+    )
 
 
 def _first_absent(question: Question, known: dict[str, int]) -> str | None:

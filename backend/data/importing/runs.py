@@ -19,7 +19,7 @@ from blindspot.backend.core.ties import TIES, check_ties, tied_order
 from blindspot.backend.data.formats import find_format
 from blindspot.backend.data.formats.base import Options, RunEntry
 from blindspot.backend.data.formats.streams import file_sha256
-from blindspot.backend.data.importing.gold import find_ordinals
+from blindspot.backend.data.importing.gold import find_ordinals, text_key
 from blindspot.backend.data.importing.importer import ImportResult
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.run_rows import RunRows, compare_flags
@@ -210,11 +210,6 @@ def _hits(
             seen.add(ordinal)
             hits.append((ordinal, context.score, context.has_answer))
     return hits
-
-
-def text_key(text: str) -> str:
-    """Return a key of a question's text that ignores spaces and the shape of apostrophes, which DPR changes."""
-    return " ".join(text.replace("\u2019", "'").split())
 
 
 class _QuestionMatcher:
