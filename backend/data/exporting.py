@@ -66,9 +66,9 @@ def export_questions(study: Study, format: str, split: str | None = None, path: 
     if chosen.graded:
         return _export(chosen, path, name, lambda target: chosen.write_to(target, questions, grades))
     made = _export(chosen, path, name, lambda target: chosen.write_to(target, questions))
-    if not any(grades.values()):
+    if all(grade == 1 for of_question in grades.values() for grade in of_question.values()):
         return made
-    note = "The format has no place for judgements; 'blindspot export qrels' writes them."
+    note = "The format has no place for grades; 'blindspot export qrels' writes them."
     return replace(made, notes=(*made.notes, note))
 
 
