@@ -115,7 +115,7 @@ def table_files(path: str | Path) -> list[TableFile]:
 
 
 def is_table_folder(path: Path) -> bool:
-    """Return whether a folder is a saved Dataset or DatasetDict, or holds Parquet or Arrow files as on the Hub."""
+    """Return whether a folder is a saved Dataset or DatasetDict, or holds tables and no texts, as on the Hub."""
     try:
         return path.is_dir() and bool(_folder_files(path))
     except (BadInput, OSError):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 from blindspot.backend.core.registry import Registry, must_be
 from blindspot.backend.data.formats.archive import is_tar
 from blindspot.backend.data.formats.base import Format, Head
+from blindspot.backend.data.formats.fields import FieldError, parse_object
 from blindspot.backend.data.formats.streams import head
 from blindspot.db.errors import BadInput, Refused
 
@@ -27,6 +30,7 @@ _COMMAND = {
     "runs": "run",
     "qrels": "qrels",
 }
+_COLUMN = {"passages": "text", "questions": "question", "qrels": "passage"}  # that a table needs, and --set names
 
 
 REGISTRY: Registry[Format] = Registry(
@@ -85,6 +89,17 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
         raise BadInput("the header does not name the columns id, title and text", path, 1)
     if kind == "frequencies" and "\t" in start.first_line:
         raise BadInput("the header must name two columns: entity and count", path, 1)
+    columns = start.table or _fields(start)
+    if columns and kind in _COLUMN:
+        raise BadInput(
+            f"has the columns {', '.join(name[:40] for name in columns[:20])}; say which are read: "
+            f"--format table --set {_COLUMN[kind]}=COLUMN",
+            path,
+        )
+    if start.folder:
+        raise BadInput(
+            f"this folder holds {_contents(start)}; of folders, {kind} are read from these: {_folders(of_kind)}", path
+        )
     raise BadInput(f"does not look like {kind} in any known format ({names}); say which with --format", path)
 
 
@@ -121,10 +136,38 @@ def settings_of(chosen: Format, assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def _head(path: Path) -> Head:
+    from blindspot.backend.data.table_files import binary_kind, columns_of, is_table_folder  # it imports this package
+
     if path.is_dir():
-        return Head(path, folder=True, tar=False, text="")
+        is_beir = any((path / f"{name}.jsonl{gz}").exists() for name in ("corpus", "queries") for gz in ("", ".gz"))
+        table = tuple(columns_of(path)) if not is_beir and is_table_folder(path) else None
+        return Head(path, folder=True, tar=False, text="", table=table)
+    if binary_kind(path):
+        return Head(path, folder=False, tar=False, text="", table=tuple(columns_of(path)))
     start = head(path)
     if not start:
         raise BadInput("the file is empty", path)
     text = start.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-    return Head(path, folder=False, tar=is_tar(start), text=text)
+    table = None
+    if {"csv", "tsv"} & set(path.name.lower().split(".")[1:]) and text.lstrip()[:1] not in ("{", "["):
+        with suppress(BadInput):  # another format may read it
+            table = tuple(columns_of(path))
+    return Head(path, folder=False, tar=is_tar(start), text=text, table=table)
+
+
+def _fields(start: Head) -> tuple[str, ...]:
+    """Return the fields of the first object of a file of JSON lines; none for other files."""
+    try:
+        return tuple(parse_object(start.first_line)) if start.start == "{" else ()
+    except FieldError:
+        return ()
+
+
+def _contents(start: Head) -> str:
+    """Say what a folder holds: its kinds of files with their numbers."""
+    endings = Counter(Path(name).suffix.lower() or "other" for name in start.inside)
+    return ", ".join(f"{count:,} {ending} files" for ending, count in endings.most_common(4)) or "no files"
+
+
+def _folders(formats: Iterable[Format]) -> str:
+    return ", ".join(f"{format.name} ({format.what})" for format in formats if format.files is not None)

@@ -4,11 +4,13 @@ rows.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -22,6 +24,8 @@ MAX_ID = 256
 MAX_TEXT = 1_000_000  # characters; a DPR passage has about 650
 _SPLITS: dict[str, Split] = {split: split for split in get_args(Split)}
 MAX_INTEGER = 2**63 - 1
+MAX_INSIDE = 10_000  # files of a folder by which formats recognise it
+SPLIT_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "val": "dev", "test": "test"}
 _BAD_IN_ID = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
@@ -32,13 +36,16 @@ class Head:
     Attributes:
         folder: Whether the path is a folder.
         tar: Whether the file is a tar archive, plain or compressed.
-        text: The first 64 KB, decompressed and decoded.
+        text: The first 64 KB, decompressed and decoded; empty for a folder, a Parquet file and an Arrow file.
+        table: The names of the columns of a Parquet or Arrow file, of a saved dataset, and of text whose first line
+            reads as a header of CSV or TSV; None for anything else.
     """
 
     path: Path
     folder: bool
     tar: bool
     text: str
+    table: tuple[str, ...] | None = None
 
     @property
     def first_line(self) -> str:
@@ -53,6 +60,16 @@ class Head:
     def start(self) -> str:
         """The first character that is not white space."""
         return self.text.lstrip()[:1]
+
+    @cached_property
+    def inside(self) -> frozenset[str]:
+        """The paths of the files in the folder and the folders in it, up to MAX_INSIDE of them."""
+        walked = (
+            Path(place, name).relative_to(self.path).as_posix()
+            for place, _, names in os.walk(self.path)
+            for name in names
+        )
+        return frozenset(islice(walked, MAX_INSIDE)) if self.folder else frozenset()
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -174,6 +191,7 @@ class PassageBatch:
         share: Share of the file that has been read, 0 to 1.
         spanning: Number of rows that span several lines.
         sha256: Hash of the file; only the last batch has it.
+        path: The file of the rows, where the source is a folder of several.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -182,6 +200,7 @@ class PassageBatch:
     share: float = 0.0
     spanning: int = 0
     sha256: str | None = None
+    path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +312,8 @@ def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
             return batch, contents
     except ValueError:
         pass
-    good = PassageBatch(problems=batch.problems, share=batch.share, spanning=batch.spanning, sha256=batch.sha256)
+    path = batch.path or path
+    good = replace(batch, rows=[], lines=[])
     for row, line in zip(rows, batch.lines, strict=True):
         message = passage_fault(row)
         if message is None:

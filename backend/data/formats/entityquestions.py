@@ -80,7 +80,7 @@ class _File:
 
 
 def recognise(head: Head) -> bool:
-    return head.tar or (head.folder and not {"corpus.jsonl", "queries.jsonl"} & head.names)  # those would be BEIR
+    return head.tar or any(map(wanted, head.inside))
 
 
 def wanted(name: str) -> bool:

@@ -74,7 +74,7 @@ def import_passages(
     """
     began, path = time.monotonic(), Path(path)
     if study.has_corpus:
-        return _second_collection(study, path)
+        return _second_collection(study, path, format)
     chosen, report = find_format(path, "passages", format), ThrottledProgress(progress)
     path, options = source_file(chosen, path), Options(settings=settings_of(chosen, settings))
     with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
@@ -86,8 +86,8 @@ def import_passages(
             # Rows are numbered without gaps, so the file is read again without the duplicates.
             rejected.restart()
             written = _build_corpus(study, chosen, path, options, rejected, error.all, report)
-    size = path.stat().st_size
     settings_json = json.dumps(dict(options.settings)) if options.settings else ""
+    size = path.stat().st_size if path.is_file() else 0
     _imports(study).add(
         ImportRecord("passages", path.name, written.sha256, size, written.rows, rejected.count, settings_json)
     )
@@ -241,6 +241,7 @@ def _build_corpus(
         if not writer.count:
             raise rejected.first or BadInput("holds no passages", path)
         written.rows = writer.count
+        written.sha256 = written.sha256 or source_sha256(chosen, path)
         report.now(writer.count, writer.count, "indexing ids")
         try:
             writer.finish(path.name, written.sha256, lambda: report.now(writer.count, writer.count, "indexing ids"))
@@ -253,7 +254,7 @@ def _sound(
     batches: Iterator[PassageBatch], path: Path, rejected: RejectedRows, drop: dict[int, int]
 ) -> Iterator[tuple[PassageBatch, bytes]]:
     """Yield the valid rows with their bytes for the digest. The others, and the row numbers in `drop`, are rejected."""
-    firsts, lines, row = set(drop.values()), {}, 0
+    firsts, places, row = set(drop.values()), {}, 0
     for batch in batches:
         batch, contents = checked(batch, path)
         for problem in batch.problems:
@@ -261,10 +262,11 @@ def _sound(
         if drop:
             rows = []
             for number, (values, line) in enumerate(zip(batch.rows, batch.lines, strict=True), row):
+                place = batch.path or path, line
                 if number in firsts:
-                    lines[number] = line
+                    places[number] = place
                 if number in drop:
-                    rejected.add(_duplicate_error(values[0], path, lines[drop[number]], line))
+                    rejected.add(_duplicate_error(values[0], places[drop[number]], place))
                 else:
                     rows.append(values)
             row += len(batch.rows)
@@ -274,28 +276,37 @@ def _sound(
 
 
 def _with_lines(error: DuplicateId, chosen: Format, path: Path, options: Options) -> BadInput:
-    """Return the error for an id that occurs twice. The file is read again to find the lines of the two rows."""
-    lines: dict[int, int] = {}
+    """Return the error for an id that occurs twice. The file is read again to find the places of the two rows."""
+    places: dict[int, tuple[Path, int]] = {}
     row = 0
     with chosen.opened(path, options) as batches:
         for batch in batches:
             for wanted in (error.first, error.second):
                 if row <= wanted < row + len(batch.rows):
-                    lines[wanted] = batch.lines[wanted - row]
+                    places[wanted] = batch.path or path, batch.lines[wanted - row]
             row += len(batch.rows)
-            if len(lines) == 2:
+            if len(places) == 2:
                 break
-    return _duplicate_error(error.id, path, lines.get(error.first), lines.get(error.second))
+    return _duplicate_error(error.id, places.get(error.first), places.get(error.second))
 
 
-def _duplicate_error(id: str, path: Path | str, first: int | None, second: int | None) -> BadInput:
-    return BadInput(f"the id {id!r} occurs twice, first in line {first}", path, second)
+def _duplicate_error(id: str, first: tuple[Path, int] | None, second: tuple[Path, int] | None) -> BadInput:
+    """Return the error for an id that occurs twice. The places may be unknown if the file changed in between."""
+    if first is None or second is None:
+        return BadInput(f"the id {id!r} occurs twice")
+    where = f"line {first[1]}" if first[0] == second[0] else f"{first[0]}:{first[1]}"
+    return BadInput(f"the id {id!r} occurs twice, first in {where}", *second)
 
 
-def _second_collection(study: Study, path: Path) -> ImportResult:
-    path = source_file(find_format(path, "passages"), path) if not path.is_file() else path
+def _second_collection(study: Study, path: Path, format: str | None) -> ImportResult:
     source = study.corpus.source
-    if file_sha256(path) == source.sha256:
+    if path.is_dir():
+        chosen = find_format(path, "passages", format)
+        path = source_file(chosen, path)
+        sha256 = source_sha256(chosen, path)
+    else:
+        sha256 = file_sha256(path)
+    if sha256 == source.sha256:
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     raise Refused(
         f"{study.folder}: the study already has a passage collection ({source.name}, "
