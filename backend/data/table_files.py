@@ -76,13 +76,16 @@ def columns_of(path: str | Path) -> list[str]:
     kind = table_kind(file.path)
     if kind in ("parquet", "arrow"):
         with _opened(file.path, kind) as (schema, _):
-            return list(schema.names)
-    if kind == "jsonl":
+            names = list(schema.names)
+    elif kind == "jsonl":
         first = next(_json_rows(file, None), None)
         if isinstance(first, BadInput):
             raise first
-        return list(first.values) if first is not None else []
-    return _header(file.path, _csv_records(file.path))
+        names = [] if first is None else list(first.values)
+    else:
+        names = _header(file.path, _csv_records(file.path))
+    _check_columns(None, names, file.path, 1 if kind == "csv" else None)
+    return names
 
 
 def table_kind(path: Path) -> str:

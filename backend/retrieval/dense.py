@@ -102,7 +102,7 @@ def build_index(
         folder.mkdir(parents=True, exist_ok=True)
         if vectors is not None:
             vectors = Path(vectors)
-            order = _checked_order(study, encoder, vectors, None if ids is None else Path(ids))
+            order = _check_vectors(study, encoder, vectors, None if ids is None else Path(ids))
             sources, origin = (
                 [vectors],
                 {"made_by": "imported vectors", "file": vectors.name, "sha256": file_sha256(vectors)},
@@ -175,7 +175,7 @@ def _encode(
     return recipe, sorted((folder / shard.name).glob("*.npy"))
 
 
-def _checked_order(study: Study, encoder: Encoder, path: Path, ids: Path | None) -> np.ndarray | None:
+def _check_vectors(study: Study, encoder: Encoder, path: Path, ids: Path | None = None) -> np.ndarray | None:
     """Return which row of a file of vectors belongs to each passage; None if row i belongs to passage i.
 
     Raises BadInput for vectors that do not fit the passages or differ from the encoder's own.
