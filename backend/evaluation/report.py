@@ -15,7 +15,7 @@ from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.judged import judged_at
 from blindspot.analysis.relations import group_table, relation_name, relation_order
-from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure, summarise
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named, summarise
 from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
 from blindspot.backend.retrieval.cost import Cost, cost_of
 from blindspot.backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
@@ -180,7 +180,7 @@ def report(
     if by is not None and by not in BYS:
         raise BadInput(f"--by must be one of {', '.join(BYS)}, not {by!r}")
     ks = tuple(sorted(set(ks)))
-    chosen = [MEASURES.get(name) for name in dict.fromkeys(measures)]
+    chosen = list({measure.name: measure for measure in map(measure_named, measures)}.values())
     if not ks or ks[0] < 1:
         raise BadInput("k must be at least 1")
     names = list(dict.fromkeys(study.runs() if runs is None else runs))
