@@ -173,6 +173,11 @@ def _split_of(file: Path) -> str | None:
     return found[1] if found else None
 
 
+def shown(names: Sequence[str]) -> str:
+    """Return names of columns for a message of one line."""
+    return ", ".join(" ".join(name.split())[:40] for name in names[:20])
+
+
 def _check_columns(columns: Sequence[str] | None, names: Sequence[str], path: Path, line: int | None = None) -> None:
     """Raise BadInput if a table lacks a column, or names one twice."""
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -180,8 +185,7 @@ def _check_columns(columns: Sequence[str] | None, names: Sequence[str], path: Pa
         raise BadInput(f"the column {twice[:40]!r} occurs twice; rename one", path, line)
     missing = [name for name in columns or () if name not in names]
     if missing:
-        known = ", ".join(name[:40] for name in names[:20])
-        raise BadInput(f"there is no column {missing[0]!r}; the columns are {known}", path, line)
+        raise BadInput(f"there is no column {missing[0]!r}; the columns are {shown(names)}", path, line)
 
 
 # Text

@@ -89,11 +89,12 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
         raise BadInput("the header does not name the columns id, title and text", path, 1)
     if kind == "frequencies" and "\t" in start.first_line:
         raise BadInput("the header must name two columns: entity and count", path, 1)
+    from blindspot.backend.data.table_files import shown
+
     columns = start.table or _fields(start)
     if columns and kind in _COLUMN:
         raise BadInput(
-            f"has the columns {', '.join(name[:40] for name in columns[:20])}; say which are read: "
-            f"--format table --set {_COLUMN[kind]}=COLUMN",
+            f"has the columns {shown(columns)}; say which are read: --format table --set {_COLUMN[kind]}=COLUMN",
             path,
         )
     if start.folder:

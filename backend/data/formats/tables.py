@@ -29,7 +29,7 @@ from blindspot.backend.data.formats.base import (
 )
 from blindspot.backend.data.formats.passage_lines import ROWS_PER_BATCH
 from blindspot.backend.data.formats.question_jsonl import question_of_record, stem
-from blindspot.backend.data.table_files import TableRow, columns_of, rows_of, table_files
+from blindspot.backend.data.table_files import TableRow, columns_of, rows_of, shown, table_files
 from blindspot.db.errors import BadInput
 
 PASSAGE = {
@@ -82,7 +82,7 @@ def _chosen(path: Path, usual: Mapping[str, tuple[str, ...]], options: Options) 
     for field, names in usual.items():
         named = options.settings.get(field)
         if named and named not in columns:
-            raise BadInput(f"there is no column {named!r}; the columns are {', '.join(columns[:20])}", path)
+            raise BadInput(f"there is no column {named!r}; the columns are {shown(columns)}", path)
         column = named or next((name for name in names if name in columns), None)
         if column is not None:
             chosen[field] = column
@@ -92,7 +92,7 @@ def _chosen(path: Path, usual: Mapping[str, tuple[str, ...]], options: Options) 
 def _required(path: Path, chosen: Mapping[str, str], *names: str) -> None:
     for name in names:
         if name not in chosen:
-            columns = ", ".join(columns_of(path)[:20])
+            columns = shown(columns_of(path))
             raise BadInput(f"no column is the {name}; the columns are {columns}; choose with --set {name}=COLUMN", path)
 
 
