@@ -249,3 +249,16 @@ def test_a_folder_of_texts_is_no_question_file(tmp_path):
     (tmp_path / "docs" / "a.md").write_text("text")
     with pytest.raises(BadInput, match="looks like passages .*'blindspot import passages'"):
         find_format(tmp_path / "docs", "questions")
+
+
+def test_a_readme_beside_data_is_no_folder_of_texts(tmp_path):
+    for name in ("beir", "eq/dataset/dev"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "beir" / "README.md").write_text("# Towns")
+    (tmp_path / "beir" / "corpus.jsonl").write_text('{"_id": "1", "title": "", "text": "x"}\n')
+    (tmp_path / "eq" / "README.md").write_text("# Questions")
+    (tmp_path / "eq" / "dataset" / "dev" / "P19.dev.json").write_text("[]")
+    assert find_format(tmp_path / "beir", "passages").name == "beir"
+    assert find_format(tmp_path / "eq", "questions").name == "entityquestions"
+    with pytest.raises(BadInput, match="looks like questions"):
+        find_format(tmp_path / "eq", "passages")

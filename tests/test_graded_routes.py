@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from blindspot.app.cli import app
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
+from blindspot.backend.core.summary import summary
 from blindspot.backend.data.exporting import export_qrels, export_questions
 from blindspot.backend.data.importing.importer import import_passages, import_questions
 from blindspot.backend.data.importing.qrels import import_qrels
@@ -133,6 +134,25 @@ def by_ir_datasets(folder):
     return Study.open(study.folder)
 
 
+def by_pushed_parquet(folder, place="qrels"):
+    """The layout in which MTEB pushes a task: `DatasetDict.push_to_hub` of each part under its name."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    parts = {
+        "corpus": [{"id": id, "title": "", "text": f"The text of {id}."} for id in PASSAGES],
+        "queries": [{"id": id, "text": text} for id, text in QUESTIONS.items()],
+        place: [{"query-id": q, "corpus-id": p, "score": grade} for (q, p), grade in QRELS.items()],
+    }
+    for name, rows in parts.items():
+        (folder / "pushed" / name).mkdir(parents=True)
+        parquet.write_table(pa.Table.from_pylist(rows), folder / "pushed" / name / "test-00000-of-00001.parquet")
+    study = Study.create(folder / "study")
+    import_passages(study, folder / "pushed")
+    import_questions(study, folder / "pushed")
+    return study
+
+
 def by_exported_task(folder):
     export_task(by_folder(folder / "first"), folder / "task")
     study = Study.create(folder / "study")
@@ -162,6 +182,8 @@ def by_exported_qrels(format):
 ROUTES = {
     "BEIR": by_folder,
     "MTEB": lambda folder: by_folder(folder, json_qrels, "test.jsonl"),
+    "MTEB's Parquet": by_pushed_parquet,
+    "MTEB's Parquet in data": lambda folder: by_pushed_parquet(folder, "data"),
     "ir_datasets": by_ir_datasets,
     "TREC qrels": by_qrels(trec_qrels, "test.qrels"),
     "BEIR qrels": by_qrels(beir_qrels, "test.tsv"),
@@ -204,6 +226,7 @@ def test_every_grade_arrives(study):
     assert GoldMatches(study.labels_path).grades() == QRELS
     gold = {(q.id, p) for q in study.questions.all() for p in q.gold}
     assert gold == {pair for pair, grade in QRELS.items() if grade > 0}
+    assert summary(study)["gold_found"] == {"qrels": len(gold)}
 
 
 @pytest.mark.parametrize("ours, name", [("ndcg", "nDCG@{}"), ("map", "AP@{}"), ("recall", "R@{}"), ("mrr", "RR@{}")])

@@ -56,18 +56,22 @@ class TableFile:
     split: str | None = None
 
 
-def rows_of(path: str | Path, columns: Sequence[str] | None = None) -> Iterator[TableRow | BadInput]:
+def rows_of(
+    path: str | Path, columns: Sequence[str] | None = None, text: str | None = None
+) -> Iterator[TableRow | BadInput]:
     """Yield the rows of a file or folder, in order; BadInput in place of a wrong row.
 
     Args:
         columns: The columns to read; None for all. In JSON lines, a row that lacks a column has None there.
+        text: Read text files as "jsonl" or "csv"; default as they begin.
 
     Raises:
         BadInput: no table, a broken file, or one without one of the columns.
     """
     readers = {"parquet": _parquet_rows, "arrow": _arrow_rows, "jsonl": _json_rows, "csv": _csv_rows}
     for file in table_files(path):
-        yield from readers[table_kind(file.path)](file, columns)
+        kind = table_kind(file.path) if text is None else binary_kind(file.path) or text
+        yield from readers[kind](file, columns)
 
 
 def columns_of(path: str | Path) -> list[str]:

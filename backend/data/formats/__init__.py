@@ -22,7 +22,7 @@ from blindspot.backend.data.formats.fields import FieldError, parse_object
 from blindspot.backend.data.formats.streams import head
 from blindspot.db.errors import BadInput, Refused
 
-_LAST = "plain"  # any text could be plain questions, so this format is tried last
+_LAST = ("plain", "texts")  # any text could be plain questions, and any folder may hold a readme: they are tried last
 _COMMAND = {
     "passages": "passages",
     "questions": "questions",
@@ -37,7 +37,7 @@ REGISTRY: Registry[Format] = Registry(
     "format",
     group="blindspot.formats",
     name=lambda format: f"{format.kind}/{format.name}",
-    order=lambda format: (format.name == _LAST, format.name),
+    order=lambda format: (format.name in _LAST, format.name),
     check=must_be(Format),
 )
 
@@ -72,13 +72,13 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
     start = _head(path)
     recognised = [format for format in formats() if format.read is not None and format.recognise(start)]
     fitting = [
-        format for format in recognised if format.kind == kind and (format.name != _LAST or len(recognised) == 1)
+        format for format in recognised if format.kind == kind and (format.name not in _LAST or len(recognised) == 1)
     ]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise BadInput(f"could be {' or '.join(format.name for format in fitting)}; say which with --format", path)
-    others = [format for format in recognised if format.name != _LAST]
+    others = [format for format in recognised if format.name != "plain"]
     if others:
         raise BadInput(
             f"looks like {others[0].kind} ({others[0].what}), not {kind}; "
@@ -140,7 +140,7 @@ def _head(path: Path) -> Head:
     from blindspot.backend.data.table_files import binary_kind, columns_of, is_table_folder  # it imports this package
 
     if path.is_dir():
-        is_beir = any((path / f"{name}.jsonl{gz}").exists() for name in ("corpus", "queries") for gz in ("", ".gz"))
+        is_beir = any(path.glob("corpus.jsonl*")) or any(path.glob("queries.jsonl*")) or (path / "corpus").is_dir()
         table = tuple(columns_of(path)) if not is_beir and is_table_folder(path) else None
         return Head(path, folder=True, tar=False, text="", table=table)
     if binary_kind(path):

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from blindspot.backend.data.formats import beir, fields, msmarco, popqa, psgs, trec
+from blindspot.backend.data.formats import fields, trec
 from blindspot.backend.data.formats.base import (
     NO_OPTIONS,
     SPLIT_NAMES,
@@ -53,9 +53,8 @@ _NUMBERS = ("frequency", "bucket")
 
 
 def _usual(head: Head, *columns: tuple[str, ...]) -> bool:
-    """Return whether a table has one of the usual names of each column. Text of another format is none."""
-    others = (psgs.recognise, popqa.recognise, beir.recognise_qrels, msmarco.recognise_texts, trec.recognise_qrels)
-    if head.table is None or any(recognise(head) for recognise in others):
+    """Return whether a table has one of the usual names of each column. TSV is left to the formats that are TSV."""
+    if head.table is None or "\t" in head.first_line:
         return False
     return all(set(names) & set(head.table) for names in columns)
 
