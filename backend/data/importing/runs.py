@@ -13,7 +13,7 @@ import numpy as np
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest
 from blindspot.backend.core.own_passages import LEFT_OUT, own_rows, without_own
-from blindspot.backend.core.runs import claim_run, write_run
+from blindspot.backend.core.runs import Run, claim_run, write_run
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.splits import questions_in_split
 from blindspot.backend.core.ties import TIES, check_ties, tied_order
@@ -116,17 +116,26 @@ def import_run(
             replace=replace,
             progress=progress,
         )
+    notes = [*_flag_notes(run, flags, path.name, rule), *_split_notes(path.name, split, len(silent), matcher)]
+    return ImportResult(len(ids), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
+
+
+def _flag_notes(run: Run, flags: np.ndarray, file: str, rule: str) -> list[str]:
     compared = compare_flags(run, flags, rule)
-    notes = [compared.summary(path.name, rule)] if compared.compared else []
+    return [compared.summary(file, rule)] if compared.compared else []
+
+
+def _split_notes(file: str, split: str | None, silent: int, matcher: _QuestionMatcher) -> list[str]:
+    """Say how many questions of the split the file lacks, and how many of other splits it has."""
+    notes = []
     if silent:
         notes.append(
-            f"{counted(len(silent), 'question')} of {split!r} {noun(len(silent), 'is')} not in {path.name}, and "
-            f"{noun(len(silent), 'counts')} as not found"
+            f"{counted(silent, 'question')} of {split!r} {noun(silent, 'is')} not in {file}, and "
+            f"{noun(silent, 'counts')} as not found"
         )
-    if matcher.left_out:
-        count = len(matcher.left_out)
-        notes.append(f"{counted(count, 'question')} of other splits {noun(count, 'was', 'were')} left out")
-    return ImportResult(len(ids), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
+    if others := len(matcher.left_out):
+        notes.append(f"{counted(others, 'question')} of other splits {noun(others, 'was', 'were')} left out")
+    return notes
 
 
 def _arranged(
