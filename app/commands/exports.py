@@ -94,9 +94,10 @@ def export_task(
     """Export passages, questions and gold as a retrieval task: BEIR's folder, which MTEB loads by its task.py."""
     from blindspot.backend.data.task_folder import export_task as export
 
-    if (folder is None) == (out is None):
+    target = folder or out
+    if target is None or (folder is not None and out is not None):
         raise typer.BadParameter("name one new folder: DIR, or --out DIR")
-    made = export(open_study(study), folder or out, split, without_own)
+    made = export(open_study(study), target, split, without_own)
     print(
         f"Wrote {made.folder}: {counted(made.passages, 'passage')}, {counted(made.questions, 'question')}, "
         f"{counted(made.judgements, 'judgement')}."

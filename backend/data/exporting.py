@@ -78,8 +78,8 @@ def judgements_of(study: Study, questions: Sequence[Question]) -> dict[str, dict
     Gold counts 1 where no qrels gave a grade above 0. Grades of 0 and less are those that qrels gave.
     """
     recorded: dict[str, dict[str, int]] = defaultdict(dict)
-    for (question, passage), grade in GoldMatches(study.labels_path).grades().items():
-        recorded[question][passage] = grade
+    for (id, passage), grade in GoldMatches(study.labels_path).grades().items():
+        recorded[id][passage] = grade
     judged: dict[str, dict[str, int]] = {}
     for question in questions:
         known = recorded.get(question.id, {})

@@ -55,8 +55,11 @@ class StudyAdditions(OpenedStudy):
         from blindspot.backend.core import jobs
         from blindspot.backend.data.importing.importer import import_questions
 
-        options = {"format": format, "split": split, "dataset": dataset, "settings": as_list(settings)}
-        return jobs.run(import_questions, self.study, str(path), **options).rows
+        chosen = as_list(settings)
+        result = jobs.run(
+            import_questions, self.study, str(path), format=format, split=split, dataset=dataset, settings=chosen
+        )
+        return result.rows
 
     def import_ir_dataset(self, id: str, split: str | None = None) -> int:
         """Import a dataset by its ir_datasets id, as `blindspot import questions ir:ID` does: passages if the study has
