@@ -147,6 +147,8 @@ class Format:
     def opened(self, path: Path, options: Options = NO_OPTIONS) -> Iterator[Iterator[Any]]:
         """Yield the reader of a file, and close it at the end of the block.
 
+        A question that names no file gets this one.
+
         Raises:
             BadInput: this format is only written.
         """
@@ -154,7 +156,7 @@ class Format:
             raise BadInput(f"the format {self.name} can only be written, not read", path)
         rows = self.read(path, options)
         try:
-            yield rows
+            yield (_in_file(row, path) for row in rows) if self.kind == "questions" else rows
         finally:
             if close := getattr(rows, "close", None):
                 close()
@@ -264,8 +266,8 @@ class ImportedQuestion:
     """
 
     question: Question
-    path: str
-    line: int | None
+    path: str | Path = ""
+    line: int | None = None
     paragraphs: tuple[Paragraph, ...] = ()
     judgements: tuple[Qrel, ...] = ()
 
@@ -288,6 +290,11 @@ def kept_gold(
     if keep == "one":
         gold = [*preferred, *sorted(gold, key=lambda id: -grades.get(id, 1))][:1]
     return tuple(gold), tuple(row for row in judgements if row.grade <= 0 or row.passage_id in gold)
+
+
+def _in_file(row: ImportedQuestion | BadInput, path: Path) -> ImportedQuestion | BadInput:
+    """Return a row of a reader; a question without a file is of this one."""
+    return replace(row, path=str(path)) if isinstance(row, ImportedQuestion) and not row.path else row
 
 
 def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
