@@ -28,6 +28,7 @@ from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind, ref
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.backend.retrieval.shards import Shard, encode_shard, whole_set
 from blindspot.backend.retrieval.shards import merge as merge_blocks
+from blindspot.backend.retrieval.vector_ids import read_ids, vector_rows
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits, Passage
 
@@ -66,6 +67,7 @@ def build_index(
     device: str | None = None,
     progress: Progress | None = None,
     *,
+    ids: str | Path | None = None,
     merge: bool = False,
     precision: str = "auto",
 ) -> dict:
@@ -75,8 +77,9 @@ def build_index(
     Encoding writes blocks. After an interruption it resumes after the last complete block.
 
     Args:
-        vectors: an .npy file, (n, d) float16 or float32; row i belongs to passage i. A sample is checked against the
-            encoder.
+        vectors: an .npy file, (n, d) float16 or float32; row i belongs to passage i, unless `ids` are given. A sample
+            is checked against the encoder.
+        ids: a file with the passage id of each vector, one a line.
         merge: join the shards that `encode_part` wrote on this or other machines, without loading the encoder.
         precision: of the encoder; see `blindspot.backend.retrieval.passage_encoder`.
 
@@ -87,7 +90,9 @@ def build_index(
     if merge and vectors is not None:
         raise Refused("give either --vectors (vectors from a file) or --merge (vectors from shards)")
     refuse_other_index(study, name, KIND)
-    started, shards = time.monotonic(), folder / "shards"
+    if ids is not None and vectors is None:
+        raise Refused("--ids names the passages of --vectors; give both")
+    started, shards, order = time.monotonic(), folder / "shards", None
     with study.building(f"indexes/{name}"):
         if merge:
             recipe, sources = whole_set(shards, corpus.digest, name)
@@ -99,7 +104,7 @@ def build_index(
         folder.mkdir(parents=True, exist_ok=True)
         if vectors is not None:
             vectors = Path(vectors)
-            _check_vectors(study, encoder, vectors)
+            order = _check_vectors(study, encoder, vectors, None if ids is None else Path(ids))
             sources, origin = (
                 [vectors],
                 {"made_by": "imported vectors", "file": vectors.name, "sha256": file_sha256(vectors)},
@@ -107,7 +112,7 @@ def build_index(
         elif not merge:
             recipe, sources = _encode(study, encoder, recipe, precision, WHOLE, progress)
             origin = {"made_by": "encoding here"}
-        unit_length = merge_blocks(sources, folder / "embeddings.npy", recipe, progress)
+        unit_length = merge_blocks(sources, folder / "embeddings.npy", recipe, progress, order)
         manifest = write_manifest(
             folder, {**recipe, **origin, "unit_length": unit_length, "seconds": round(time.monotonic() - started, 1)}
         )
@@ -172,20 +177,26 @@ def _encode(
     return recipe, sorted((folder / shard.name).glob("*.npy"))
 
 
-def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
+def _check_vectors(study: Study, encoder: Encoder, path: Path, ids: Path | None = None) -> np.ndarray | None:
+    """Return which row of a file of vectors belongs to each passage; None if row i belongs to passage i.
+
+    Raises BadInput for vectors that do not fit the passages or differ from the encoder's own.
+    """
     if not path.exists():
         raise Missing(f"there is no file {path}")
     vectors = open_array(path, "save the vectors with numpy.save")
-    expected = (len(study.corpus), encoder.dimension)
+    expected = (len(study.corpus) if ids is None or not vectors.ndim else len(vectors), encoder.dimension)
     if vectors.shape != expected or vectors.dtype not in (np.float16, np.float32):
         raise BadInput(
             f"has shape {vectors.shape} and type {vectors.dtype}; this study and encoder need shape {expected} and "
             "float16 or float32",
             path,
         )
-    sample = np.unique(np.linspace(0, expected[0] - 1, SAMPLE).astype(int))
-    passages = study.corpus.passages(sample.tolist())
-    check_sample(encoder, passages, vectors[sample], sample, path)
+    order = None if ids is None else vector_rows(study.corpus, read_ids(ids, len(vectors), path.name), ids)
+    sample = np.unique(np.linspace(0, len(study.corpus) - 1, SAMPLE).astype(int))
+    places = sample if order is None else order[sample]
+    check_sample(encoder, study.corpus.passages(sample.tolist()), vectors[places], places, path)
+    return order
 
 
 def check_sample(
