@@ -78,7 +78,7 @@ def plan_lines(found: LLMPlan) -> list[str]:
         f"{duration(found.seconds)} ({how}).",
         f"Texts go to {found.destination}. Nothing was sent.",
     ]
-    return lines if found.allowed else [*lines, "Allow it once with --send."]
+    return [*lines, found.how_to_allow] if found.how_to_allow else lines
 
 
 def cost_words(cost: float | None) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from blindspot.backend.core.consent import OF_OLDER_VERSIONS
 from blindspot.backend.core.declared import build
 from blindspot.backend.core.manifest import read_object, whole_folder, write_json
 from blindspot.backend.core.model_files import CODE_SUFFIXES, code_in
@@ -206,4 +207,5 @@ def _refuse_existing(target: Path, what: str, name: str) -> None:
 
 
 def _is_hidden(path: str) -> bool:
-    return any(part.startswith(".") for part in PurePosixPath(path).parts)
+    """Whether a file is not taken: hidden ones, among them a folder's identity, and consents of older versions."""
+    return any(part.startswith(".") or part == OF_OLDER_VERSIONS for part in PurePosixPath(path).parts)

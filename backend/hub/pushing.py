@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.consent import OF_OLDER_VERSIONS
 from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.manifest import read_json, versions, write_json, write_text
 from blindspot.backend.core.model_files import PACKAGED, code_in
@@ -235,7 +236,8 @@ def _copy_model(source: Path, target: Path) -> None:
         )
     for path in sorted(source.rglob("*")):
         inside = path.relative_to(source)
-        if path.is_file() and path.suffix in MODEL_SUFFIXES and not any(part.startswith(".") for part in inside.parts):
+        hidden = path.name == OF_OLDER_VERSIONS or any(part.startswith(".") for part in inside.parts)
+        if path.is_file() and path.suffix in MODEL_SUFFIXES and not hidden:
             (target / inside).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target / inside)
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.consent import find_consent, how_to_allow
 from blindspot.backend.core.jobs import job
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind
 from blindspot.backend.judges.llm.answers import AnswerStore, pair_hash
 from blindspot.backend.judges.llm.asking import Asked, Asking, label_of, lacking_votes, score_of
 from blindspot.backend.judges.llm.endpoint import destination
-from blindspot.backend.judges.llm.judge import KIND, LLMJudge, PairTexts, may_send, require_sending
+from blindspot.backend.judges.llm.judge import KIND, LLMJudge, PairTexts, consent_to_send
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.db.errors import Missing
 from blindspot.db.labels import Labels
@@ -41,7 +42,7 @@ class LLMPlan:
         texts.
         cost: None without prices.
         destination: Where the texts go.
-        allowed: Whether sending them there is allowed already.
+        how_to_allow: The sentence that says how to allow it; "" where it is allowed already.
     """
 
     pairs: int
@@ -53,7 +54,7 @@ class LLMPlan:
     cost: float | None
     measured: bool
     destination: str
-    allowed: bool
+    how_to_allow: str
 
 
 def pairs_to_judge(
@@ -120,7 +121,7 @@ def plan(study: Study, name: str, run: str | None, depth: int = DEPTH, limit: in
         judge.cost(tokens_in, tokens_out),
         mean is not None,
         str(to),
-        may_send(judge),
+        "" if find_consent(study, judge.about["endpoint"]) else how_to_allow(study, judge.about["endpoint"]),
     )
 
 
@@ -131,7 +132,6 @@ def judge_with_llm(
     run: str | None = None,
     depth: int = DEPTH,
     limit: int | None = None,
-    send: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Ask a language model about the first ranks of a run, or without a run about every pair that people settled.
@@ -141,14 +141,14 @@ def judge_with_llm(
     Args:
         depth: Ranks of each question.
         limit: Maximum number of pairs.
-        send: Allow the texts to leave this machine; asked once for an endpoint that is elsewhere.
 
     Raises:
-        Refused: sending was not allowed, or the endpoint refuses: a wrong key, another model. EndpointAway: it is away.
+        NeedsConsent: nobody allowed the texts to go there. Refused: the endpoint refuses: a wrong key, another model.
+        EndpointAway: it is away.
     """
     judge = LLMJudge.load(study, name)
     ids = pairs_to_judge(study, name, run, depth, limit)
-    require_sending(judge, send)
+    consent_to_send(judge)
     recipe = {"model_hash": judge.recipe, "llm": judge.models, "endpoint": judge.about["endpoint"]}
     store = ScoreStore.create(study, name, False, recipe)
     total = Asked()
