@@ -319,6 +319,8 @@ def test_the_app_runs_language_models_and_adds_none(study, original, monkeypatch
     shown = Page(study.folder, "training", "ann")
     shown.app.checkbox(key="consent-agreed-http://127.0.0.1:9").check()
     shown.app.text_input(key="consent-key-http://127.0.0.1:9").input("NEAR_KEY")
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
     next(button for button in shown.app.button if button.label == "Allow").click().run()
     assert not shown.app.button(key="ask-start").disabled
     assert [(each.server, each.key_variable) for each in consents(study)] == [("http://127.0.0.1:9", "NEAR_KEY")]

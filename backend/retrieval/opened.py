@@ -170,6 +170,15 @@ class OpenedKind(RetrieverKind):
         place = Path(str(manifest.get("file") or manifest.get("where") or ""))
         return sorted(place.iterdir()) if place.is_dir() else [place]
 
+    def asks_servers(self, study: Study, name: str) -> bool:
+        """Return whether the index is behind an address. Without a name, whether any opened index is."""
+        chosen = name.removeprefix(f"{self.name}:")
+        found = [
+            each for index, each in study.parts("indexes").items() if chosen in ("", index) and each.get("kind") == KIND
+        ]
+        engines = [ENGINES.find(str(each.get("engine"))) for each in found]
+        return any(engine is None or engine.remote for engine in engines)
+
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, tuple(sorted(settings.encoders.items())))
 

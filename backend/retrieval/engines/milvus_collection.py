@@ -188,6 +188,7 @@ class OpenedCollection:
 class MilvusEngine(Engine):
     name, title = "milvus", "Milvus"
     help = "the address of a Milvus server, or a FILE.db of milvus-lite"
+    remote = True
     uses = ("encoder", "collection", "id_field", "title_field", "text_field", "vector_field")
 
     def examine(

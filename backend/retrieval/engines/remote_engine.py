@@ -32,6 +32,7 @@ Found = list[tuple[str, float]]
 class RemoteEngine(Engine):
     """A kind of engine behind HTTP."""
 
+    remote = True
     scheme: ClassVar[str]
     largest_k: ClassVar[int]
     """Hits that the engine returns at most, unless its own settings say otherwise."""
