@@ -138,15 +138,15 @@ def test_every_argument_is_described_and_no_other_is_taken(study):
 
 def test_missed_questions_are_those_of_the_command_line(study):
     from blindspot.backend.evaluation.miss_report import MissOptions, misses
+    from blindspot.backend.evaluation.miss_table import NONE
 
     server, report = make_agents_server(study), misses(study, "alpha", options=MissOptions(k=5))
     (run,) = report.table.runs
     found = answer(server, "missed_questions", run="alpha", k=5)
     assert found["total"] == run.misses == len(found["items"]) > 1 and found["k"] == 5
     for line in run.lines:
-        if line.cause is not None:
-            named = [item for item in found["items"] if line.cause in item["causes"]]
-            assert len(named) == line.count, line.cause
+        has = [line.name in item["causes"] if line.name != NONE else not item["causes"] for item in found["items"]]
+        assert sum(has) == line.count, line.name
     second = answer(server, "missed_questions", run="alpha", k=5, offset=1, limit=1)["items"]
     assert second == found["items"][1:2]
     assert "no run 'nowhere'" in refusal(server, "missed_questions", run="nowhere")
