@@ -53,7 +53,19 @@ def test_a_server_is_scheme_host_and_port(address, server):
 
 @pytest.mark.parametrize(
     "address",
-    ["", "api.example.org", "/tmp/x.db", "http://", "http://a b", "http://x:99999", "http://x;id:1", "tcp://x"],
+    [
+        "",
+        "api.example.org",
+        "/tmp/x.db",
+        "http://",
+        "http://a b",
+        "http://x:99999",
+        "http://x;id:1",
+        "tcp://x",
+        "http://good.example\\@evil.example",
+        "http://good.example\t.evil.example",
+        "http://g\u00f6d.example",
+    ],
 )
 def test_other_texts_are_no_servers(address):
     with pytest.raises(Refused, match="is no address such as"):
@@ -122,6 +134,22 @@ def test_another_folder_and_a_study_in_its_place_have_none(study, tmp_path):
     assert servers(Study.open(theirs.folder)) == []
 
 
+@pytest.mark.parametrize("word", ["", "\u00e9", "mine", "f" * 33, "../x"])
+def test_a_word_that_is_not_ours_is_replaced(study, word):
+    (study.folder / IDENTITY).write_text(word, encoding="utf-8")
+    assert servers(study) == []
+    consent.give(study, SERVER)
+    assert servers(study) == [SERVER] and (study.folder / IDENTITY).read_text().strip() != word
+
+
+def test_the_word_is_not_written_through_a_link(study, tmp_path):
+    (tmp_path / "precious").write_text("kept")
+    (study.folder / IDENTITY).symlink_to(tmp_path / "precious")
+    consent.give(study, SERVER)
+    assert (tmp_path / "precious").read_text() == "kept" and not (study.folder / IDENTITY).is_symlink()
+    assert servers(study) == [SERVER]
+
+
 def test_consents_given_at_once_are_all_kept(tmp_path):
     studies = [Study.create(tmp_path / f"s{number}") for number in range(4)]
 
@@ -152,6 +180,8 @@ def test_a_study_that_cannot_be_written_gets_none(study):
     if os.geteuid() == 0:
         (study.folder / IDENTITY).mkdir()  # root writes everywhere
         assert servers(study) == []
+        with pytest.raises(Refused, match="no consent can be kept for this study"):
+            consent.give(study, SERVER)
         return
     study.folder.chmod(0o555)
     try:

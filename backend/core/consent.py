@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from blindspot.backend.core.manifest import write_text
 from blindspot.backend.core.user_folder import user_folder
 from blindspot.db.errors import BadInput, Refused
 
@@ -38,7 +39,9 @@ IDENTITY = ".identity"
 OF_OLDER_VERSIONS = "sending.json"
 """Consent as older versions kept it, inside the study. Nobody reads it, and no copy takes it along."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
+_ODD = re.compile(r"[\s\\\x00-\x1f\x7f]")  # programs that read addresses do not agree on these
 _HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
+_WORD = re.compile(r"[0-9a-f]{32}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WRITABLE_BY_OTHERS = 0o022
 
@@ -78,7 +81,7 @@ class Consent:
     def key_in_words(self) -> str:
         """What is wrong where the server refuses the key, and what to do."""
         if not self.key_variable:
-            line = f"blindspot consent give {shlex.quote(self.server)} --key-variable NAME"
+            line = f"blindspot consent give {shlex.quote(self.server)} --study {shlex.quote(self.study)} --key-variable NAME"
             return f"a request without a key; name the environment variable that holds it: {line}"
         if not self.key:
             return f"a request without a key; set ${self.key_variable}"
@@ -88,7 +91,7 @@ class Consent:
 def server_of(url: str) -> str:
     """Return scheme, host and port of an address, as in https://api.example.org:443. Raises Refused for no address."""
     try:
-        parts = urlsplit(url.strip())
+        parts = urlsplit("" if _ODD.search(url.strip()) else url.strip())
         host, port = (parts.hostname or "").lower(), parts.port or DEFAULT_PORTS.get(parts.scheme)
     except ValueError:
         host, port = "", None
@@ -107,8 +110,10 @@ def give(study: Study, url: str, key_variable: str = "") -> Consent:
     if key_variable and not _VARIABLE.fullmatch(key_variable):
         raise Refused(f"{key_variable[:80]!r} is no name of an environment variable; give the name, never the key")
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    given = Consent(str(study.folder), _identity(study, make=True), server_of(url), key_variable, now)
+    server = server_of(url)
     with _writing() as known:
+        word = _identity(study) or _new_identity(study)
+        given = Consent(str(study.folder), word, server, key_variable, now)
         known[:] = [each for each in known if not _same(each, given)] + [given]
     return given
 
@@ -125,11 +130,7 @@ def withdraw(study: Study, url: str) -> bool:
 def consents(study: Study) -> list[Consent]:
     """Return the servers that texts of a study may go to, in the order in which they were allowed."""
     identity, folder = _identity(study), str(study.folder)
-    return [
-        each
-        for each in _read()
-        if identity and each.study == folder and secrets.compare_digest(each.identity, identity)
-    ]
+    return [each for each in _read() if identity and (each.study, each.identity) == (folder, identity)]
 
 
 def find_consent(study: Study, url: str) -> Consent | None:
@@ -164,19 +165,24 @@ def _same(one: Consent, other: Consent) -> bool:
     return (one.study, one.server) == (other.study, other.server)
 
 
-def _identity(study: Study, make: bool = False) -> str:
-    """Return the word that tells this study folder from another one at the same place; "" while it has none."""
+def _identity(study: Study) -> str:
+    """Return the word that tells this study folder from another one at the same place; "" while it has none of ours."""
     path = study.folder / IDENTITY
     try:
-        if make and not path.exists():
-            with open(path, "x", encoding="utf-8") as file:
-                file.write(secrets.token_hex(16))
-        return path.read_bytes()[:100].decode().strip() if path.is_file() else ""
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise Refused(
-            f"{path}: cannot be read or written ({reason}), so no consent can be kept for this study"
-        ) from None
+        word = path.read_bytes()[:100].decode("ascii", "replace").strip() if path.is_file() else ""
+    except OSError as error:
+        raise Refused(f"{path}: cannot be read ({error.strerror or error}), so nothing is sent") from None
+    return word if _WORD.fullmatch(word) else ""
+
+
+def _new_identity(study: Study) -> str:
+    path, word = study.folder / IDENTITY, secrets.token_hex(16)
+    try:
+        write_text(path, word + "\n")
+    except OSError as error:
+        reason = error.strerror or error
+        raise Refused(f"{path}: cannot be written ({reason}), so no consent can be kept for this study") from None
+    return word
 
 
 def _path() -> Path:
