@@ -179,8 +179,8 @@ def _stage(source: Path, staged: Path, rights: Rights) -> None:
     """Write a copy of a backup in which people have these rights and no others."""
     with closing(connect(source, read_only=True)) as connection:
         backup(connection, staged)
-    with closing(sqlite3.connect(staged)) as connection, readable_sqlite_errors(staged), connection:
-        strip_rights(connection, rights)
+    with closing(sqlite3.connect(staged)) as copy, readable_sqlite_errors(staged), copy:
+        strip_rights(copy, rights)
 
 
 def sync(path: str | Path) -> None:

@@ -33,7 +33,8 @@ def compare_schema(connection: sqlite3.Connection) -> tuple[list[str], list[str]
     if problem:
         return [problem], []
     expected = _expected(len(applied))
-    problems, missing = [], []
+    problems: list[str] = []
+    missing: list[str] = []
     for (kind, name), sql in found.items():
         ours = expected.get((kind, name))
         if ours is None:

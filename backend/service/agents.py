@@ -106,7 +106,7 @@ def _closed_tool(function: Callable[..., Any], hints: ToolAnnotations) -> Tool:
 
     tool = Tool.from_function(_with_tool_errors(function), annotations=hints)
     open_model = tool.fn_metadata.arg_model
-    closed = type(open_model.__name__, (open_model,), {"model_config": ConfigDict(extra="forbid")})
+    closed: Any = type(open_model.__name__, (open_model,), {"model_config": ConfigDict(extra="forbid")})
     tool.fn_metadata.arg_model = closed
     tool.parameters = closed.model_json_schema(by_alias=True)
     return tool

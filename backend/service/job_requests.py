@@ -106,10 +106,10 @@ def start(study: Study, caller: Caller, kind: str, arguments: Mapping[str, Any],
     id = f"key-{hashlib.sha256(json.dumps([caller.kind, caller.name, key]).encode()).hexdigest()[:24]}"
     with _starting:
         try:
-            known = jobs.status(study, id)
+            earlier = jobs.status(study, id)
         except Missing:
             return jobs.submit_request(study, asked, caller.name, id)
-    if (known.kind, known.arguments) != (kind, asked.arguments):
+    if (earlier.kind, earlier.arguments) != (kind, asked.arguments):
         raise Refused("this id started another job; choose a new id for a new job")
     return id
 
