@@ -43,6 +43,11 @@ def mode() -> Mode:
     return "local" if is_loopback(st.get_option("server.address") or "") else "links"
 
 
+def on_this_machine() -> bool:
+    """Return whether only people who use this machine reach the app, so that what they decide is the machine's owner's."""
+    return mode() == "local" and os.environ.get(SIGN_IN) != "none"
+
+
 def who(labels_path: Path) -> Person | None:
     """Return the person signed in to this session, from the store; None if nobody is signed in."""
     everybody = people(labels_path)

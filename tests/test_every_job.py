@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from blindspot.backend.core import jobs
+from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.manifest import write_manifest
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
@@ -212,6 +212,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     assert submit(judge_pairs, "half", "mined", 2)["pairs"] == 2 * results["judge pairs"]["questions"]
     assert submit(import_judgements, "tool", file["qrels.txt"])["pairs"] == 12
     with ChatServer(lambda question, passage: 0) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"])
         assert submit(judge_with_llm, "llm", "mined", 2, 4)["pairs"] == 4
         stage = CascadeStage("features", 0.5, 0.5, 0, None, None, None, None)

@@ -180,11 +180,16 @@ def submit(function: Callable[Concatenate[Study, P], object], study: Study, *arg
     return submit_request(study, request(function, *args, **kwargs))
 
 
-def submit_request(study: Study, asked: JobRequest, by: str | None = None) -> str:
-    """Start a prepared job; see `submit`. `by` names who asks; see `blindspot.backend.core.rights.require`."""
+def submit_request(study: Study, asked: JobRequest, by: str | None = None, id: str | None = None) -> str:
+    """Start a prepared job; see `submit`.
+
+    Args:
+        by: who asks; see `blindspot.backend.core.rights.require`.
+        id: of the job, new in the study; None for one that is made up.
+    """
     require(study, by, asked.action)
     _check(study, asked.kind, asked.arguments)
-    id, lock = _record(study, asked.kind, asked.arguments)
+    id, lock = _record(study, asked.kind, asked.arguments, id)
     with lock:
         try:
             _start_process(study, id, lock)
@@ -323,11 +328,14 @@ def _check(study: Study, kind: JobKind, arguments: Mapping[str, Any]) -> None:
         kind.check(study, **arguments)
 
 
-def _record(study: Study, kind: JobKind, arguments: dict[str, Any]) -> tuple[str, IO[str]]:
+def _record(study: Study, kind: JobKind, arguments: dict[str, Any], id: str | None = None) -> tuple[str, IO[str]]:
     """Record a job that waits. Returns its id and its lock, which is held from before the record exists."""
-    id = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+    id = id or time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
     folder = study.path("jobs", id)
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise Refused(f"job {id} is being started already; ask again in a moment") from None
     lock = job_process.take_lock(folder)
     Jobs(study.labels_path).create(
         id,

@@ -145,6 +145,10 @@ class RetrieverKind(ABC):
             and not path.name.startswith(("faiss-", "quantised-"))  # a cache, and indexes of another option
         ]
 
+    def asks_servers(self, study: Study, name: str) -> bool:
+        """Return whether the retriever `name` sends questions to a server elsewhere."""
+        return False
+
     def settings_of(self, settings: Settings, name: str) -> tuple:
         """Return the settings of study.toml that affect the retriever `name`."""
         return ()
