@@ -35,6 +35,7 @@ from blindspot.db.events import (
     validate,
 )
 from blindspot.db.judgements import Consensus, CorrectedRelevance, Judgement, as_of
+from blindspot.db.leases import count_imported
 from blindspot.db.word_search import containing
 
 OutboxEntry = LabelEvent | QueueEvent | Mapping[str, Any]
@@ -343,7 +344,8 @@ class Labels(PerThread):
         An empty store keeps their numbers, so that exports of both stores are the same to the byte. Otherwise the rows
         get new
         numbers at the end. Permissions are not checked here; they were checked when the event was recorded. Unknown
-        annotators are added with the lowest role that the rows need.
+        annotators are added with the lowest role that the rows need. Questions of batches that the rows label whole
+        count as finished.
 
         Args:
             known: Numbers of rows that the store has already: in the file, and here.
@@ -354,7 +356,8 @@ class Labels(PerThread):
         if too_large := next((row.number for row in rows if row.number is not None and row.number > MAX_NUMBER), None):
             raise Refused(f"event number {too_large} is too large; {MAX_NUMBER} is the limit. Nothing was imported")
         with saving(self) as connection:
-            keep_numbers = _last_number(connection) == 0
+            last_before = _last_number(connection)
+            keep_numbers = last_before == 0
             _add_annotators(connection, rows, self._clock())
             numbers = dict(known or {})
             for row in rows:
@@ -364,6 +367,7 @@ class Labels(PerThread):
                 inserted = connection.execute(INSERT, astuple(stored)).lastrowid
                 if row.number is not None and inserted is not None:
                     numbers[row.number] = inserted
+            count_imported(connection, last_before, self._clock())
         return len(rows)
 
     def _view(
