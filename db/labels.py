@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
@@ -196,6 +196,11 @@ class Labels(PerThread):
         """Return the consensus of each judged pair, by question and passage."""
         rows = self._view("question, passage, label, state, people", "consensus", questions, "question, passage")
         return [Consensus(*row) for row in rows]
+
+    def disputed(self, without: Container[str] = ()) -> list[str]:
+        """Return the questions with a passage in dispute, by id, except some."""
+        rows = self.connection.execute("SELECT DISTINCT question FROM consensus WHERE state = 'open' ORDER BY question")
+        return [question for (question,) in rows if question not in without]
 
     def corrected(self, questions: Iterable[str] | None = None, training: bool = False) -> list[CorrectedRelevance]:
         """Return the corrected relevance of each gold or judged pair.

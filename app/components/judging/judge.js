@@ -65,9 +65,10 @@ class Judging {
     this.settings = { on: true, keys: {}, ...storedKeys() };
     this.outbox = new Outbox(`blindspot-outbox:${data.session}`, () => this.paintStatus());
     this.opened = null;                                      // key of an answered question that the person went back to
+    this.skips = [];                                         // skipped questions, each with the event before it, for undo
     this.listing = false;                                    // whether the list of answers is shown
     this.outbox.extra = () => ({ want: this.wanted(), open: this.opened, answers: this.listing });
-    for (const entry of this.outbox.entries) if (["finish", "skip"].includes(entry.kind)) this.done.add(cardKey(entry));
+    this.done = leaving(this.outbox.entries);
     this.place = `blindspot-place:${data.session}`;
     this.build();
     this.onKey = (event) => this.pressed(event);
@@ -89,8 +90,8 @@ class Judging {
     for (const card of data.cards) this.cards.set(card.key, card);
     this.order = data.order;
     // A question that was skipped once is handed out again at the end.
-    const leaving = new Set(this.outbox.entries.filter((entry) => ["finish", "skip"].includes(entry.kind)).map(cardKey));
-    for (const key of data.again ?? []) if (!leaving.has(key)) this.done.delete(key);
+    const left = leaving(this.outbox.entries);
+    for (const key of data.again ?? []) if (!left.has(key)) this.done.delete(key);
     if (this.listing && data.answers) this.paintAnswers(data.answers);
     if (first) this.comeBack();
     if (this.waitingFor && this.cards.has(this.waitingFor.key)) {
@@ -108,6 +109,7 @@ class Judging {
     if (count) this.say(`Sending ${count} unsaved ${count === 1 ? "action" : "actions"} from before the page was reloaded`);
     let place = null;
     try { place = JSON.parse(localStorage.getItem(this.place)); } catch { /* start at the first question */ }
+    this.skips = place?.skips ?? [];
     if (place && this.order.includes(place.key) && !this.done.has(place.key)) this.show(place.key, place.passage);
   }
 
@@ -141,7 +143,7 @@ class Judging {
 
   keepPlace() {
     const passage = this.card?.candidates[this.at]?.passage ?? null;
-    try { localStorage.setItem(this.place, JSON.stringify({ key: this.key, passage })); } catch { /* the place is a convenience only */ }
+    try { localStorage.setItem(this.place, JSON.stringify({ key: this.key, passage, skips: this.skips })); } catch { /* the place is a convenience only */ }
   }
 
   advance() {
@@ -184,6 +186,7 @@ class Judging {
 
   undo() {
     const last = this.live.at(-1);
+    if (this.skips.length && this.skips.at(-1).after === (last?.id ?? null)) { this.takeUp(this.skips.pop()); return; }
     if (!last) { this.say("There is nothing to undo"); return; }
     this.outbox.push({ kind: "undo", question: last.question, batch: last.batch ?? null, undoes: last.id, choices: [] });
     const key = cardKey(last);
@@ -196,6 +199,18 @@ class Judging {
       : last.choices.length > 1 ? `${last.choices.length} labels` : last.choices[0].label;
     this.announce(`Undone: ${what}`);
     this.say(`Undone: ${what}`);
+  }
+
+  // Go back to a question that was skipped.
+  takeUp(skipped) {
+    if (this.data.mode === "judge") this.outbox.push({ kind: "reopen", question: skipped.question, batch: skipped.batch });
+    const key = cardKey(skipped);
+    this.done.delete(key);
+    this.opened = null;
+    if (this.cards.has(key)) this.show(key);
+    else this.waitingFor = { key };
+    this.announce("Undone: the skip");
+    this.say("Undone: the skip");
   }
 
   // Show the person's finished questions. Changing a label there undoes nothing else.
@@ -247,6 +262,9 @@ class Judging {
   leave(kind) {
     const card = this.card;
     this.opened = null;
+    if (kind === "skip") {
+      this.skips = [...this.skips.slice(-20), { batch: card.batch, question: card.question, after: this.live.at(-1)?.id ?? null }];
+    }
     if (kind && this.data.mode === "judge") this.outbox.push({ kind, question: card.question, batch: card.batch });
     this.paces = [...this.paces.slice(-8), (performance.now() - this.questionAt) / 1000];
     this.done.add(this.key);
@@ -309,7 +327,7 @@ class Judging {
     else if (action === "positives") this.parts.positives.toggleAttribute("open");
     else if (action === "bad" && this.data.mode !== "judge") this.say("You can mark bad questions only while judging");
     else if (action === "skip" && this.key === this.opened) this.leave(null);
-    else if (action === "skip") this.data.mode === "judge" ? this.leave("skip") : this.leave();
+    else if (action === "skip") this.leave("skip");
     else this[action]();
     this.keepPlace();
     this.paint();
@@ -384,8 +402,9 @@ class Judging {
     if (!card || card.key !== this.paintedKey) this.paintHead(card);
     this.paintList(card);
     this.parts.message.textContent = this.message;
-    const guidelines = this.data.guideline_text ?? "";
-    if (this.paintedGuidelines !== guidelines) this.paintGuidelines(guidelines);
+    const guidelines = this.data.guideline_text ?? [];
+    const version = this.data.guideline;
+    if (this.paintedGuidelines !== version) this.paintGuidelines(guidelines, version);
   }
 
   paintStatus() {
@@ -515,16 +534,12 @@ class Judging {
         settled.label === label ? `✓ Agrees with the settled label: ${settled.label}. ` : `Settled as ${settled.label}${label ? `; you chose ${label}` : ""}. `, settled.why ?? "") : "");
   }
 
-  paintGuidelines(text) {
-    this.paintedGuidelines = text;
-    const body = node("div", { class: "guidelines-text" });
-    for (const block of text) {
-      body.append(block.kind === "list" ? node("ul", {}, ...block.items.map((item) => node("li", {}, ...emphasised(item))))
-        : node(block.kind, {}, ...emphasised(block.text)));
-    }
+  paintGuidelines(text, version) {
+    this.paintedGuidelines = version;
+    const body = node("div", { class: "guidelines-text" }, ...text.map(element));
     this.parts.guidelines.replaceChildren(
       node("button", { type: "button", class: "close", onclick: () => this.parts.guidelines.close() }, "Close"), body,
-      node("p", { class: "soft" }, `Guidelines version ${this.data.guideline}. Each label records the version.`));
+      node("p", { class: "soft" }, `Guidelines version ${version}. Each label records the version.`));
   }
 
   openHelp() {
@@ -566,6 +581,16 @@ class Judging {
   }
 }
 
+// The questions that waiting entries leave: finished or skipped, and not taken up again since.
+function leaving(entries) {
+  const left = new Set();
+  for (const entry of entries) {
+    if (["finish", "skip"].includes(entry.kind)) left.add(cardKey(entry));
+    else if (["reopen", "undo"].includes(entry.kind)) left.delete(cardKey(entry));
+  }
+  return left;
+}
+
 function cardKey(one) { return `${one.batch ?? ""}\n${one.question}`; }
 function nameOf(key) { return NAMES[key] ?? (key.length === 1 ? key.toUpperCase() : key); }
 
@@ -580,10 +605,9 @@ function describe(entry) {
   return entry.choices?.length ? entry.choices.map((one) => one.label ?? "note").slice(0, 3).join(", ") : entry.kind.replace("_", " ");
 }
 
-// Render **bold** and `code` of the guidelines' Markdown.
-function emphasised(text) {
-  return text.split(/(\*\*[^*]+\*\*|`[^`]+`)/).map((part) => (part.startsWith("**") ? node("b", {}, part.slice(2, -2))
-    : part.startsWith("`") ? node("code", {}, part.slice(1, -1)) : part));
+// Create the DOM of a part of the guidelines: a string, or [tag, attributes, ...children].
+function element(part) {
+  return typeof part === "string" ? part : node(part[0], part[1], ...part.slice(2).map(element));
 }
 
 export default function ({ data, parentElement, setStateValue }) {
