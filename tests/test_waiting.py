@@ -63,8 +63,8 @@ def work(study, batch: str, people, questions: int | None = None) -> int:
     return finished
 
 
-@pytest.mark.parametrize("needed", [1, 4])
-def test_a_batch_of_thirty_by_five_people_two_of_them_paused_on_the_way_is_done(tmp_path, needed):
+@pytest.mark.parametrize("needed, button", [(1, False), (1, True), (4, False)])
+def test_a_batch_of_thirty_by_five_people_two_of_them_paused_on_the_way_is_done(tmp_path, monkeypatch, needed, button):
     study = searched_study(tmp_path / "study")
     people, queue = People(study.labels_path), Queue(study.labels_path)
     for name in FIVE:
@@ -84,10 +84,25 @@ def test_a_batch_of_thirty_by_five_people_two_of_them_paused_on_the_way_is_done(
     assert all(each.blocked for each in queue.unfinished("b")), "whoever is active has nothing left to do"
     said = " ".join(waiting_lines(queue.unfinished("b"), people.all()))
     assert all(f"reserved for {name}, who is paused." in said for name in reserved)
-    result = queue.reassign("b")
-    assert result.left == 0 and result.moved + result.done == 30 - finished
+    if button:
+        press_reassign(study, monkeypatch, 30 - finished)
+    else:
+        result = queue.reassign("b")
+        assert result.left == 0 and result.moved + result.done == 30 - finished
     work(study, "b", FIVE[:3])
     assert done(queue, "b") == (30, 30) and queue.unfinished("b") == []
+
+
+def press_reassign(study, monkeypatch, blocked: int) -> None:
+    """Press the button on Team, as a lead."""
+    People(study.labels_path).add("lea", "lead")
+    page = Page(study.folder, "team", "lea")
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+    (button,) = [each for each in page.app.button if each.label.startswith("Reassign ")]
+    assert button.label.split()[1] == str(blocked)
+    button.click().run()
+    assert not page.app.exception and f"Active people now get {blocked} questions." in page.text
 
 
 def test_repeats_and_second_labels_are_for_active_people_alone(tmp_path):

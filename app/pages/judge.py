@@ -52,11 +52,15 @@ def page() -> None:
     stores = desk(opened)
     if url.value("adjudicate") and person.may("adjudicate"):
         st.fragment(_adjudicate)(opened, stores, person)
+        show(div(link("Judge questions of batches", url.JUDGE, cls="quiet"), cls="foot"))
         return
     if person.paused:
         show(notice(f"A lead has paused {person.name}, who gets no more questions until a lead lifts the pause."))
     st.fragment(_judge)(opened, stores, person)
     curve_panel(opened, "judge")
+    if person.may("adjudicate") and (open_now := stores.labels.disputed(without=stores.queue.hidden(person.name))):
+        words = f"Settle {counted(len(open_now), 'question')} in dispute"
+        show(div(link(words, url.href(url.JUDGE, {"adjudicate": 1}), cls="quiet"), cls="foot"))
     if person.may("make batches"):
         show(div(link("Batches, people and their progress", url.TEAM, cls="quiet"), cls="foot"))
 

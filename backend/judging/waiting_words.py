@@ -52,7 +52,7 @@ def _sentence(count: int, reserved: str | None, names: Sequence[str], missing: i
         verb = noun(count, "is", "are")
         if reserved in names:
             return f"{questions} {verb} reserved for {reserved}."
-        return f"{questions} {verb} reserved for {reserved}, who {_why(known.get(reserved))}."
+        return f"{questions} {verb} reserved for {reserved}, who {_why(known.get(reserved), count)}."
     if len(names) >= missing:
         more = "" if missing == 1 else f"{missing} of "
         return f"{questions} {noun(count, 'waits', 'wait')} for {more}{_any_of(names)}."
@@ -62,14 +62,14 @@ def _sentence(count: int, reserved: str | None, names: Sequence[str], missing: i
     return f"{need}, but only {_all_of(names)} can still judge {noun(count, 'it', 'them')}."
 
 
-def _why(person: Person | None) -> str:
+def _why(person: Person | None, count: int) -> str:
     if person is None:
         return "is not in the study"
     if person.simulated:
         return "is simulated"
     if person.kind == "machine":
         return "is a machine"
-    return "is paused" if person.paused else "has judged or skipped them for good"
+    return "is paused" if person.paused else f"has judged or skipped {noun(count, 'it', 'them')} before"
 
 
 def _any_of(names: Sequence[str]) -> str:
