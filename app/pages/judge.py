@@ -22,6 +22,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import key
 from blindspot.backend.judging.guidelines import guidelines
 from blindspot.backend.judging.own_answers import own_answers
+from blindspot.backend.judging.own_work import own_work
 from blindspot.backend.judging.waiting_words import waiting_lines
 from blindspot.backend.text.counting import counted, noun
 from blindspot.db.events import LabelEvent
@@ -96,7 +97,7 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
         card["progress"] = progress.get(card["batch"], "")
         card["notice"] = ""
         if card["settled"] is not None:
-            card["notice"] = "Practice: these labels do not count. Press Enter to see the settled labels."
+            card["notice"] = "Practice: these labels do not count. Finish the question to see the settled labels."
         elif card["key"] in again:
             card["notice"] = "You skipped this question before. Skip it again to leave it to somebody else."
     title, lines = ("", []) if leases else _empty(opened, stores, batches, person, mine)
@@ -117,12 +118,21 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
             "history": _history(history),
             "empty_title": title,
             "empty": lines,
+            "own_work": []
+            if leases
+            else _own_work(opened, person.name, str(opened.labels_path), stores.labels.last_event),
             "paused": person.paused,
             **_guidelines(opened),
         },
         opened,
         person.name,
     )
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _own_work(_opened: Study, name: str, *key: object) -> list[tuple[str, str]]:
+    """Return what the person's judging came to. Counted once after each label."""
+    return own_work(_opened, name)
 
 
 def _progress(batch: str, mine: int, remaining: int) -> str:

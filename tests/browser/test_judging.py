@@ -617,3 +617,37 @@ def test_the_first_visit_explains_the_labels_and_the_progress_is_ones_own(tab, d
         tab.reload()
         tab.wait_for_selector(".how-to")
         assert tab.locator(".how-to[open]").count() == 0, "folded once a question has been judged"
+
+
+def test_a_phone_has_a_bar_for_the_thumb_and_no_key_hints(browser, desk):
+    context = browser.new_context(viewport={"width": 400, "height": 740}, has_touch=True, is_mobile=True)
+    try:
+        tab = context.new_page()
+        with serving(desk) as port:
+            sit_down(tab, port)
+            bar = tab.locator(".judge-actions")
+            seen = tab.locator(".judge button:visible")
+            assert {button.bounding_box()["height"] >= 44 for button in seen.all()} == {True}
+            assert tab.locator(".judge kbd:visible").count() == 0
+            box = bar.bounding_box()
+            assert box["y"] + box["height"] <= 740, "the bar is in the window, however long the passage"
+            assert tab.locator(".how-to[open]").count() == 1
+            bar.get_by_role("button", name="positive").tap()
+            bar.get_by_role("button", name="Next").tap()
+            assert tab.locator(".judge-message").inner_text() == (
+                "9 not judged. Rest negative: label them negative. Next again: leave them unlabelled"
+            )
+            bar.get_by_role("button", name="Rest negative").tap()
+            bar.get_by_role("button", name="Next").tap()
+            tab.wait_for_selector(SAVED)
+            assert labels(desk) == {("q00", f"p{i}"): "negative" if i else "positive" for i in range(PASSAGES)}
+            assert shown(tab) == "Where is thing 1?"
+            assert tab.locator(".how-to[open]").count() == 0, "folded after the first time"
+            assert not bar.get_by_role("button", name="Skip").is_visible()
+            bar.get_by_role("button", name="More").tap()
+            bar.get_by_role("button", name="Skip").tap()
+            assert shown(tab) == "Where is thing 2?"
+            bar.get_by_role("button", name="Undo").tap()
+            assert shown(tab) == "Where is thing 1?"
+    finally:
+        context.close()

@@ -22,6 +22,10 @@ const ACTIONS = {
   guidelines: ["g", "show the guidelines"],
   help: ["?", "show these keys"],
 };
+const BUTTONS = { rest: "Rest negative", next: "Next", undo: "Undo", note: "Note", bad: "Bad question", skip: "Skip",
+  answers: "Your answers", guidelines: "Guidelines", help: "Keys" };
+const ON_THE_BAR = new Set(["rest", "next", "undo"]);         // on a phone; the other buttons open with "More"
+const PHONE = matchMedia("(max-width: 640px)");               // as in judging.css
 const TASK = "Does each passage, read on its own with its title, answer the question?";
 const MEANINGS = {
   positive: "It answers the question, and a reader would trust it without looking further.",
@@ -165,7 +169,7 @@ class Judging {
   label(name) {
     const card = this.card;
     const one = card?.candidates[this.at];
-    if (!one) { this.say(card ? "All passages are judged. Enter: next question" : "No question has arrived yet"); return; }
+    if (!one) { this.say(card ? `All passages are judged. ${this.nameOfKey("next")}: next question` : "No question has arrived yet"); return; }
     this.record(this.data.kind, [{ passage: one.passage, label: name }]);
     this.confirmed = null;
     const labels = this.labels();
@@ -177,7 +181,7 @@ class Judging {
   rest() {
     const labels = this.labels();
     const open = this.card.candidates.filter((one) => !labels.has(one.passage));
-    if (!open.length) { this.say("All passages are judged. Enter: next question"); return; }
+    if (!open.length) { this.say(`All passages are judged. ${this.nameOfKey("next")}: next question`); return; }
     this.record(this.data.kind, open.map((one) => ({ passage: one.passage, label: "negative" })));
     this.at = this.card.candidates.length;
     this.confirmed = null;
@@ -228,7 +232,7 @@ class Judging {
     if (this.cards.has(key)) this.show(key);
     else this.waitingFor = { key };
     this.outbox.send(true);
-    this.say("Label a passage again to change it. Enter: back to your open question");
+    this.say(`Label a passage again to change it. ${this.nameOfKey("next")}: back to your open question`);
     this.paint();
   }
 
@@ -236,7 +240,7 @@ class Judging {
     this.opened = null;
     this.outbox.push({ kind: "undo", question: this.card.question, batch: this.card.batch, undoes: event, choices: [] });
     this.done.delete(this.key);
-    this.say("No longer marked as bad. Label its passages, then press Enter");
+    this.say(`No longer marked as bad. Label its passages, then ${this.nameOfKey("next")}`);
     this.parts.head.querySelector(".bad-mark")?.remove();
     this.paint();
   }
@@ -247,15 +251,15 @@ class Judging {
     const labels = this.labels();
     const open = card.candidates.filter((one) => !labels.has(one.passage)).length;
     if (!labels.size && this.data.mode === "judge") {
-      this.say("No passage is judged yet. X: label all negative. B: bad question. S: skip the question");
+      this.say(`No passage is judged yet. ${this.nameOfKey("rest")}: label all negative, or mark the question as bad, or skip it`);
       return;
     }
     if (open && this.confirmed !== this.key) {
       this.confirmed = this.key;
-      this.say(`${open} not judged. X: label ${open === 1 ? "it" : "them"} negative. Enter again: leave ${open === 1 ? "it" : "them"} unlabelled`);
+      this.say(`${open} not judged. ${this.nameOfKey("rest")}: label ${open === 1 ? "it" : "them"} negative. ${this.nameOfKey("next")} again: leave ${open === 1 ? "it" : "them"} unlabelled`);
       return;
     }
-    if (card.settled && this.reviewed !== this.key) { this.reviewed = this.key; this.say("Compare with the settled labels, then press Enter"); return; }
+    if (card.settled && this.reviewed !== this.key) { this.reviewed = this.key; this.say(`Compare with the settled labels. ${this.nameOfKey("next")}: next question`); return; }
     this.leave("finish");
   }
 
@@ -277,7 +281,7 @@ class Judging {
   bad() {
     this.record("bad_question");
     this.leave("finish");
-    this.say("Marked as a bad question. Z: undo");
+    this.say(`Marked as a bad question. ${this.nameOfKey("undo")}: undo`);
   }
 
   move(step) {
@@ -333,6 +337,11 @@ class Judging {
     this.paint();
   }
 
+  // How a message names an action: by its key, or by its button where a phone shows no keys.
+  nameOfKey(action) {
+    return PHONE.matches ? BUTTONS[action] : nameOf(this.keyOf(action));
+  }
+
   keyOf(action) { return this.settings.keys[action] ?? ACTIONS[action][0]; }
 
   pressed(event) {
@@ -379,9 +388,15 @@ class Judging {
       event.stopPropagation();
       if (event.key === "Escape") this.closeNote();
     });
+    const thumb = LABELS.map((name) => node("button", { type: "button", class: `label thumb ${name}`, onclick: () => this.act(name) }, `${SIGNS[name]} ${name}`));
+    const more = node("button", { type: "button", class: "thumb more", "aria-expanded": "false", onclick: () => {
+      more.setAttribute("aria-expanded", String(this.actions.classList.toggle("open")));
+    } }, "More");
+    const buttons = Object.entries(BUTTONS).map(([action, words]) => button(action, words));
+    for (const each of buttons) if (!ON_THE_BAR.has(each.dataset.action)) each.classList.add("rare");
+    const at = buttons.findIndex((each) => each.classList.contains("rare"));
     this.actions = node("div", { class: "judge-actions", role: "toolbar", "aria-label": "Actions" },
-      button("rest", "Rest negative"), button("next", "Next"), button("undo", "Undo"), button("note", "Note"), button("bad", "Bad question"),
-      button("skip", "Skip"), button("answers", "Your answers"), button("guidelines", "Guidelines"), button("help", "Keys"));
+      ...thumb, ...buttons.slice(0, at), more, ...buttons.slice(at));
     this.root = node("section", { class: "judge", "aria-label": "Judging" },
       node("div", { class: "judge-bar" }, parts.progress, parts.status), parts.banner, parts.refused, parts.head, parts.list,
       parts.message, parts.note, this.actions, parts.live, parts.help, parts.guidelines, parts.answers);
@@ -490,8 +505,14 @@ class Judging {
 
   nothing() {
     if (this.more) return [node("p", { class: "soft waiting" }, "The next question is loading …")];
-    return [node("h1", {}, this.data.empty_title), ...this.data.empty.map((line) => node("p", {}, line)),
+    return [node("h1", {}, this.data.empty_title), ...this.data.empty.map((line) => node("p", {}, line)), this.ownWork(),
       this.data.answered ? node("p", {}, node("button", { type: "button", onclick: () => this.answers() }, "Your answers")) : ""];
+  }
+
+  // What the person's judging came to.
+  ownWork() {
+    const rows = this.data.own_work ?? [];
+    return rows.length ? node("dl", { class: "own-work" }, ...rows.flatMap(([name, words]) => [node("dt", {}, name), node("dd", {}, words)])) : "";
   }
 
   paintList(card) {
