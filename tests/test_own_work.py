@@ -45,7 +45,7 @@ def test_counts_pace_agreement_and_what_the_labels_change(study):
     for question, labels in (("q0", "pnnn"), ("q1", "pnnn"), ("q2", "rnnu"), ("q3", "nnnn")):
         judge(study, "ann", question, labels)
     rows = dict(own_work(study, "ann"))
-    assert rows["Judged"] == "4 questions, 16 passages: 2 positive, 1 related, 12 negative, 1 unsure"
+    assert rows["In all"] == "4 different questions, 16 passages: 2 positive, 1 related, 12 negative, 1 unsure"
     assert rows["Pace"] == "4.0 s a passage (median), 64 s in all"
     assert rows["What your labels change"] == (
         "2 passages answer their questions and were not known to, 1 of them for training questions; "
@@ -77,7 +77,7 @@ def test_agreement_with_oneself_is_of_repeats(study):
     judge(study, "ann", "q0", "pnnr", "b2")
     rows = dict(own_work(study, "ann"))
     assert rows["Agreement with yourself"] == "3 of 4 second labels equal the first (75%)"
-    assert rows["Judged"].startswith("1 question, 4 passages: 1 positive, 1 related, 2 negative")
+    assert rows["In all"].startswith("1 different question, 4 passages: 1 positive, 1 related, 2 negative")
 
 
 def test_the_page_says_it_at_the_end_and_not_before(study):
@@ -86,4 +86,4 @@ def test_the_page_says_it_at_the_end_and_not_before(study):
     for question in ("q1", "q2", "q3"):
         judge(study, "ann", question, "nnnn")
     sent = sent_to_browser(Page(study.folder, "judge", "ann"))
-    assert "4 questions, 16 passages: 1 positive, 15 negative" in sent and "4.0 s a passage (median)" in sent
+    assert "4 different questions, 16 passages: 1 positive, 15 negative" in sent and "4.0 s a passage (median)" in sent

@@ -33,7 +33,7 @@ def own_work(study: Study, annotator: str) -> list[tuple[str, str]]:
         return []
     again = [(question, same) for question, name, same in repeats(standing) if name == annotator]
     work = work_of(annotator, own, len(again), sum(same for _, same in again))
-    rows = [("Judged", _counts(own, work)), ("Pace", _pace(work))]
+    rows = [("In all", _counts(own, work)), ("Pace", _pace(work))]
     rows.append(("Agreement with others", _with_others(_compared(standing, annotator))))
     if again:
         rows.append(("Agreement with yourself", _same(share_same(again), "second labels", "the first")))
@@ -43,7 +43,7 @@ def own_work(study: Study, annotator: str) -> list[tuple[str, str]]:
 def _counts(own: Sequence[EventRow], work: AnnotatorStats) -> str:
     given = Counter({(event.question, event.passage): event.label for event in own}.values())
     kinds = ", ".join(f"{given[label]:,} {label}" for label in LABELS if given[label])
-    return f"{counted(work.questions, 'question')}, {counted(work.labels, 'passage')}: {kinds}"
+    return f"{counted(work.questions, 'different question')}, {counted(work.labels, 'passage')}: {kinds}"
 
 
 def _pace(work: AnnotatorStats) -> str:

@@ -620,6 +620,8 @@ def test_the_first_visit_explains_the_labels_and_the_progress_is_ones_own(tab, d
 
 
 def test_a_phone_has_a_bar_for_the_thumb_and_no_key_hints(browser, desk):
+    from axe_playwright_python.sync_playwright import Axe
+
     context = browser.new_context(viewport={"width": 400, "height": 740}, has_touch=True, is_mobile=True)
     try:
         tab = context.new_page()
@@ -637,6 +639,10 @@ def test_a_phone_has_a_bar_for_the_thumb_and_no_key_hints(browser, desk):
             assert tab.locator(".judge-message").inner_text() == (
                 "9 not judged. Rest negative: label them negative. Next again: leave them unlabelled"
             )
+            place = tab.locator(".judge-message").bounding_box()
+            assert place["y"] + place["height"] <= bar.bounding_box()["y"] < 740, "the message is in the window too"
+            found = Axe().run(tab, context=".judge").response["violations"]
+            assert not [one["id"] for one in found if one["impact"] in ("serious", "critical")]
             bar.get_by_role("button", name="Rest negative").tap()
             bar.get_by_role("button", name="Next").tap()
             tab.wait_for_selector(SAVED)

@@ -399,7 +399,7 @@ class Judging {
       ...thumb, ...buttons.slice(0, at), more, ...buttons.slice(at));
     this.root = node("section", { class: "judge", "aria-label": "Judging" },
       node("div", { class: "judge-bar" }, parts.progress, parts.status), parts.banner, parts.refused, parts.head, parts.list,
-      parts.message, parts.note, this.actions, parts.live, parts.help, parts.guidelines, parts.answers);
+      node("div", { class: "judge-foot" }, parts.message, parts.note, this.actions), parts.live, parts.help, parts.guidelines, parts.answers);
     this.mount(this.parent);
   }
 
