@@ -41,7 +41,7 @@ def own_work(study: Study, annotator: str) -> list[tuple[str, str]]:
 
 
 def _counts(own: Sequence[EventRow], work: AnnotatorStats) -> str:
-    given = Counter({(event.question, event.passage): event.label for event in own}.values())
+    given: Counter[str | None] = Counter({(event.question, event.passage): event.label for event in own}.values())
     kinds = ", ".join(f"{given[label]:,} {label}" for label in LABELS if given[label])
     return f"{counted(work.questions, 'different question')}, {counted(work.labels, 'passage')}: {kinds}"
 
@@ -50,7 +50,8 @@ def _pace(work: AnnotatorStats) -> str:
     if work.seconds is None or not work.per_hour:
         return "not timed"
     hours = work.timed / work.per_hour
-    return f"{work.seconds:.1f} s a passage (median), {duration(hours * 3600)} in all"
+    untimed = "" if work.timed == work.labels else f"; {work.timed:,} of {counted(work.labels, 'label')} have a time"
+    return f"{work.seconds:.1f} s a passage (median), {duration(hours * 3600)} in all{untimed}"
 
 
 def _compared(standing: Sequence[EventRow], annotator: str) -> list[tuple[str, bool]]:
