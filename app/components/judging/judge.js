@@ -25,7 +25,7 @@ const ACTIONS = {
 const BUTTONS = { rest: "Rest negative", next: "Next", undo: "Undo", note: "Note", bad: "Bad question", skip: "Skip",
   answers: "Your answers", guidelines: "Guidelines", help: "Keys" };
 const ON_THE_BAR = new Set(["rest", "next", "undo"]);         // on a phone; the other buttons open with "More"
-const PHONE = matchMedia("(max-width: 640px)");               // as in judging.css
+const PHONE = window.matchMedia("(max-width: 640px)");               // as in judging.css
 const TASK = "Does each passage, read on its own with its title, answer the question?";
 const MEANINGS = {
   positive: "It answers the question, and a reader would trust it without looking further.",
