@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from blindspot.backend.core.extras import MissingExtra
 from blindspot.db.errors import Refused
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class Registry(Generic[T]):
         self._loaded = self._is_loading = False
         self._lock = threading.RLock()
         self.failures: list[str] = []
-        """One line for each entry point that did not load."""
+        """One line for each module that needs an extra, and for each entry point that did not load."""
 
     def register(self, entry: T) -> T:
         """Add an entry. Raises Refused for a name that another entry has."""
@@ -79,7 +80,8 @@ class Registry(Generic[T]):
         """The entry of that name. Raises Refused with the names that are known."""
         entry = self.find(name)
         if entry is None:
-            raise Refused(f"unknown {self.what} {name!r}; known: {', '.join(self.names())}")
+            known = [f"unknown {self.what} {name!r}; known: {', '.join(self.names())}", *self.failures]
+            raise Refused("; ".join(known))
         return entry
 
     def __contains__(self, name: object) -> bool:
@@ -100,12 +102,18 @@ class Registry(Generic[T]):
             self._is_loading = True
             try:
                 for module in (*self._modules, *self._modules_of_package()):
-                    importlib.import_module(module)
+                    self._import(module)
                 if self.group is not None:
                     self._load_entry_points(self.group)
                 self._loaded = True
             finally:
                 self._is_loading = False
+
+    def _import(self, module: str) -> None:
+        try:
+            importlib.import_module(module)
+        except MissingExtra as error:  # its entries are not there, and `get` says which extra to install
+            self.failures.append(str(error))
 
     def _modules_of_package(self) -> list[str]:
         if self._package is None:

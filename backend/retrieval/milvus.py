@@ -45,7 +45,7 @@ LARGEST_K_ON_GPU = 1024
 SECONDS, SECONDS_TO_WRITE = 30.0, 300.0
 
 
-@job("index milvus")
+@job("index milvus", extras=("milvus",))
 def build(
     study: Study,
     encoder: str,
@@ -292,14 +292,10 @@ def _checked(uri: str) -> None:
 def connect(uri: str) -> Any:
     """Return a client. Raises Missing without pymilvus."""
     _checked(uri)
-    try:
-        import logging
+    import logging
 
-        from pymilvus import MilvusClient
-    except ImportError as error:
-        raise Missing(
-            "pymilvus is not installed; run 'pip install pymilvus==3.0.2' (and milvus-lite==3.2.2 for a file)"
-        ) from error
+    from pymilvus import MilvusClient
+
     logging.getLogger("pymilvus").setLevel(
         logging.CRITICAL
     )  # pymilvus logs each error that it raises, with its traceback
@@ -326,6 +322,7 @@ def one_line(uri: str) -> Iterator[None]:
 class MilvusKind(EncoderKind):
     name, title = "milvus", "Milvus"
     help = "an encoder's vectors in a Milvus collection"
+    extras = ("dense", "milvus")
 
     def available(self, study: Study) -> list[str]:
         return [f"{self.name}:{name}" for name in dense_indexes(study) if study.path("indexes", name, FILE).is_file()]

@@ -74,6 +74,7 @@ class RetrieverKind(ABC):
         fusion: whether it combines other retrievers.
         uses_torch: whether its searches run in PyTorch and compete for the cores.
         suggested: whether Home suggests a run with it.
+        extras: the extras (`blindspot.backend.core.extras`) whose packages a search needs.
         explains: whether its retrievers say what a score is made of (`blindspot.backend.retrieval.explanation.Explainer`).
     """
 
@@ -86,6 +87,7 @@ class RetrieverKind(ABC):
     uses_torch: ClassVar[bool] = False
     suggested: ClassVar[bool] = False
     explains: ClassVar[bool] = False
+    extras: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def available(self, study: Study) -> list[str]:
@@ -204,7 +206,7 @@ RETRIEVERS: Registry[RetrieverKind] = Registry(
     "retriever",
     package="blindspot.backend.retrieval",
     group="blindspot.retrievers",
-    order=lambda kind: (not type(kind).__module__.startswith("backend."), kind.name),
+    order=lambda kind: (not type(kind).__module__.startswith("blindspot.backend."), kind.name),
     check=_check,
 )
 
