@@ -5,11 +5,14 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from tests.test_house import pins
+from blindspot.backend.core.extras import EXTRAS
+from tests.test_house import imported, modules, pins
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -39,6 +42,39 @@ def test_the_extra_all_names_every_extra_but_gpu():
     everything = Requirement(PROJECT["optional-dependencies"]["all"][0])
     assert everything.name == PROJECT["name"]
     assert everything.extras == set(PROJECT["optional-dependencies"]) - {"all", "gpu"}
+
+
+def requirements_by_extra():
+    return {name: [Requirement(line) for line in lines] for name, lines in PROJECT["optional-dependencies"].items()}
+
+
+def test_the_table_of_extras_is_that_of_the_package():
+    """Every extra with the extras that it includes, and each of its modules in a distribution that it names."""
+    declared_extras = requirements_by_extra()
+    assert set(EXTRAS) == set(declared_extras) - {"all", "gpu"}
+    bringing = packages_distributions()
+    for name, extra in EXTRAS.items():
+        inside = {inner for each in declared_extras[name] if each.name == "blindspot" for inner in each.extras}
+        assert set(extra.includes) == inside, name
+        named = {canonicalize_name(each.name) for each in declared_extras[name]}
+        absent = [module for module in extra.modules if not {canonicalize_name(d) for d in bringing[module]} & named]
+        assert not absent, f"{name} does not name the distribution of {absent}"
+
+
+def test_every_import_is_of_the_core_or_of_an_extra():
+    """What backend/core/extras.py does not know would end in a traceback where its package is not installed."""
+    core = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
+    modules_of_extras = {module for extra in EXTRAS.values() for module in extra.modules}
+    bringing = packages_distributions()
+    unknown = {
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for room in ("app", "backend", "analysis", "db", "src/blindspot")
+        for path in modules(room)
+        for name, line in imported(path)
+        if name in bringing and name not in modules_of_extras and name != "blindspot"
+        if not {canonicalize_name(each) for each in bringing[name]} & core
+    }
+    assert not unknown
 
 
 def test_the_wheel_holds_every_file_of_every_room(wheel):
