@@ -9,11 +9,21 @@ import venv
 import zipfile
 from collections.abc import Iterable
 from email import message_from_bytes
+from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+
+@cache
+def built(sources: Path, kind: str) -> Path:
+    """Build what pip would install of a source folder. kind: "wheel", or "editable" for `pip install -e`."""
+    code = f"import setuptools.build_meta as backend; print(backend.build_{kind}('{kind}s'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=sources, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return next((sources / f"{kind}s").glob("*.whl"))
 
 
 def requirements_of(wheel: Path, extra: str = "") -> list[Requirement]:
@@ -47,26 +57,15 @@ def closure(requirements: list[Requirement]) -> dict[str, Distribution]:
     return found
 
 
-def make_environment(folder: Path, wheel: Path) -> Path:
+def make_environment(folder: Path, wheel: Path, with_core: bool = True) -> Path:
     """Make a virtual environment that holds the wheel and the closure of its core, without a network. Return its Python."""
     venv.create(folder, symlinks=True, with_pip=False)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site, python = folder / "lib" / version / "site-packages", folder / "bin" / "python"
-    for each in closure(requirements_of(wheel)).values():
+    for each in closure(requirements_of(wheel)).values() if with_core else ():
         _link(each, site)
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(python),
-        "install",
-        "--no-deps",
-        "--no-index",
-        "-q",
-        str(wheel),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", "-q"]
+    done = subprocess.run([*pip, str(wheel)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return python
 

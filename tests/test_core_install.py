@@ -258,6 +258,6 @@ for each in distributions():
 print(json.dumps([names, *sizes]))
 """
     names, size, compiled = json.loads(fresh.python_code(code).stdout)
-    print(f"\\n{len(names)} distributions, {size / 1e6:.0f} MB, and {compiled / 1e6:.0f} MB that pip compiles")
+    print(f"\n{len(names)} distributions, {size / 1e6:.0f} MB, and {compiled / 1e6:.0f} MB that pip compiles")
     assert size < MOST_MEGABYTES * 1e6 and "torch" not in names
     journey(fresh)
