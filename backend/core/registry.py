@@ -52,7 +52,9 @@ class Registry(Generic[T]):
         self._loaded = self._is_loading = False
         self._lock = threading.RLock()
         self.failures: list[str] = []
-        """One line for each module that needs an extra, and for each entry point that did not load."""
+        """One line for each entry point that did not load."""
+        self.unavailable: list[str] = []
+        """One line for each built-in module that needs an extra."""
 
     def register(self, entry: T) -> T:
         """Add an entry. Raises Refused for a name that another entry has."""
@@ -80,7 +82,7 @@ class Registry(Generic[T]):
         """The entry of that name. Raises Refused with the names that are known."""
         entry = self.find(name)
         if entry is None:
-            known = [f"unknown {self.what} {name!r}; known: {', '.join(self.names())}", *self.failures]
+            known = [f"unknown {self.what} {name!r}; known: {', '.join(self.names())}", *self.unavailable]
             raise Refused("; ".join(known))
         return entry
 
@@ -113,7 +115,7 @@ class Registry(Generic[T]):
         try:
             importlib.import_module(module)
         except MissingExtra as error:  # its entries are not there, and `get` says which extra to install
-            self.failures.append(str(error))
+            self.unavailable.append(str(error))
 
     def _modules_of_package(self) -> list[str]:
         if self._package is None:
