@@ -180,7 +180,11 @@ def test_nothing_heavy_at_import(module):
 
 def pins(name):
     lines = (ROOT / name).read_text().splitlines()
-    return dict(re.fullmatch(r"([\w.-]+)==([\w.]+)", line).groups() for line in lines if line and line[0] not in "#-")
+    return dict(
+        re.fullmatch(r"([\w.-]+)(?:\[\w+\])?==([\w.]+)", line).groups()
+        for line in lines
+        if line and line[0] not in "#-"
+    )
 
 
 def test_the_gpu_requirements_differ_in_faiss_alone():

@@ -26,6 +26,7 @@ from blindspot.backend.retrieval.retriever import is_lexical, kind_of_run
 from blindspot.db.corpus import CorpusWriter
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 from tests.search_engines import OpenSearchEngine, SearchEngine, VespaEngine
+from tests.ties import same_ranking
 
 QUESTIONS = ["Where was Arve Aurset0 born?", "a weaver from Oslo", "who was raised by an aunt in Bodo", "the harbour"]
 
@@ -74,11 +75,6 @@ def flat(tmp_path, indexed_study):
     return tmp_path / "wiki.index", tmp_path / "ids.txt", order
 
 
-def same_hits(a, b):
-    assert a.ordinals.tolist() == b.ordinals.tolist()
-    np.testing.assert_allclose(a.scores, b.scores, rtol=1e-5)
-
-
 def refused_in_one_line(study, error, said, *arguments, **settings):
     with pytest.raises(error, match=said) as caught:
         open_index(study, *arguments, **settings)
@@ -98,7 +94,7 @@ def test_a_lucene_index_gives_the_hits_of_our_own(study, lucene):
     runs = {"tiny-dev": dense.manifest, "wiki-dev": run.manifest}
     assert default_pair(runs) == ("wiki-dev", "tiny-dev"), "Compare puts words on side A"
     assert "opened:wiki" in names(study)
-    same_hits(live.search(study, "opened:wiki", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
+    same_ranking(live.search(study, "opened:wiki", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
 
 
 def test_a_study_without_passages_reads_them_from_the_index(empty, lucene, indexed_study):
@@ -177,7 +173,7 @@ def test_a_faiss_index_gives_the_hits_of_exact_search(study, flat):
     record = open_index(study, "faiss", str(path), "faiss", {"encoder": "tiny", "ids": str(ids)})
     assert (record["documents"], record["matched"], record["index_type"]) == (60, 60, "IndexFlatIP")
     exact = Dense(study, "tiny", "cpu").search(QUESTIONS, 10)
-    same_hits(live.search(study, "opened:faiss", QUESTIONS, 10), exact)
+    same_ranking(live.search(study, "opened:faiss", QUESTIONS, 10), exact)
     run = retrieve(study, "opened", index="faiss", k=10, split="dev", name="f")
     assert not is_lexical(run.manifest) and run.manifest["encoder"] == "tiny"
     assert kind_of_run(run.manifest).describe(run.manifest) == "FAISS faiss, tiny"
@@ -200,7 +196,7 @@ def test_a_folder_of_pyserinis_and_the_labels_of_an_id_map(study, flat, tmp_path
     (tmp_path / "names.txt").write_text("\n".join(f"p{row}" for row in order) + "\n")
     settings = {"encoder": "tiny", "ids": str(tmp_path / "names.txt")}
     open_index(study, "mapped", str(tmp_path / "mapped.index"), "faiss", settings)
-    same_hits(live.search(study, "opened:mapped", QUESTIONS, 7), Dense(study, "tiny", "cpu").search(QUESTIONS, 7))
+    same_ranking(live.search(study, "opened:mapped", QUESTIONS, 7), Dense(study, "tiny", "cpu").search(QUESTIONS, 7))
     refused_in_one_line(
         study, Missing, "none of the 60 ids", "x", str(tmp_path / "mapped.index"), "faiss", {"encoder": "tiny"}
     )
@@ -256,7 +252,7 @@ def test_a_milvus_collection_of_another_tool(study, tmp_path, empty):
     settings = {"encoder": "tiny", "collection": "wiki"}
     record = open_index(study, "milvus", uri, "milvus", settings)
     assert (record["documents"], record["matched"], record["metric"]) == (60, 60, "IP")
-    same_hits(live.search(study, "opened:milvus", QUESTIONS, 9), Dense(study, "tiny", "cpu").search(QUESTIONS, 9))
+    same_ranking(live.search(study, "opened:milvus", QUESTIONS, 9), Dense(study, "tiny", "cpu").search(QUESTIONS, 9))
     said = "has no collection 'no'; collections there: wiki"
     refused_in_one_line(study, Missing, said, "x", uri, "milvus", {**settings, "collection": "no"})
     said = "no field 'no' for --id-field; fields: docid, dense, body"
@@ -300,12 +296,12 @@ def test_a_remote_engine_is_a_retriever(study, ranking, engine, monkeypatch):
         ours = retrieve(study, "bm25", k=10, split="dev")
         assert np.array_equal(run.hits.ordinals, ours.hits.ordinals) and is_lexical(run.manifest)
         assert server.url not in run.manifest["retriever"] and run.manifest["where"] == server.url
-        same_hits(live.search(study, "opened:remote", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
+        same_ranking(live.search(study, "opened:remote", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
         open_index(study, "ids", server.url, engine, {**settings, "id_field": "docid"})
-        same_hits(live.search(study, "opened:ids", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
+        same_ranking(live.search(study, "opened:ids", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
         nearest = {"collection": "wiki", "vector_field": "vector", "encoder": "tiny"}
         assert not open_index(study, "near", server.url, engine, nearest)["lexical"]
-        same_hits(live.search(study, "opened:near", QUESTIONS, 5), Dense(study, "tiny", "cpu").search(QUESTIONS, 5))
+        same_ranking(live.search(study, "opened:near", QUESTIONS, 5), Dense(study, "tiny", "cpu").search(QUESTIONS, 5))
         assert "'" not in json.loads(server.bodies[-1].splitlines()[-1]).get("yql", "")
 
 

@@ -13,6 +13,8 @@ from blindspot.app import who
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html, div, show, span, tag
 from blindspot.backend.core import jobs
+from blindspot.backend.core.extras import install_command
+from blindspot.backend.core.extras import lacking as lacking_extra
 from blindspot.backend.core.jobs import JobRequest
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import duration
@@ -42,6 +44,8 @@ def start_button(study: Study, request: JobRequest, key: str, words: str = "Star
     """
     if not who.may(study.labels_path, request.action):
         return
+    if not lacking and (extra := lacking_extra(request.kind.extras)):
+        lacking = f"needs the extra {extra}: {install_command(extra)}"
     unfinished = is_unfinished(study, request)
     st.button(
         "Started" if unfinished else words,

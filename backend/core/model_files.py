@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from blindspot.backend.core.extras import missing_extra
 from blindspot.backend.core.user_folder import user_folder
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
@@ -67,7 +68,7 @@ def locate(model: str) -> str:
     package, folder = PACKAGED[model]
     spec = find_spec(package)
     if spec is None or spec.origin is None:
-        raise Missing(f"the packaged model {model!r} is not installed; run 'pip install -r requirements.txt'")
+        raise missing_extra("dense", package)
     return str(Path(spec.origin).parent / folder)
 
 

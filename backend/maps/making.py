@@ -48,7 +48,7 @@ class _Vectors:
         return self.dense.manifest["similarity"]
 
 
-@job("map")
+@job("map", extras=("maps",))
 def make(study: Study, replace_old: bool = False, progress: Progress | None = None, **request: Any) -> Map:
     """Run `make_map` with the request's fields as arguments. Jobs call this function."""
     return make_map(study, MapRequest(**request), replace_old, progress)

@@ -229,6 +229,7 @@ class HybridKind(EncoderKind):
     help = "BM25 and dense joined"
     options = HybridOptions
     fusion = suggested = True
+    extras = ("bm25", "dense")
 
     def available(self, study: Study) -> list[str]:
         if not BM25Kind().available(study):

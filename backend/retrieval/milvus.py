@@ -44,7 +44,7 @@ LARGEST_K_ON_GPU = 1024
 SECONDS, SECONDS_TO_WRITE = 30.0, 300.0
 
 
-@job("index milvus")
+@job("index milvus", extras=("milvus",))
 def build(
     study: Study,
     encoder: str,
@@ -299,19 +299,15 @@ def _checked(uri: str) -> None:
 def connect(study: Study, uri: str) -> Any:
     """Return a client. Raises NeedsConsent for a server that nobody allowed, Missing without pymilvus."""
     _checked(uri)
+    import logging
+
+    from pymilvus import MilvusClient
+
     key = ""
     if not _embedded(uri):
         uri = with_port(uri)
         what = "searching with Milvus would send vectors of questions or passages"
         key = require_consent(study, uri, what).key
-    try:
-        import logging
-
-        from pymilvus import MilvusClient
-    except ImportError as error:
-        raise Missing(
-            "pymilvus is not installed; run 'pip install pymilvus==3.0.2' (and milvus-lite==3.2.2 for a file)"
-        ) from error
     logging.getLogger("pymilvus").setLevel(
         logging.CRITICAL
     )  # pymilvus logs each error that it raises, with its traceback
@@ -338,6 +334,7 @@ def one_line(uri: str) -> Iterator[None]:
 class MilvusKind(EncoderKind):
     name, title = "milvus", "Milvus"
     help = "an encoder's vectors in a Milvus collection"
+    extras = ("dense", "milvus")
 
     def available(self, study: Study) -> list[str]:
         return [f"{self.name}:{name}" for name in dense_indexes(study) if study.path("indexes", name, FILE).is_file()]

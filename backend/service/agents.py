@@ -19,7 +19,7 @@ from blindspot.backend.evaluation.relevance import Kind as Relevance
 from blindspot.backend.retrieval.full_text import Place
 from blindspot.backend.service import job_requests, labelling, reading
 from blindspot.backend.service.caller import CLIENT, KEEPER, Caller
-from blindspot.db.errors import BadInput, BlindspotError, Missing
+from blindspot.db.errors import BadInput, BlindspotError
 from blindspot.db.events import Label
 from blindspot.db.records import Passage, Question
 
@@ -71,11 +71,8 @@ def make_agents_server(study: Study, machine: str | None = None, starts_jobs: bo
     Raises:
         Forbidden: the name of the machine is a person's. Missing: the package mcp is not installed.
     """
-    try:
-        from mcp.server import MCPServer
-        from mcp.types import ToolAnnotations
-    except ImportError:
-        raise Missing("the package mcp is not installed; run: pip install 'blindspot[mcp]'") from None
+    from mcp.server import MCPServer
+    from mcp.types import ToolAnnotations
 
     as_machine = None if machine is None else labelling.check_machine(study, machine)
     tools = AgentTools(study, as_machine, KEEPER if starts_jobs else CLIENT)

@@ -9,16 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 from blindspot.backend.core.consent import require_consent
+from blindspot.backend.core.extras import require
 from blindspot.backend.core.study import Study
 from blindspot.db.errors import Missing
 
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
-PACKAGES = {
-    "tensorboard": "pip install 'blindspot[tracking]'",
-    "wandb": "pip install wandb",
-    "mlflow": "pip install mlflow",
-    "trackio": "pip install trackio",
-}
 ADDRESSES = {
     "wandb": ("WANDB_BASE_URL", "https://api.wandb.ai"),
     "mlflow": ("MLFLOW_TRACKING_URI", ""),
@@ -47,8 +42,10 @@ def tracking_arguments(tracker: Tracker, working: Path) -> dict[str, str]:
     """
     if tracker == "none":
         return {"report_to": "none"}
-    if find_spec(tracker) is None:
-        raise Missing(f"--report-to {tracker} needs the package {tracker}; run: {PACKAGES[tracker]}")
+    if tracker == "tensorboard":
+        require("tracking")
+    elif find_spec(tracker) is None:
+        raise Missing(f"--report-to {tracker} needs the package {tracker}; run: pip install {tracker}")
     from blindspot.backend.training.training_log import WORKING
 
     name = working.name.removeprefix(".").removesuffix(WORKING.format(name="")[1:])
