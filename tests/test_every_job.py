@@ -238,7 +238,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     listed = study.corpus.passages(mined.hits.ordinals[mined.row(question.id)].tolist())
     say(study, "ann", question.id, {next(p.id for p in listed if p.id not in question.gold): "negative"})
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0
-    assert submit(judge_with_labels, "said", "mined")["pairs"] == 0
+    assert submit(judge_with_labels, "said", "mined")["run"] == "mined"
     few = {"strategies": ["gain"], "budgets": [2], "seeds": [0], "k": 5, "settings": {"steps": 2, "batch": 4}}
     assert submit(label_strategies, "strategies", "mined", "tiny", **few)["rows"]
     submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
