@@ -8,7 +8,7 @@ import typer
 
 from blindspot.app.commands.common import Buckets, Relations, StudyOption, TagsOption, group, open_study
 from blindspot.backend.text.counting import counted, noun
-from blindspot.db.errors import BadInput, Missing
+from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,24 +46,15 @@ def batch_new(
     ] = None,
     training_set: Annotated[
         str | None,
-        typer.Option(
-            "--training-set", metavar="SET", help="With --judge or --order gain: the set that is trained on now."
-        ),
+        typer.Option("--training-set", metavar="SET", help="With --judge: the set that is trained on now."),
     ] = None,
     order: Annotated[
         str,
-        typer.Option(
-            help="Order of the priority arm: priority (false negatives that do most harm), gain (labels from which "
-            "training would gain most) or random."
-        ),
+        typer.Option(help="Order of the priority arm: priority (false negatives that do most harm) or random."),
     ] = "priority",
     pairs: Annotated[
         int | None,
-        typer.Option(min=1, help="With --order gain or random: maximum number of passages in the priority arm."),
-    ] = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(help="With --order gain: dense index that tells similar passages (default: the first one)."),
+        typer.Option(min=1, help="With --order random: maximum number of passages in the priority arm."),
     ] = None,
     study: StudyOption = None,
 ) -> None:
@@ -72,7 +63,7 @@ def batch_new(
 
     opened = open_study(study)
     slice = _chosen(opened, relation, bucket, tag)
-    make = _maker(cast("Order", order), judge, training_set, pairs, encoder)
+    make = _maker(cast("Order", order), judge, training_set, pairs)
     with terminal_progress() as watch:
         result = make(
             opened,
@@ -102,6 +93,7 @@ def batch_list(study: StudyOption = None) -> None:
     from rich.table import Table
 
     from blindspot.app.console import Terminal
+    from blindspot.backend.judging.batches import former_order
 
     batches = _queue(study).batches()
     if not batches:
@@ -110,6 +102,8 @@ def batch_list(study: StudyOption = None) -> None:
     table = Table("batch", "state", "questions", "done", "made by")
     for batch in batches:
         state = f"{batch.state}, practice" if batch.practice else batch.state
+        if note := former_order(batch):
+            state += f"; {note}"
         table.add_row(
             escape(batch.name),
             state,
@@ -118,25 +112,6 @@ def batch_list(study: StudyOption = None) -> None:
             escape(batch.made_by or "command line"),
         )
     Terminal().print(table)
-
-
-@batch_app.command("why")
-def batch_why(
-    name: Name,
-    question: Annotated[str | None, typer.Option(metavar="ID", help="Only the pairs of this question.")] = None,
-    study: StudyOption = None,
-) -> None:
-    """Say why each pair of a batch was chosen, in the order in which they were chosen. For batches by gain."""
-    from blindspot.backend.judging.gain import reasons
-
-    batch = next((batch for batch in _queue(study).batches() if batch.name == name), None)
-    if batch is None:
-        raise Missing(f"there is no batch {name!r}; list them with 'blindspot batch list'")
-    lines = reasons(batch.settings, question)
-    if not lines:
-        raise Missing(f"batch {name!r} has no recorded reasons; only batches made with --order gain have them")
-    for asked, passage, sentence in lines:
-        print(f"{asked}  {passage}: {sentence}")
 
 
 @batch_app.command("practice")
@@ -226,25 +201,17 @@ def _chosen(
     return questions_of(study, relations or (), buckets or (), tags or ()) if relations or buckets or tags else None
 
 
-def _maker(
-    order: Order, judge: str | None, training_set: str | None, pairs: int | None, encoder: str | None
-) -> Callable[..., BatchSummary]:
+def _maker(order: Order, judge: str | None, training_set: str | None, pairs: int | None) -> Callable[..., BatchSummary]:
     """Return the function that makes a batch in this order. Raises BadInput for options that do not fit together."""
     from functools import partial
 
     from blindspot.backend.judging.batches import make_batch
-    from blindspot.backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
+    from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 
-    if training_set is not None and judge is None and order != "gain":
-        raise BadInput(
-            "--training-set says how much each pair matters to training; give --judge or --order gain as well"
-        )
-    if encoder is not None and order != "gain":
-        raise BadInput("--encoder tells which passages are similar; give --order gain as well")
-    if order == "gain":
-        return partial(make_batch_by_gain, judge=judge, training_set=training_set, pairs=pairs, encoder=encoder)
     if judge is not None:
         return partial(make_batch_by_judge, judge=judge, training_set=training_set, order=order, pairs=pairs)
+    if training_set is not None:
+        raise BadInput("--training-set says how much each pair matters to training; give --judge as well")
     return partial(make_batch, order=order, pairs=pairs)
 
 

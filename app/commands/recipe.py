@@ -88,28 +88,6 @@ def label_budget(
     small: Annotated[
         bool, typer.Option("--small", help="Use two layers, short texts and few steps, to try the experiment on a CPU.")
     ] = False,
-    strategies: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,NAME,...", help="Compare orders of judging: random, priority, gain."),
-    ] = None,
-    pairs: Annotated[
-        str, typer.Option(metavar="N,N,...", help="With --strategies: numbers of judged pairs.")
-    ] = "50,100,200,400",
-    truth: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --strategies: JSON lines with question and passages that answer it, which the simulated "
-            "annotator knows (default: gold).",
-        ),
-    ] = None,
-    labels_only: Annotated[
-        bool, typer.Option("--labels-only", help="With --strategies: do not generalise labels to unjudged pairs.")
-    ] = False,
-    hide_answers: Annotated[
-        bool,
-        typer.Option("--hide-answers", help="With --strategies: as if nobody knew the training questions' answers."),
-    ] = False,
     *,
     settings: dict[str, Any],
     device: Device = None,
@@ -117,26 +95,8 @@ def label_budget(
     study: StudyOption = None,
 ) -> None:
     """Measure what labels gain: train retrievers with increasing shares of the labels, and estimate whether a hundred
-    more are worth it. With --strategies: let a simulated annotator judge pairs in several orders, and compare what
-    adapters gain from the labels.
+    more are worth it.
     """
-    if strategies is not None:
-        if settings or small or device or model or policy != "labels":
-            raise typer.BadParameter(
-                "--strategies trains adapters: leave out --policy, --model, --small, --device and the settings of the "
-                "dual encoder"
-            )
-        asked = {
-            "run": run,
-            "encoder": start,
-            "split": split,
-            "k": k,
-            "seeds": whole_numbers(seeds, "--seeds", "0,50,100"),
-        }
-        asked |= {"budgets": whole_numbers(pairs, "--pairs", "0,50,100"), "truth": truth, "generalise": not labels_only}
-        asked |= {"strategies": [each.strip() for each in strategies.split(",")], "answers_known": not hide_answers}
-        _compare_strategies(study, name, asked, json)
-        return
     from blindspot.app.tables import print_json
     from blindspot.backend.experiments.budget_results import as_lines
     from blindspot.backend.experiments.label_budget import label_budget as run_label_budget
@@ -159,18 +119,6 @@ def label_budget(
         device=device,
     )
     if json:
-        print_json(result)
-    else:
-        print("\n".join(as_lines(result)))
-
-
-def _compare_strategies(study: str | None, name: str, asked: dict[str, Any], as_json: bool) -> None:
-    from blindspot.app.tables import print_json
-    from blindspot.backend.experiments.label_strategies import label_strategies
-    from blindspot.backend.experiments.strategy_results import as_lines
-
-    result = do(label_strategies, open_study(study), name=name, **asked)
-    if as_json:
         print_json(result)
     else:
         print("\n".join(as_lines(result)))

@@ -5,14 +5,15 @@ Labels count in the order in which people gave them. A budget holds the labels u
 changed later has the value of that event. Each budget has one training set, and each seed one retriever trained on it, all from the same start. The present
 labels of held-out questions, which no training sees, measure the retrievers.
 
-The results hold manifest.json, result.json, and each retriever's run.
+The results hold manifest.json, result.json, and each retriever's run. `experiments/<name>/` appears complete at the end.
+Until then all files are in `experiments/.<name>~working`, where a killed experiment resumes.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.declared import build
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_manifest, read_object, whole_folder, write_manifest
+from blindspot.backend.core.manifest import read_manifest, read_object, whole_folder, write_json, write_manifest
 from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.splits import questions_in_split
 from blindspot.backend.experiments.budget_results import measured
 from blindspot.backend.experiments.finding import find
-from blindspot.backend.experiments.label_experiment import TRAINS, LabelExperiment
 from blindspot.backend.experiments.plan import FORMER_WORDS
 from blindspot.backend.judges.label_judge import label_judge_thresholds
 from blindspot.backend.progress import Progress
@@ -40,8 +42,11 @@ from blindspot.db.records import Question
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
+TRAINS = ("train", "unlabelled")
+"""The splits of training questions."""
 SHARES = (0, 25, 50, 100)
 SEEDS = (0, 1, 2)
+RESULT = "result.json"
 DEPTH = 100
 
 
@@ -58,9 +63,12 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class LabelBudgetSpec(LabelExperiment):
+class LabelBudgetSpec:
     """The arguments of `label_budget`."""
 
+    study: Study
+    name: str
+    run: str
     start: str
     split: str
     shares: tuple[int, ...]
@@ -78,7 +86,7 @@ class LabelBudgetSpec(LabelExperiment):
 
     def check(self) -> list[Question]:
         """Check the arguments and return the questions to measure on. Raises BadInput, Refused or Missing."""
-        self.check_name()
+        check_name(self.name, "experiment")
         if len(self.name) > 48:
             raise BadInput(
                 f"the experiment's name has {len(self.name)} characters; use at most 48, because the names of its "
@@ -95,12 +103,58 @@ class LabelBudgetSpec(LabelExperiment):
         if self.model is not None and label_judge_thresholds(self.study, self.model) is not None:
             raise Refused(
                 f"the judge {self.model!r} learned from people's labels, so even the smallest share would know them all; "
-                "compare with --strategies, where the judge learns anew for every number of labels"
+                "leave out the model, or name one that did not learn from them"
             )
         if not 1 <= self.k <= len(self.study.corpus):
             raise BadInput(f"k must be from 1 to {len(self.study.corpus):,}, the number of passages, not {self.k}")
         check(self.training(0))
-        return self.held_out([self.split])
+        questions = questions_in_split(self.study, self.split)
+        if any(question.split in TRAINS for question in questions):
+            raise Refused(f"{self.split!r} contains training questions; measure on dev or test")
+        return questions
+
+    @property
+    def working(self) -> Path:
+        return self.study.folder / "experiments" / f".{self.name}~working"
+
+    @property
+    def folder(self) -> Path:
+        return self.study.path("experiments", self.name)
+
+    @property
+    def run_hash(self) -> str | None:
+        """The hash of the run. Raises Missing if there is no such run."""
+        self.study.run(self.run)
+        return hash_of(self.study, "run", self.run)
+
+    def finished(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the result of the experiment if it is complete; None if there is none of this name.
+
+        Raises Refused if it was made with other settings.
+        """
+        if (manifest := read_manifest(self.folder)) is None:
+            return None
+        if manifest["request"] != request:
+            raise Refused(
+                f"an experiment {self.name!r} with other settings already exists; results never change, so choose "
+                "another name"
+            )
+        return read_object(self.folder / RESULT)
+
+    def write(self, result: Mapping[str, Any], parts: Iterable[Path], about: Mapping[str, Any]) -> None:
+        """Write the folder of results, its manifest last, and delete the working folder.
+
+        Args:
+            parts: files and folders of the working folder that belong to the results.
+            about: the manifest's other fields.
+        """
+        with whole_folder(self.folder) as building:
+            for part in parts:
+                copy = shutil.copytree if part.is_dir() else shutil.copy
+                copy(part, building / part.name)
+            write_json(building / RESULT, result)
+            write_manifest(building, {"kind": "experiment", "name": self.name, **about})
+        shutil.rmtree(self.working)
 
 
 @job("experiment label-budget")

@@ -119,24 +119,20 @@ def labelled_pairs(
     encoder: str | None = None,
     depth: int = DEPTH,
     until: int | None = None,
-    questions: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> LabelledLists:
-    """Return the pairs of the lists of a run, without gold, with people's labels.
+    """Return the pairs of the lists of a run's training questions, without gold, with people's labels.
 
     Args:
         run: labels of its questions that may train are learned from.
         encoder: whose dense index gives the features of meaning; None goes without them.
         until: the last label event that counts; default all.
-        questions: ids of the questions whose lists are judged; default those that may train. Their own labels count
-            only if they may train.
 
     Raises Missing for no such run or index, Refused if the run has no question that may train.
     """
     opened = study.run(run)
     trainable = set(trainable_questions(study, opened))
-    wanted = trainable | set(questions or ())
-    ids = [id for id in opened.question_ids if id in wanted]
+    ids = [id for id in opened.question_ids if id in trainable]
     if not ids:
         raise Refused(f"run {run!r} holds no question that may train; retrieve over train")
     records = study.questions.some(ids)

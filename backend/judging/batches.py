@@ -1,7 +1,6 @@
 """Make batches to judge. Candidates are pooled from runs, and the questions belong to four arms.
 
-- priority: questions by P(false negative) x harm, spread over frequency buckets and relations; or pairs by what
-  training would gain from their labels (order "gain").
+- priority: questions by P(false negative) x harm, spread over frequency buckets and relations; or pairs at random.
 - audit: questions drawn uniformly from the whole frame, each with passages drawn uniformly from its pool, in random
   order.
   False-negative rates are estimated from this arm alone. A passage's inclusion probability is the question's
@@ -35,14 +34,12 @@ from blindspot.backend.judging.batch_builder import (
     TrainedNegatives,
     together,
 )
-from blindspot.backend.judging.gain import DrawingRules
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.dense import dense_indexes
 from blindspot.backend.text.answers import DEFAULT_RULE, rule_named
 from blindspot.db.errors import BadInput, Missing
-from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.queue import Batch, Candidate, Item, Queue
 from blindspot.db.records import SPLITS, Question
 from blindspot.db.tags import Tags
 
@@ -100,9 +97,6 @@ def make_batch(
     scored_by: str | None = None,
     order: Order = "priority",
     pairs: int | None = None,
-    drawing: Mapping[str, int] | None = None,
-    encoder: str | None = None,
-    answers_known: bool = False,
     by: str | None = None,
     progress: Progress | None = None,
 ) -> BatchSummary:
@@ -119,13 +113,9 @@ def make_batch(
         trained: The current training set's hard negatives by question id: passage ids, with the probability that a step
             of training draws each, or without one (1).
         scored_by: The name of the judge that `scores` are of. It sees no answers, so the answer match and the subject
-            are taken into account besides, unless `answers_known`.
+            are taken into account besides.
         order: How the priority arm chooses: see `blindspot.backend.judging.batch_builder.PriorityRules`.
-        pairs: Maximum number of passages in the priority arm, for the orders gain and random.
-        drawing: Fields of `blindspot.backend.judging.gain.DrawingRules` that differ from its defaults, for the order gain.
-        encoder: The dense index that tells which passages are similar, for the order gain; default the first one.
-            Without an index, words are compared.
-        answers_known: The judge of `scores` knows the answer match and the subject.
+        pairs: Maximum number of passages in the priority arm, for the order random.
         by: The person who makes the batch; see `blindspot.backend.core.rights.require`.
 
     Raises:
@@ -137,18 +127,14 @@ def make_batch(
     mix = mix or ArmShares()
     _check(size, candidates, splits, mix, order, pairs)
     rule_named(rule)
-    if encoder is None and order == "gain":
-        encoder = next(iter(dense_indexes(study)), None)
     rules = PriorityRules(
         order=order,
         candidates=candidates,
         seed=seed,
         scores=scores,
-        pooled_judge=scored_by is not None and not answers_known,
+        pooled_judge=scored_by is not None,
         trained=trained or {},
         pairs=pairs,
-        drawing=DrawingRules(**(drawing or {})),
-        encoder=encoder,
     )
     if progress:
         progress(0, None, "pooling")
@@ -189,10 +175,13 @@ def _recorded(builder: BatchBuilder, rules: PriorityRules) -> dict[str, Any]:
     }
     if rules.order != "priority":
         settings |= {"order": rules.order, "pairs": rules.pairs}
-    if rules.order == "gain":
-        similar_by = "words" if rules.encoder is None else rules.encoder
-        settings |= {"drawing": asdict(rules.drawing), "similar_by": similar_by, "why": builder.reasons}
     return settings
+
+
+def former_order(batch: Batch) -> str:
+    """Say that the order of an older version chose a batch; empty for every other batch."""
+    order = batch.settings.get("order", "priority")
+    return "" if order in ORDERS else f"chosen in the order {order!r}, which is no longer made"
 
 
 def batch_of_pairs(
@@ -314,7 +303,7 @@ def _check(
     if order not in ORDERS:
         raise BadInput(f"there is no order {order!r}; there are: {', '.join(ORDERS)}")
     if pairs is not None and order == "priority":
-        raise BadInput("the order priority chooses whole questions; limit the pairs of the orders gain and random")
+        raise BadInput("the order priority chooses whole questions; limit the pairs of the order random")
     if pairs is not None and pairs < 1:
         raise BadInput("a batch needs at least one pair")
     if size < 1 or candidates < 1:
