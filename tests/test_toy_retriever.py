@@ -211,7 +211,7 @@ def retrievers_table() -> str:
     """The kinds of retriever of this repository, for docs/retrieve.md."""
     rows = ["| `--with` | searches | options |", "|---|---|---|"]
     for kind in RETRIEVERS:
-        if type(kind).__module__.startswith("backend."):
+        if type(kind).__module__.startswith("blindspot.backend."):
             options = ", ".join(f"`{one.option}`" for one in declared(kind.options).values())
             rows.append(f"| `{kind.name}` | {kind.help} | {options} |")
     return "\n".join(rows)
