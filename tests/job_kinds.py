@@ -13,4 +13,6 @@ def every_kind() -> dict[str, jobs.JobKind]:
     """
     for module in pkgutil.walk_packages(backend.__path__, "blindspot.backend."):
         importlib.import_module(module.name)
-    return {name: kind for name, kind in jobs.kinds().items() if kind.function.__module__.startswith("blindspot.backend.")}
+    return {
+        name: kind for name, kind in jobs.kinds().items() if kind.function.__module__.startswith("blindspot.backend.")
+    }

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, proportion
+from blindspot.backend.core.declared import declared
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import (
     read_manifest,
@@ -301,7 +302,7 @@ def _said(progress: Progress | None, which: str) -> Progress | None:
 
 def frozen(given: Mapping[str, Any]) -> dict[str, Any]:
     """Turn lists into tuples and mappings into sorted pairs. Raises BadInput for an unknown setting."""
-    known = Setting.__dataclass_fields__
+    known = declared(Setting)
     if unknown := [key for key in given if key not in known]:
         raise BadInput(f"an experiment has no setting {unknown[0]!r}; it has: {', '.join(known)}")
     return {
