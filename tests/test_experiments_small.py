@@ -13,7 +13,8 @@ from blindspot.backend.data.importing.importer import import_questions
 from blindspot.backend.experiments import tables
 from blindspot.backend.experiments.papers import EXPERIMENTS
 from blindspot.backend.experiments.running import named, run_experiment
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels

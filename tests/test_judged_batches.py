@@ -10,8 +10,9 @@ from blindspot.backend.core.manifest import write_manifest
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.judges.judge import JUDGES, JudgeKind, judge_kind_of, judges_of, refuse_taken
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.priority import Calibration
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.training_sets.judged_batches import drawn_negatives, make_batch_by_judge
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.queue import Queue

@@ -8,7 +8,8 @@ from blindspot.app.cli import app
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.judges.label_judge import fit_label_model, learn_label_judge
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.backend.judging.batches import ArmShares, make_batch, pair_items
+from blindspot.backend.judging.batches import make_batch, pair_items
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.people import People
@@ -53,7 +54,7 @@ NO_MIX = ArmShares(audit=0, second=0, repeat=0)
 
 def test_orders_that_do_not_exist(study):
     for order in ("best", "gain"):
-        with pytest.raises(BadInput, match=f"there is no order '{order}'; there are: priority, random"):
+        with pytest.raises(BadInput, match=f"order must be one of priority, random, not '{order}'"):
             make_batch(study, "b", ["r"], order=order)
     with pytest.raises(BadInput, match="the order priority chooses whole questions"):
         make_batch(study, "b", ["r"], pairs=3)

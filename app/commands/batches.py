@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from blindspot.app.commands.common import Buckets, Relations, StudyOption, TagsOption, group, open_study
+from blindspot.app.commands.options import takes_settings
+from blindspot.backend.core.declared import declared
+from blindspot.backend.judging.settings import BatchSettings
 from blindspot.backend.text.counting import counted, noun
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from blindspot.backend.core.study import Study
-    from blindspot.backend.judging.batch_builder import Order
     from blindspot.backend.judging.batches import BatchSummary
     from blindspot.db.queue import Queue
 
@@ -24,23 +26,17 @@ batch_app = group("Create, assign and close batches of questions to judge.")
 
 
 @batch_app.command("new")
+@takes_settings(
+    BatchSettings, only=("size", "depth", "candidates", "splits", "people_needed", "seed", "order", "pairs")
+)
 def batch_new(
     name: Name,
     run: Annotated[list[str], typer.Option("--run", help="Run to pool passages from (repeatable).")],
-    size: Annotated[int, typer.Option(min=1, help="Questions.")] = 100,
-    depth: Annotated[int, typer.Option(min=1, help="Number of top ranks pooled from each run.")] = 20,
-    candidates: Annotated[int, typer.Option(min=1, help="Maximum number of passages shown for a question.")] = 8,
-    split: Annotated[
-        list[str] | None,
-        typer.Option(help="Split of the questions: train, dev, test or unlabelled (repeatable; default: all)."),
-    ] = None,
+    *,
+    settings: dict[str, Any],
     relation: Relations = None,
     bucket: Buckets = None,
     tag: TagsOption = None,
-    people: Annotated[
-        int, typer.Option(min=1, help="Number of people who judge each question of the priority and audit arms.")
-    ] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
     judge: Annotated[
         str | None, typer.Option(metavar="NAME", help="Judge whose scores order the priority questions.")
     ] = None,
@@ -48,37 +44,25 @@ def batch_new(
         str | None,
         typer.Option("--training-set", metavar="SET", help="With --judge: the set that is trained on now."),
     ] = None,
-    order: Annotated[
-        str,
-        typer.Option(help="Order of the priority arm: priority (false negatives that do most harm) or random."),
-    ] = "priority",
-    pairs: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --order random: maximum number of passages in the priority arm."),
-    ] = None,
     study: StudyOption = None,
 ) -> None:
     """Create a batch: 75% by priority, 10% random audit, 10% second labels, 5% repeats."""
-    from blindspot.app.progress import terminal_progress
+    from functools import partial
 
+    from blindspot.app.progress import terminal_progress
+    from blindspot.backend.judging.batches import make_batch
+    from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
+
+    if training_set is not None and judge is None:
+        raise BadInput("--training-set says how much each pair matters to training; give --judge as well")
     opened = open_study(study)
-    slice = _chosen(opened, relation, bucket, tag)
-    make = _maker(cast("Order", order), judge, training_set, pairs)
+    if (chosen := _chosen(opened, relation, bucket, tag)) is not None:
+        settings["slice"] = tuple(chosen)
+    make = make_batch if judge is None else partial(make_batch_by_judge, judge=judge, training_set=training_set)
     with terminal_progress() as watch:
-        result = make(
-            opened,
-            name,
-            run,
-            size=size,
-            depth=depth,
-            candidates=candidates,
-            splits=split,
-            slice=slice,
-            people_needed=people,
-            seed=seed,
-            progress=watch,
-        )
+        result = make(opened, name, run, **settings, progress=watch)
     _say(result)
+    size = settings.get("size", declared(BatchSettings)["size"].default)
     if sum(result.arms.values()) < size:
         print(
             f"{counted(size, 'question')} {noun(size, 'was')} requested; these runs, splits and slices have no more "
@@ -199,20 +183,6 @@ def _chosen(
     from blindspot.backend.judging.batches import questions_of
 
     return questions_of(study, relations or (), buckets or (), tags or ()) if relations or buckets or tags else None
-
-
-def _maker(order: Order, judge: str | None, training_set: str | None, pairs: int | None) -> Callable[..., BatchSummary]:
-    """Return the function that makes a batch in this order. Raises BadInput for options that do not fit together."""
-    from functools import partial
-
-    from blindspot.backend.judging.batches import make_batch
-    from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
-
-    if judge is not None:
-        return partial(make_batch_by_judge, judge=judge, training_set=training_set, order=order, pairs=pairs)
-    if training_set is not None:
-        raise BadInput("--training-set says how much each pair matters to training; give --judge as well")
-    return partial(make_batch, order=order, pairs=pairs)
 
 
 def _say(made: BatchSummary) -> None:

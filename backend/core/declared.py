@@ -140,8 +140,10 @@ def _declared(name: str, field: Any) -> Declared:
     if get_origin(field.annotation) in (Union, types.UnionType):
         kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
     named = field.json_schema_extra.get("choices", ()) if isinstance(field.json_schema_extra, dict) else ()
-    choices = get_args(kinds[0]) if get_origin(kinds[0]) is Literal else tuple(named)
-    kind = str if choices else get_origin(kinds[0]) or kinds[0]
+    item = (get_args(kinds[0]) or (str,))[0] if get_origin(kinds[0]) is tuple else None
+    words = kinds[0] if item is None else item
+    choices = get_args(words) if get_origin(words) is Literal else tuple(named)
+    kind = tuple if item else str if choices else get_origin(kinds[0]) or kinds[0]
     bounds = {
         word: getattr(each, word) for each in field.metadata for word in ("ge", "le", "gt", "lt") if hasattr(each, word)
     }
@@ -160,7 +162,7 @@ def _declared(name: str, field: Any) -> Declared:
         above=bounds.get("gt"),
         below=bounds.get("lt"),
         extra=extra,
-        item=(get_args(kinds[0]) or (str,))[0] if kind is tuple else str,
+        item=int if item is int else str,
     )
 
 

@@ -6,13 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
 from blindspot.backend.judging.priority import Calibration, Evidence, PooledPassage, harm, select_spread
+from blindspot.backend.judging.settings import BatchSettings
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import mentions_subject
 from blindspot.db.errors import Missing
@@ -31,33 +32,22 @@ TrainedNegatives = Mapping[str, Mapping[str, float] | AbstractSet[str]]
 Scores = Callable[[Sequence[tuple[str, str]]], Mapping[tuple[str, str], float]]
 """From pairs of (question id, passage id) to a judge's probabilities. The result lacks pairs without a score."""
 
-Order = Literal["priority", "random"]
-ORDERS: tuple[Order, ...] = ("priority", "random")
-
 _BLOCK = 500
 
 
 @dataclass(frozen=True)
-class PriorityRules:
-    """How the priority arm of a batch chooses candidates.
+class PriorityEvidence:
+    """What the priority arm of a batch goes by, besides labels.
 
     Attributes:
-        order: priority: whole questions by P(false negative) x harm. random: pairs drawn uniformly.
-        candidates: Maximum number of passages shown for each question.
-        seed: Seed of everything that is drawn.
         scores: A judge's probabilities; None for the estimate from answer match, subject and rank.
         pooled_judge: Whether the judge sees no answers, so that its probability is pooled with that estimate.
         trained: Hard negatives of the current training set.
-        pairs: Maximum number of pairs, for the order random; None for as many as the questions hold.
     """
 
-    order: Order = "priority"
-    candidates: int = 8
-    seed: int = 0
     scores: Scores | None = None
     pooled_judge: bool = False
     trained: TrainedNegatives = field(default_factory=dict)
-    pairs: int | None = None
 
 
 class BatchBuilder:
@@ -68,11 +58,13 @@ class BatchBuilder:
         study: Study,
         pools: Pools,
         questions: list[Question],
-        rules: PriorityRules,
-        progress: Progress | None,
+        settings: BatchSettings,
+        evidence: PriorityEvidence | None = None,
+        progress: Progress | None = None,
     ):
-        self.study, self.rules, self.progress = study, rules, progress
-        self.limit, self.random = rules.candidates, np.random.default_rng(rules.seed)
+        self.study, self.settings, self.progress = study, settings, progress
+        self.evidence = evidence or PriorityEvidence()
+        self.limit, self.random = settings.candidates, np.random.default_rng(settings.seed)
         self.queue = Queue(study.labels_path)
         self.pools: dict[str, list[PooledPassage]] = {}
         for start in range(0, len(questions), _BLOCK):
@@ -130,13 +122,13 @@ class BatchBuilder:
 
     def priority(self, count: int, people_needed: int) -> list[Item]:
         """Select unsettled candidates of at most `count` questions in the order of the batch."""
-        if self.rules.order == "priority":
+        if self.settings.order == "priority":
             return self._by_harm(count, people_needed)
         return self._at_random(count, people_needed)
 
     def _by_harm(self, count: int, people_needed: int) -> list[Item]:
         """Select the questions whose candidates have the highest P(false negative) x harm."""
-        done, scored, trained_negatives = self._settled(), self._judge_scores(), self.rules.trained
+        done, scored, trained_negatives = self._settled(), self._judge_scores(), self.evidence.trained
         trained = self._ordinals({passage for passages in trained_negatives.values() for passage in passages})
         worth: dict[str, list[tuple[float, float, PooledPassage]]] = {}
         for id in self._free():
@@ -168,7 +160,7 @@ class BatchBuilder:
         done = self._settled()
         rows = [(id, pooled) for id in self._free() for pooled in self.pools[id] if (id, pooled.ordinal) not in done]
         drawn: dict[str, list[PooledPassage]] = defaultdict(list)
-        limit = self.rules.pairs or count * self.limit
+        limit = self.settings.pairs or count * self.limit
         for place in self.random.permutation(len(rows)).tolist():
             id, pooled = rows[place]
             if limit and len(drawn.get(id, ())) < self.limit and (id in drawn or len(drawn) < count):
@@ -199,7 +191,7 @@ class BatchBuilder:
         """P(false negative): the estimate, pooled with the opinion of a named judge where it has one."""
         if judged is None:
             return self.calibration.probability(pooled.evidence, pooled.rank)
-        if not self.rules.pooled_judge:
+        if not self.evidence.pooled_judge:
             return judged
         return self.calibration.with_judge(judged, pooled.evidence, pooled.rank)
 
@@ -275,7 +267,7 @@ class BatchBuilder:
 
     def _judge_scores(self) -> dict[tuple[str, int], float]:
         """Return the judge's probabilities by (question id, row), where it has them."""
-        if self.rules.scores is None:
+        if self.evidence.scores is None:
             return {}
         probabilities: dict[tuple[str, int], float] = {}
         ids = self._free()
@@ -285,7 +277,7 @@ class BatchBuilder:
             block = [(id, pooled.ordinal) for id in ids[start : start + _BLOCK] for pooled in self.pools[id]]
             names = [passage.id for passage in self.study.corpus.passages([ordinal for _, ordinal in block])]
             pairs = [(id, passage) for (id, _), passage in zip(block, names, strict=True)]
-            known = self.rules.scores(pairs)
+            known = self.evidence.scores(pairs)
             scored = zip(block, pairs, strict=True)
             probabilities.update((key, known[pair]) for key, pair in scored if pair in known)
         return probabilities

@@ -12,14 +12,15 @@ from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.marks import notice
 from blindspot.app.components.parts import described, descriptions, download_row, parts_panel
+from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.desk import desk
 from blindspot.app.markup import link, show, tag
 from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judges_of
-from blindspot.backend.judging.batch_builder import ORDERS, Order
 from blindspot.backend.judging.batches import former_order, make_batch, questions_of
+from blindspot.backend.judging.settings import ORDERS, BatchSettings, Order
 from blindspot.backend.text.counting import counted
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.backend.training_sets.training_set import training_sets
@@ -192,12 +193,12 @@ def _make(opened: Study, taken: set[str]) -> None:
         splits = top[2].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
         about = "Only questions that people gave one of these tags; empty for all."
         tagged = top[3].multiselect("Tags", tags, help=about) if tags else []
-        size = top[-1].number_input("Questions", 1, 100_000, 100)
+        size = setting_field(top[-1], BatchSettings, "size")
         low = st.columns([1.2, 1.2, 1.2, 1.2, 2.5, 2], vertical_alignment="bottom")
-        depth = low[0].number_input("Depth", 1, 1000, 20, help="Number of top-ranked passages of each run to pool.")
-        candidates = low[1].number_input("Passages per question", 1, 30, 8)
-        needed = low[2].number_input("People per question", 1, 20, 1)
-        seed = low[3].number_input("Seed", 0, 2**31 - 1, 0)
+        fields = ("depth", "candidates", "people_needed", "seed")
+        chosen_settings = {
+            field: setting_field(place, BatchSettings, field) for place, field in zip(low, fields, strict=False)
+        }
         judge, training_set = _judge_fields(opened, low[4])
         order, pairs = _order_fields()
         with low[5]:
@@ -212,12 +213,9 @@ def _make(opened: Study, taken: set[str]) -> None:
             name.strip(),
             chosen,
             **more,
+            **chosen_settings,
             size=size,
-            depth=depth,
             splits=splits or None,
-            candidates=candidates,
-            people_needed=needed,
-            seed=seed,
         )
         st.rerun()
 
@@ -227,8 +225,7 @@ def _order_fields() -> tuple[Order, int | None]:
     columns = st.columns([3, 1.5, 4.5])
     titles = list(ORDER_TITLES.values())
     order = ORDERS[titles.index(columns[0].selectbox("Order", titles))]
-    about = "Maximum number of passages, at random; empty for as many as fit."
-    return order, columns[1].number_input("Passages in all", 1, 100_000, None, help=about)
+    return order, setting_field(columns[1], BatchSettings, "pairs")
 
 
 def _by(order: Order, pairs: int | None, judge: str | None, training_set: str | None) -> dict[str, str | int | None]:
