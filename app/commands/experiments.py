@@ -98,9 +98,7 @@ def _print(result: dict[str, Any], csv: bool, latex: bool, json: bool) -> None:
     elif csv or latex:
         print(tables.as_csv(result) if csv else tables.as_latex(result), end="")
     else:
-        console.print(tables.as_rich(result))
-        for line in tables.as_lines(result):
-            console.print(line, markup=False)
+        console.print(tables.result_table(result).as_rich())
 
 
 def _as_lines(cost_estimate: ExperimentCost) -> list[str]:

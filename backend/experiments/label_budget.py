@@ -173,8 +173,8 @@ def label_budget(
         Refused: no label of a training question, or an experiment of this name with other settings.
         BadInput, Missing: invalid settings, or an unknown run or model.
     """
-    distinct = {"shares": tuple(sorted(set(chosen.shares))), "seeds": tuple(dict.fromkeys(chosen.seeds))}
-    asked = LabelBudgetSpec(study, name, run, replace(chosen, **distinct), device)
+    shares, seeds = tuple(sorted(set(chosen.shares))), tuple(dict.fromkeys(chosen.seeds))
+    asked = LabelBudgetSpec(study, name, run, replace(chosen, shares=shares, seeds=seeds), device)
     questions = asked.check()
     request = _request(asked)
     if (result := asked.finished(request)) is not None:
