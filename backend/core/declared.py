@@ -85,6 +85,7 @@ class Declared:
     below: float | None
     extra: Mapping[str, Any]
     item: type = str
+    has_default: bool = True
 
     @property
     def accepted(self) -> str:
@@ -153,7 +154,7 @@ def _declared(name: str, field: Any) -> Declared:
         name=name,
         title=field.title or name.replace("_", " ").capitalize(),
         help=field.description or "",
-        default=default,
+        default=None if field.is_required() else default,
         kind=kind,
         choices=tuple(choices),
         optional=type(None) in get_args(field.annotation),
@@ -163,6 +164,7 @@ def _declared(name: str, field: Any) -> Declared:
         below=bounds.get("lt"),
         extra=extra,
         item=int if item is int else str,
+        has_default=not field.is_required(),
     )
 
 
@@ -214,7 +216,12 @@ def named_settings(cls: type, parameter: str = "settings") -> Callable[[Callable
             return function(*args, **given, **{parameter: build(cls, chosen)})
 
         fields = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.default) for name, one in known.items()
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=one.default if one.has_default else inspect.Parameter.empty,
+            )
+            for name, one in known.items()
         ]
         rest = [each for each in own.parameters.values() if each.name != parameter]
         before = [each for each in rest if each.kind is not each.KEYWORD_ONLY and each.kind is not each.VAR_KEYWORD]
