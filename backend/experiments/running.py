@@ -27,6 +27,7 @@ from blindspot.backend.core.manifest import (
     write_json,
     write_manifest,
 )
+from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.experiments.gain import MIN_SEEDS, crossed_mean
 from blindspot.backend.experiments.parts import Part, former_names
 from blindspot.backend.experiments.plan import (
@@ -202,7 +203,7 @@ def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, ben
         return np.array([found[measure] for measure in cell.measures])
 
     places = {(cell.row, cell.column): cell for cell in plan.cells}
-    level = 1 - 0.05 / max(1, len(plan.claims))
+    level = 1 - SURE / max(1, len(plan.claims))
     claims = []
     for claim in plan.claims:
         ahead, behind = places[claim.ahead], places.get(claim.behind) if claim.behind else None

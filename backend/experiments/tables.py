@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blindspot.backend.core.result_table import ResultTable, latex_tables, records_table
@@ -38,6 +38,12 @@ def counts(row: str, cells: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
 
 
 def result_table(result: Mapping[str, Any]) -> ResultTable:
+    """Return an experiment's table with what stands below it."""
+    title = f"{result['experiment']}: {result['paper']}, {result['source']}"
+    return _figures(result, title, as_lines(result))
+
+
+def _figures(result: Mapping[str, Any], title: str, notes: Sequence[str] = ()) -> ResultTable:
     """Return a table of our figures with intervals, with the paper's figures in separate columns."""
     rows, columns, cells = grid(result)
     printed = [
@@ -55,8 +61,7 @@ def result_table(result: Mapping[str, Any]) -> ResultTable:
             if column in printed:
                 line.append("" if cell is None or cell["published"] is None else f"{cell['published']:g}")
         lines.append([*line, counts(row, cells)])
-    title = f"{result['experiment']}: {result['paper']}, {result['source']}"
-    return ResultTable(title, [*heads, "n"], lines, as_lines(result))
+    return ResultTable(title, [*heads, "n"], lines, notes)
 
 
 def as_lines(result: Mapping[str, Any]) -> list[str]:
@@ -89,6 +94,5 @@ def as_csv(result: Mapping[str, Any]) -> str:
 
 def as_latex(result: Mapping[str, Any]) -> str:
     """Return a LaTeX table (booktabs) with the paper's figures in columns of their own."""
-    table = result_table(result)
     caption = f"{result['experiment']}: {result['sentence']}"
-    return latex_tables([ResultTable(caption, table.columns, table.rows)], [caption])
+    return latex_tables([_figures(result, caption)], [caption])
