@@ -18,6 +18,7 @@ from blindspot.db.errors import BadInput, BlindspotError, Refused
 
 FOLDER = "backups"
 _SIDE_FILES = ("-wal", "-shm", "-journal")
+_PARTIAL = ".partial"
 _IN_USE = ("corpus.db", "runs", "indexes", "training_sets", "models", "maps", "experiments", "recipes", FOLDER)
 _TRIGGERS = {
     "label_event": (
@@ -59,6 +60,9 @@ def check(path: str | Path) -> Soundness:
         DatabaseUnavailable: The file cannot be read now because of a lock, the disk or missing rights. That is not
             damage.
     """
+    path = Path(path)
+    if path.is_file() and path.stat().st_size == 0:
+        return Soundness((f"{path}: is empty: it holds no questions and no labels",))
     try:
         with closing(connect(path, read_only=True)) as connection:
             return _check(connection, path)
@@ -362,14 +366,43 @@ def _process_using(path: Path) -> int | None:
 
 @contextmanager
 def _partial(target: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `target` to write to. Whatever is left of it is deleted at the end."""
+    """Yield a temporary file beside `target` to write to. Whatever is left of it is deleted at the end.
+
+    A process that is killed leaves its file; the next one to write a backup in the same folder deletes that file.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    partial = target.with_name(f"{target.name}.{os.getpid()}{_PARTIAL}")
+    lock = os.open(partial, os.O_RDWR | os.O_CREAT, 0o644)
     try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _delete_abandoned(target)
         yield partial
     finally:
-        for end in ("", *_SIDE_FILES):
-            Path(f"{partial}{end}").unlink(missing_ok=True)
+        _delete_partial(partial)
+        os.close(lock)
+
+
+def _delete_abandoned(target: Path) -> None:
+    """Delete the temporary files that killed processes left beside `target`: nobody holds their locks."""
+    for partial in target.parent.glob(f"{target.stem.partition('-')[0]}*{_PARTIAL}"):
+        if not re.search(rf"\.\d+{re.escape(_PARTIAL)}$", partial.name):
+            continue
+        try:
+            lock = os.open(partial, os.O_RDWR)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _delete_partial(partial)
+        except BlockingIOError:
+            pass  # a process is writing it
+        finally:
+            os.close(lock)
+
+
+def _delete_partial(partial: Path) -> None:
+    for end in ("", *_SIDE_FILES):
+        Path(f"{partial}{end}").unlink(missing_ok=True)
 
 
 def _has_content(path: Path) -> bool:

@@ -21,7 +21,7 @@ from blindspot.backend.interventions.batch import explain_misses
 from blindspot.backend.judges.feature_judge import judge_run, learn_judge, trainable_questions
 from blindspot.backend.judges.imported import import_judgements
 from blindspot.backend.judges.judge import JUDGES
-from blindspot.backend.judges.label_judge import learn_label_judge
+from blindspot.backend.judges.label_judge import judge_with_labels, learn_label_judge
 from blindspot.backend.judges.llm.injections import measure_injections
 from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.llm.judging import judge_with_llm
@@ -227,6 +227,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     listed = study.corpus.passages(mined.hits.ordinals[mined.row(question.id)].tolist())
     say(study, "ann", question.id, {next(p.id for p in listed if p.id not in question.gold): "negative"})
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0
+    assert submit(judge_with_labels, "said", "mined")["pairs"] == 0
     submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
     assert set(results) == registered - IN_THE_DEMO
     assert len(registered) >= 26 and "torch" in sys.modules

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from zlib import crc32
 
 import pytest
 
@@ -112,9 +113,125 @@ def test_a_garbled_answer_is_asked_again_once_and_is_then_unknown(study):
         towns = [pair for pair in asked if "painter" in pair[1]]
         assert result["unknown"] == len(towns) > 0 and result["pairs"] == 120 - len(towns)
         assert all(times == (2 if "painter" in text or "weaver" in text else 1) for (_, text), times in asked.items())
-        before = server.requests
-        again = judge_with_llm(study, "llm", "run", depth=3)
-        assert server.requests == before and again["unknown"] == len(towns)
+        before, spent = server.requests, AnswerStore(study).tokens(["m"], LLMJudge.load(study, "llm").recipe)
+        again = judge_with_llm(study, "llm", "run", depth=3, limit=120 - len(towns) + 2)
+        assert server.requests == before + 4 and again["unknown"] == 2  # the two that the limit leaves, twice each
+        assert AnswerStore(study).tokens(["m"], LLMJudge.load(study, "llm").recipe) == (
+            spent[0] + 4 * 120,
+            spent[1] + 4 * 8,
+        )  # what was paid for the earlier answers still counts
+
+
+WRONG_SHAPE = b'{"output": [{"type": "message", "text": "grade 3"}]}'
+
+
+def test_ten_unreadable_answers_in_a_row_end_the_job_and_are_asked_again_after_the_mend(study):
+    with ChatServer(truth, lambda number, body: (200, {}, WRONG_SHAPE)) as server:
+        with pytest.raises(Refused, match=r"10 answers in a row of .* the last one: '{.output.: .* 0 pairs of 120"):
+            judged(study, server)
+        assert server.requests <= 2 * (10 + QUICK["concurrency"])
+        server.behave = None  # the server is mended
+        assert judge_with_llm(study, "llm", "run", depth=3)["pairs"] == 120
+
+
+def test_answers_that_only_some_passages_spoil_end_no_job(study):
+    def behave(number, body):
+        return (200, {}, WRONG_SHAPE) if crc32(repr(pair_of(body)).encode()) % 4 == 0 else None
+
+    with ChatServer(truth, behave) as server:
+        result = judged(study, server)
+        assert 0 < result["unknown"] < 120 and result["pairs"] + result["unknown"] == 120
+        assert result["unreadable"] == WRONG_SHAPE.decode()
+
+
+def test_an_unreadable_answer_that_repeats_the_key_is_shown_without_it(study, monkeypatch):
+    monkeypatch.setenv("BLINDSPOT_LLM_KEY", "sk-secret-key")
+    with (
+        ChatServer(truth, lambda number, body: (200, {}, b"Bearer sk-secret-key"), key="sk-secret-key") as server,
+        pytest.raises(Refused, match=r"the last one: 'Bearer \*\*\*'"),
+    ):
+        judged(study, server)
+    assert b"sk-secret-key" not in study.path("judges", "answers.db").read_bytes()
+
+
+def test_the_limit_is_of_all_calls_together(study, blindspot):
+    with ChatServer(truth) as server:
+        add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
+        assert judge_with_llm(study, "llm", "run", depth=3, limit=50)["pairs"] == 50
+        assert plan(study, "llm", "run", depth=3, limit=50).requests == 0
+        assert judge_with_llm(study, "llm", "run", depth=3, limit=50)["pairs"] == 0 and server.requests == 50
+        assert judge_with_llm(study, "llm", "run", depth=3, limit=70)["pairs"] == 20
+        words = ("judge", "run", "llm", "--run", "run", "--depth", "3", "--limit", "70", "--study", study.folder)
+        code, out, err = blindspot(*words)
+        assert not code and "70 pairs have a score of this judge; --limit is for all calls together" in out, err
+
+
+def test_the_maximum_cost_is_of_all_calls_together_and_is_not_exceeded(study, blindspot):
+    each = (120 * 1000 + 8 * 1000) / 1e6  # of an answer of the server, at 1000 a million tokens
+    with ChatServer(truth) as server:
+        add_llm_judge(study, "free", server.url, ["m"], settings=QUICK)
+        with pytest.raises(
+            Refused, match="the cost of 'free' is unknown; add it again with --price-in and --price-out"
+        ):
+            judge_with_llm(study, "free", "run", depth=3, max_cost=1.0)
+        add_llm_judge(
+            study, "llm", server.url, ["m"], settings=QUICK | {"price_in": 1e3, "price_out": 1e3, "tokens": 8}
+        )
+        first = judge_with_llm(study, "llm", "run", depth=3, max_cost=8.0)
+        assert 0 < first["pairs"] < 8.0 / each and first["too_dear"] == 120 - first["pairs"] == 120 - server.requests
+        assert first["spent"] == pytest.approx(first["pairs"] * each) and first["spent"] <= 8.0
+        assert judge_with_llm(study, "llm", "run", depth=3, max_cost=8.0)["pairs"] == 0
+        words = ("judge", "run", "llm", "--run", "run", "--depth", "3", "--max-cost", "8", "--study", study.folder)
+        code, out, err = blindspot(*words)
+        assert not code and f"{first['too_dear']} pairs left, because --max-cost 8 is for all calls together" in out, (
+            err
+        )
+        code, out, err = blindspot(*words, "--dry-run")
+        assert not code and "--max-cost 8 is for all calls together and is too little" in out, err
+        assert judge_with_llm(study, "llm", "run", depth=3, max_cost=30.0)["pairs"] == first["too_dear"]
+
+
+def test_an_endpoint_that_refuses_temperature_and_max_tokens_is_asked_without(study, blindspot):
+    """The two errors are OpenAI's, of its reasoning models."""
+    errors = {
+        "max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+        "'max_completion_tokens' instead.",
+        "temperature": "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) "
+        "value is supported.",
+    }
+
+    def behave(number, body):
+        for name, message in errors.items():
+            if name in body:
+                return 400, {}, {"error": {"message": message, "type": "invalid_request_error", "param": name}}
+        return None
+
+    with ChatServer(truth, behave) as server:
+        result = judged(study, server)
+        assert result["pairs"] == 120 and result["refused_options"] == ["max_tokens", "temperature"]
+        assert server.requests <= 120 + 2 * QUICK["concurrency"]  # learned once, by the requests under way then
+        last = server.bodies[-1]
+        assert last["max_completion_tokens"] == 400 and "response_format" in last and "temperature" not in last
+        words = ("judge", "run", "llm", "--run", "run", "--depth", "4", "--study", study.folder)
+        code, out, err = blindspot(*words)
+        assert not code and "The endpoint refuses max_tokens and temperature" in out, err
+
+
+def test_another_error_is_no_reason_to_ask_without_an_option(study):
+    with (
+        ChatServer(truth, lambda number, body: (400, {}, {"error": {"message": "no such deployment"}})) as server,
+        pytest.raises(Refused, match=r"refuses the request \(HTTP 400: no such deployment\)"),
+    ):
+        judged(study, server)
+
+
+@pytest.mark.parametrize(("prompt", "positive"), [("umbrella", 0.75), ("rocketqa", 1.0)])
+def test_the_policy_judge_takes_the_scores_of_a_language_model(study, prompt, positive):
+    from blindspot.backend.training_sets.spec import TrainingSetSpec
+
+    add_llm_judge(study, "llm", "http://localhost:1/v1", ["m"], prompt)
+    spec = TrainingSetSpec("set", ("run",), "judge", model="llm").with_own_thresholds(study)
+    assert (spec.thresholds.keep_below, spec.thresholds.propose_above) == (0.5, positive)
 
 
 def test_a_busy_endpoint_is_left_alone_for_as_long_as_it_asks(study):

@@ -19,13 +19,14 @@ from blindspot.app.commands.common import (
 )
 from blindspot.app.commands.options import takes_settings
 from blindspot.app.judge_texts import (
+    asked_lines,
     cost_words,
     language_model_line,
     plan_lines,
     quality_lines,
 )
 from blindspot.backend.judges.settings import FeatureJudgeSettings, LLMSettings
-from blindspot.backend.text.counting import counted, duration, noun
+from blindspot.backend.text.counting import counted, duration
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -183,7 +184,14 @@ def run_judge(
     depth: Annotated[
         int | None, typer.Option(min=1, help="Language model: ranks of each question (default 20).")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Language model: maximum number of pairs.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Language model: maximum number of pairs in all, those of earlier calls included."),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(min=0, help="Language model: maximum cost in all, that of earlier calls included; needs prices."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Language model: show requests, tokens, cost and time, and send nothing.")
     ] = False,
@@ -198,10 +206,13 @@ def run_judge(
     opened = open_study(study)
     kind = judge_kind_of(opened, name)
     if kind.name == LLM_KIND:
-        _ask_language_model(opened, name, run, depth, limit, dry_run, send)
+        _ask_language_model(opened, name, run, depth, limit, max_cost, dry_run, send)
         return
-    if depth is not None or limit is not None or dry_run or send:
-        raise Refused(f"--depth, --limit, --dry-run and --send are for language models; {name!r} is a {kind.title}")
+    if any(given is not None for given in (depth, limit, max_cost)) or dry_run or send:
+        raise Refused(
+            "--depth, --limit, --max-cost, --dry-run and --send are for language models; "
+            f"{name!r} is a judge of kind {kind.title!r}"
+        )
     if kind.run_job is None:
         raise Refused(f"the scores of {name!r} were imported; import a file again with 'blindspot judge import'")
     if run is None:
@@ -213,26 +224,28 @@ def run_judge(
 
 
 def _ask_language_model(
-    opened: Study, name: str, run: str | None, depth: int | None, limit: int | None, dry_run: bool, send: bool
+    opened: Study,
+    name: str,
+    run: str | None,
+    depth: int | None,
+    limit: int | None,
+    max_cost: float | None,
+    dry_run: bool,
+    send: bool,
 ) -> None:
     from blindspot.backend.judges.llm.judging import DEPTH, judge_with_llm, plan
 
     if dry_run:
-        for line in plan_lines(plan(opened, name, run, depth or DEPTH, limit)):
+        for line in plan_lines(plan(opened, name, run, depth or DEPTH, limit), max_cost):
             print(line)
         return
-    found = do(judge_with_llm, opened, name, run, depth=depth or DEPTH, limit=limit, send=send)
+    found = do(judge_with_llm, opened, name, run, depth=depth or DEPTH, limit=limit, send=send, max_cost=max_cost)
     print(
         f"Judged {counted(found['pairs'], 'pair')} with {counted(found['requests'], 'request')} and "
         f"{found['tokens_in'] + found['tokens_out']:,} tokens{cost_words(found['cost'])} in {duration(found['seconds'])}."
     )
-    if found["unknown"]:
-        print(
-            f"{counted(found['unknown'], 'pair')} got no valid grade, twice, and "
-            f"{noun(found['unknown'], 'is', 'are')} unknown."
-        )
-    if found["failed"]:
-        print(f"{counted(found['failed'], 'pair')} got no answer; the same command asks again.")
+    for line in asked_lines(found, limit, max_cost):
+        print(line)
     print(f"Next: blindspot judge measure {name}")
 
 

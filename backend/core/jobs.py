@@ -197,7 +197,7 @@ def submit_request(study: Study, asked: JobRequest, by: str | None = None) -> st
 def _start_process(study: Study, id: str, lock: IO[str]) -> None:
     """Start the process of a job, which inherits the job's lock. The job continues when this process ends."""
     with open(study.path("jobs", id) / "log", "a") as log:  # the traceback of a failure is appended as well
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(study.folder), id, str(lock.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -205,6 +205,8 @@ def _start_process(study: Study, id: str, lock: IO[str]) -> None:
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
+    # Without somebody who waits, the ended process stays a zombie until this process ends.
+    threading.Thread(target=process.wait, name=f"process of job {id}", daemon=True).start()
 
 
 def cancel(study: Study, id: str, by: str | None = None, *, force: bool = False) -> None:

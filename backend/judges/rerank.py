@@ -19,6 +19,7 @@ from blindspot.backend.core.manifest import MANIFEST
 from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges
 from blindspot.backend.judges.judge import JUDGES, Judge, judge_kind_of, judges_of
 from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.retrieval.dense import dense_name
 from blindspot.backend.retrieval.retriever import (
     RETRIEVERS,
     Retriever,
@@ -246,7 +247,7 @@ class RerankKind(RetrieverKind):
             base = kind.open(study, options_for(kind, chosen), device, part)
         encoder = judge.about["encoder"]
         if part is not None and encoder is not None:
-            judge.share_dense(part(encoder))
+            judge.share_dense(part(dense_name(encoder)))
         return Rerank(study, judge, base, options.depth, over if stored else "")
 
     def parts_in(self, study: Study, name: str) -> tuple[str, ...]:

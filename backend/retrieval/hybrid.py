@@ -23,7 +23,7 @@ from blindspot.backend.core.declared import Field, declared, settings_class
 from blindspot.backend.core.splits import questions_in_split
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.bm25 import BM25, BM25Kind
-from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
+from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
 from blindspot.backend.retrieval.retriever import (
     RETRIEVERS,
     Retriever,
@@ -243,7 +243,7 @@ class HybridKind(EncoderKind):
         part: Callable[[str], Any] | None = None,
     ) -> Hybrid:
         if part is not None:
-            sparse, dense = part(options.first), part(options.encoder)
+            sparse, dense = part(options.first), part(dense_name(options.encoder))
         else:
             sparse, dense = None, None
             if options.first != BM25.name:

@@ -23,7 +23,7 @@ import numpy as np
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
+from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
 from blindspot.backend.retrieval.retriever import RETRIEVERS, top_k
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
@@ -337,7 +337,7 @@ class MilvusKind(EncoderKind):
         device: str | None = None,
         part: Callable[[str], Any] | None = None,
     ) -> Milvus:
-        return Milvus(study, options.encoder, device, None if part is None else part(options.encoder))
+        return Milvus(study, options.encoder, device, None if part is None else part(dense_name(options.encoder)))
 
     def files(self, study: Study, name: str) -> list[Path]:
         return [*super().files(study, name), study.path("indexes", self.encoder(name), FILE)]

@@ -38,10 +38,11 @@ STARTABLE = {
     "score run": "blindspot.backend.training.scoring",
     "learn judge": "blindspot.backend.judges.feature_judge",
     "judge run": "blindspot.backend.judges.feature_judge",
+    "judge with labels": "blindspot.backend.judges.label_judge",
     "read": "blindspot.backend.reader.reading",
     "learning curve": "blindspot.backend.training.learning_curve",
 }
-WITHHELD = frozenset({"study", "progress", "by", "vectors", "merge", "scores", "trained"})
+WITHHELD = frozenset({"study", "progress", "by", "vectors", "ids", "merge", "scores", "trained"})
 """Arguments that a client cannot give: those that the service sets, files of the server, and values that are not JSON."""
 MAX_ARGUMENTS = 20_000  # characters of the arguments as JSON
 LOG_END = 20_000  # characters of the end of a log

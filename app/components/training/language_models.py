@@ -42,7 +42,9 @@ def ask_form(opened: Study) -> None:
     name = columns[0].selectbox("Judge", judges, key="ask-judge")
     run = columns[1].selectbox("Passages of", [*study.shown_runs(opened), SETTLED], key="ask-run")
     depth = columns[2].number_input("Ranks", 1, 1000, DEPTH, key="ask-depth", disabled=run == SETTLED)
-    limit = columns[3].number_input("Pairs at most", 1, 20_000, PAIRS, key="ask-limit")
+    limit = columns[3].number_input(
+        "Pairs at most", 1, 20_000, PAIRS, key="ask-limit", help="Those that the judge has scored already included"
+    )
     chosen = None if run == SETTLED else run
     try:
         found = plan(opened, name, chosen, int(depth), int(limit))
@@ -53,7 +55,7 @@ def ask_form(opened: Study) -> None:
     send = found.allowed or st.checkbox(
         f"Texts of questions and passages may go to {found.destination}", key=f"ask-send-{name}"
     )
-    lacking = "" if found.pairs else "every pair has a score"
+    lacking = "" if found.pairs else "every pair has a score, or the judge has scored as many pairs as it may"
     lacking = lacking if send else "allow sending first"
     asked = request(judge_with_llm, name, chosen, int(depth), int(limit), send=bool(send))
     jobs.start_button(
