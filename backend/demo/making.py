@@ -25,7 +25,8 @@ from blindspot.backend.data.importing.importer import import_passages, import_qu
 from blindspot.backend.demo import ABOUT, ANNOTATORS, SOURCE
 from blindspot.backend.demo.annotators import simulate_annotators, truth_of
 from blindspot.backend.experiments.running import results, run_experiment
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.maps import make as make_map
 from blindspot.backend.maps import maps_of
 from blindspot.backend.progress import Progress

@@ -15,6 +15,7 @@ from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.judged import judged_at
 from blindspot.analysis.relations import group_table, relation_name, relation_order
+from blindspot.backend.core.result_table import Results, ResultTable
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named, summarise
 from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
 from blindspot.backend.retrieval.cost import Cost, cost_of
@@ -24,8 +25,6 @@ from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import SPLITS, Question
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from blindspot.backend.core.runs import Run
     from blindspot.backend.core.study import Study
 
@@ -112,7 +111,7 @@ class RunReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Results):
     """A report on runs; `as_json`, `as_csv`, `as_latex` and `as_rich` format it."""
 
     runs: list[RunReport]
@@ -127,25 +126,19 @@ class Report:
 
         return as_dict(self)
 
-    def as_json(self) -> str:
-        from blindspot.backend.evaluation.report_text import as_json
+    def figures(self) -> ResultTable:
+        from blindspot.backend.evaluation.report_text import report_figures
 
-        return as_json(self)
+        return report_figures(self)
 
-    def as_csv(self) -> str:
-        from blindspot.backend.evaluation.report_text import as_csv
+    def tables(self) -> list[ResultTable]:
+        from blindspot.backend.evaluation.report_text import report_tables
 
-        return as_csv(self)
+        return report_tables(self)
 
-    def as_latex(self) -> str:
-        from blindspot.backend.evaluation.report_text import as_latex
-
-        return as_latex(self)
-
-    def as_rich(self) -> RenderableType:
-        from blindspot.backend.evaluation.report_text import as_rich
-
-        return as_rich(self)
+    def remarks(self) -> list[str]:
+        notes = (f"{run.name}: {note}." for run in self.runs for note in run.notes)
+        return [*self.notes, *notes, self.convention]
 
 
 NO_RELATIONS = (
