@@ -108,7 +108,7 @@ def report_figures(report: Report) -> ResultTable:
     return ResultTable("", COLUMNS, rows)
 
 
-def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, str, int | str, Estimate]]:
+def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, str, int | None, Estimate]]:
     """Yield (group, measure, relevance, k, estimate) of a run, the whole run first."""
     yield from (("all", "success", run.kind, k, e) for k, e in run.success.items())
     yield from (("all", "macro success", run.kind, k, e) for k, e in run.macro.items())
@@ -124,7 +124,7 @@ def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, str, in
 
 def _measure_lines(
     name: str, figures: MeasureFigures, run: RunReport
-) -> Iterator[tuple[str, str, str, int | str, Estimate]]:
+) -> Iterator[tuple[str, str, str, int | None, Estimate]]:
     """Yield the lines of a measure, without those of the figures that every report holds."""
     has_cut_off = MEASURES.get(name).has_cut_off
     rows = [("all", name, k, e) for k, e in figures.at.items()]
@@ -137,7 +137,7 @@ def _measure_lines(
             or (measure == "recall" and group == "all" and figures.kind == "gold")
         )
         if not listed:
-            yield group, measure, figures.kind, k if has_cut_off else "", e
+            yield group, measure, figures.kind, k if has_cut_off else None, e
 
 
 def report_tables(report: Report) -> list[ResultTable]:

@@ -32,7 +32,8 @@ def chosen_points(study: Study, request: MapRequest) -> Points:
     Raises Missing if the questions, the run or the slice do not exist, Refused for too few passages.
     """
     questions = _questions(study, request)
-    rng, ordinals, sources = np.random.default_rng(request.seed), np.empty(0, np.int64), {}
+    rng, ordinals = np.random.default_rng(request.seed), np.empty(0, np.int64)
+    sources: dict[str, int] = {}
     for source in (source for source in SOURCES if source in request.passages):
         room = request.most - len(ordinals)
         new = _of(source, study, request, questions, ordinals, rng)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +14,8 @@ from blindspot.opened import OpenedStudy, as_list
 if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
+
+    from blindspot.backend.core.result_table import Results
 
 Table = Literal["relation", "bucket", "slice"]
 
@@ -48,7 +49,7 @@ class StudyMeasures(OpenedStudy):
         cut_offs = [ks] if isinstance(ks, int) else ks
         made = report(self.study, names, by, relevance, rule, cut_offs, measures=as_list(measures))
         notes = [*made.notes, *(f"{run.name}: {note}" for run in made.runs for note in run.notes)]
-        return _frame(made.as_csv(), convention=made.convention, notes=notes)
+        return _frame(made, convention=made.convention, notes=notes)
 
     def compare(
         self,
@@ -76,7 +77,7 @@ class StudyMeasures(OpenedStudy):
 
         made = compare_with(self.study, a, b, ComparisonOptions(k, by, relevance, rule, slice, measure))
         attributes = ("conclusion", "reservation", "method", "notes")
-        return _frame(made.as_csv(), **{name: getattr(made, name) for name in attributes})
+        return _frame(made, **{name: getattr(made, name) for name in attributes})
 
     def slices(
         self, a: str, b: str, k: int | None = None, slice: str = "", relevance: Kind = "answers"
@@ -89,7 +90,7 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.slice_report import find_in_runs, method
 
         made = find_in_runs(self.study, a, b, k, relevance, slice=slice)
-        return _frame(made.as_csv(), method=method(made.found))
+        return _frame(made, method=method(made.found))
 
     def causes(
         self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"
@@ -103,8 +104,7 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.miss_report import MissOptions, misses
 
         made = misses(self.study, a, b, MissOptions(k, relevance, slice=slice))
-        frame = _frame(made.as_csv(), method=made.table.method, notes=made.notes)
-        return frame.astype({"examples": object}).fillna({"examples": ""})
+        return _frame(made, method=made.table.method, notes=made.notes)
 
     def miss_causes(
         self, run: str, other: str | None = None, k: int = 20, slice: str = "", relevance: Kind = "answers"
@@ -210,9 +210,7 @@ class StudyMeasures(OpenedStudy):
         return path
 
 
-def _frame(text: str, **attributes: object) -> pd.DataFrame:
-    import pandas as pd
-
-    made = pd.read_csv(io.StringIO(text))
-    made.attrs.update(attributes)
+def _frame(results: Results, **attributes: object) -> pd.DataFrame:
+    made = results.figures().as_frame()
+    made.attrs = attributes
     return made
