@@ -107,7 +107,7 @@ def benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     dependence."""
     from scipy.stats import false_discovery_control
 
-    return false_discovery_control(p_values, method="by")
+    return np.asarray(false_discovery_control(p_values, method="by"))
 
 
 def independent_difference(a: Estimate, b: Estimate) -> Estimate:

@@ -347,7 +347,7 @@ class EncoderKind(RetrieverKind):
 
     options: ClassVar[type] = EncoderOptions
     uses_torch = True
-    extras = ("dense",)
+    extras: ClassVar[tuple[str, ...]] = ("dense",)
 
     def owns(self, name: str) -> bool:
         return name.startswith(f"{self.name}:")
