@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.text.counting import counted, duration, noun
 from blindspot.db.errors import Missing
 
 if TYPE_CHECKING:
@@ -68,7 +68,34 @@ def _bound(drop: dict[str, Any]) -> list[str]:
     ]
 
 
-def plan_lines(found: LLMPlan) -> list[str]:
+def asked_lines(found: dict[str, Any], limit: int | None, max_cost: float | None) -> list[str]:
+    """Say which pairs a language model left without a score and why, from the result of `judge_with_llm`."""
+    lines = []
+    if found["unknown"]:
+        lines.append(
+            f"{counted(found['unknown'], 'pair')} got no valid grade, twice; the last such answer: "
+            f"{found['unreadable']!r}. The same command asks again."
+        )
+    if found["failed"]:
+        lines.append(f"{counted(found['failed'], 'pair')} got no answer; the same command asks again.")
+    if found["refused_options"]:
+        lines.append(
+            f"The endpoint refuses {' and '.join(found['refused_options'])}; it was asked without, or by the newer name."
+        )
+    if found["too_dear"]:
+        lines.append(
+            f"{counted(found['too_dear'], 'pair')} left, because --max-cost {max_cost:g} is for all calls together: the "
+            f"answers of this judge cost {found['spent']:,.4f} so far."
+        )
+    if limit is not None and found["scored"] >= limit:
+        lines.append(
+            f"{counted(found['scored'], 'pair')} {noun(found['scored'], 'has', 'have')} a score of this judge; --limit "
+            "is for all calls together, raise it for more."
+        )
+    return lines
+
+
+def plan_lines(found: LLMPlan, max_cost: float | None = None) -> list[str]:
     """Say what a language model would be asked, at which cost, and where the texts go."""
     how = "from earlier answers" if found.measured else "estimated from the length of the texts"
     lines = [
@@ -78,7 +105,11 @@ def plan_lines(found: LLMPlan) -> list[str]:
         f"{duration(found.seconds)} ({how}).",
         f"Texts go to {found.destination}. Nothing was sent.",
     ]
-    return lines if found.allowed else [*lines, "Allow it once with --send."]
+    if found.spent:
+        lines.append(f"The answers of this judge cost {found.spent:,.4f} so far.")
+    if max_cost is not None and (found.spent or 0.0) + (found.cost or 0.0) > max_cost:
+        lines.append(f"--max-cost {max_cost:g} is for all calls together and is too little for all these pairs.")
+    return [*lines, found.how_to_allow] if found.how_to_allow else lines
 
 
 def cost_words(cost: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections import Counter
@@ -19,6 +20,8 @@ from blindspot.backend.core import study as core
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import Cards
 from blindspot.backend.retrieval import indexes, live
+from blindspot.backend.upkeep.downloads import download
+from blindspot.db.errors import Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.leases import LEASE_SECONDS
@@ -264,6 +267,26 @@ def test_somebody_who_holds_a_question_is_blind_to_it_whatever_their_role(study)
     assert "Where is thing 0?" in Page(study.folder, "compare", "lea", **PAIR).text
     finish(study, "lea")
     assert "Town 3" in Page(study.folder, "question", "lea", question="q3", a="alpha", b="beta").text
+
+
+def test_the_report_that_a_lead_downloads_shows_no_question_that_they_still_have_to_judge(study):
+    def report(by):
+        content = download(study, "report", "report", "html", by=by).content.decode()
+        return re.sub("<script.*?</script>", "", content, flags=re.DOTALL)
+
+    assert "Where is thing 3?" in report("lea") and "q3" in report("lea")
+    (lease,) = Queue(study.labels_path).claim("lea", 1)
+    assert lease.question == "q3"
+    said = report("lea")
+    assert "Where is thing 3?" not in said and "q3" not in said and "Where is thing 1?" in said
+    assert "1 question that you still have to judge: none is an example here." in said
+    assert "Where is thing 3?" in report(None)
+    with pytest.raises(Refused, match="you have still to judge 1 question of alpha; download it after that"):
+        download(study, "run", "alpha", "trec", by="lea")
+    page = Page(study.folder, "home", "lea")
+    assert "once you have judged its questions" in page.text or "Download" not in page.text
+    finish(study, "lea")
+    assert b"q3" in download(study, "run", "alpha", "trec", by="lea").content and "q3" in report("lea")
 
 
 def test_quality_leaves_out_what_an_adjudicator_holds_herself(study):

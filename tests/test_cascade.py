@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from blindspot.backend.core import consent
 from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.cascade import DecisionStore, _measured, cascade_stages, judge_with_cascade, make_cascade
@@ -71,6 +72,7 @@ def study(original, tmp_path):
 
 def test_each_stage_decides_where_it_is_sure_and_the_rest_goes_on(study):
     with ChatServer(grade) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings={"price_in": 1.0, "price_out": 1.0})
         judge_with_llm(study, "llm")  # the settled pairs, to measure it
         stages = make_cascade(study, "all", ["answers", "half", "llm"])

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from blindspot.backend.core import jobs
+from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.manifest import write_manifest
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
@@ -24,7 +24,7 @@ from blindspot.backend.judges.cascade import CascadeStage, judge_with_cascade
 from blindspot.backend.judges.feature_judge import judge_run, learn_judge, trainable_questions
 from blindspot.backend.judges.imported import import_judgements
 from blindspot.backend.judges.judge import JUDGES
-from blindspot.backend.judges.label_judge import learn_label_judge
+from blindspot.backend.judges.label_judge import judge_with_labels, learn_label_judge
 from blindspot.backend.judges.llm.injections import measure_injections
 from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.llm.judging import judge_with_llm
@@ -212,6 +212,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     assert submit(judge_pairs, "half", "mined", 2)["pairs"] == 2 * results["judge pairs"]["questions"]
     assert submit(import_judgements, "tool", file["qrels.txt"])["pairs"] == 12
     with ChatServer(lambda question, passage: 0) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"])
         assert submit(judge_with_llm, "llm", "mined", 2, 4)["pairs"] == 4
         stage = CascadeStage("features", 0.5, 0.5, 0, None, None, None, None)
@@ -237,6 +238,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     listed = study.corpus.passages(mined.hits.ordinals[mined.row(question.id)].tolist())
     say(study, "ann", question.id, {next(p.id for p in listed if p.id not in question.gold): "negative"})
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0
+    assert submit(judge_with_labels, "said", "mined")["run"] == "mined"
     few = {"strategies": ["gain"], "budgets": [2], "seeds": [0], "k": 5, "settings": {"steps": 2, "batch": 4}}
     assert submit(label_strategies, "strategies", "mined", "tiny", **few)["rows"]
     submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")

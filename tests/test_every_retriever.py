@@ -22,6 +22,7 @@ from fastapi.testclient import TestClient
 
 from blindspot.app import cli
 from blindspot.app.runs import retriever_label
+from blindspot.backend.core import consent
 from blindspot.backend.core.declared import declared
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.settings import add_encoder
@@ -194,6 +195,7 @@ def open_existing(study: Study, outside: Path, servers: ExitStack) -> None:
 
     for engine, stand_in in REMOTE.items():
         server = servers.enter_context(stand_in(words))
+        consent.give(study, server.url)
         open_index(study, f"{engine}-index", server.url, engine, {"collection": "wiki", "fields": "title,text"})
 
 

@@ -10,7 +10,7 @@ import pytest
 from blindspot.app import cli
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import check_name
-from blindspot.backend.judges import feature_model, features, scorers
+from blindspot.backend.judges import feature_judge, feature_model, features, scorers
 from blindspot.backend.judges.feature_judge import FeatureJudge, judge_run, labelled_lists, learn_judge, lists_of
 from blindspot.backend.judges.feature_model import (
     NEGATIVE,
@@ -351,6 +351,13 @@ def test_lists_of_another_retriever_are_refused(study, judge):
     write_run(study, "elsewhere", run.question_ids, run.hits, {"retriever": "imported"})
     with pytest.raises(Refused, match="learned from lists of 'bm25'"):
         judge_run(study, "judge", "elsewhere")
+
+
+def test_a_second_judge_of_the_same_lists_computes_no_features(study, judge, monkeypatch):
+    monkeypatch.setattr(feature_judge, "feature_matrix", lambda *_: pytest.fail("features are computed again"))
+    again = learn_judge(study, "again", "bm25-train", settings={"depth": 10})
+    figures = ("auc", "average_precision", "pairs", "positives", "drop", "add")
+    assert {key: again.report[key] for key in figures} == {key: judge.about[key] for key in figures}
 
 
 def test_a_name_is_taken_once(study, judge):

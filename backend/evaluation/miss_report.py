@@ -110,16 +110,27 @@ class MissReport:
 
 
 def cause_tables(table: MissTable, slice: str = "") -> list[Table]:
-    """Return a table for each run, and the paired table of two runs, in percent."""
+    """Return a table for each run that misses a question, and the paired table of two runs, in percent."""
     of_slice = f", slice {slice}" if slice else ""
     tables: list[Table] = []
     for run in table.runs:
+        if not run.misses:
+            continue
         letter = f"{run.side.upper()}: " if len(table.runs) > 1 else ""
         caption = f"{letter}{run.run} misses {run.misses:,} of {counted(run.questions, 'question')} at {run.k}, %"
         tables.append((caption + of_slice, HEAD, [_row(run.line(name)) for name in table.order]))
     if table.paired:
         tables.append((f"Both runs over the same {counted(table.n, 'question')}, %", PAIRED_HEAD, paired_rows(table)))
     return tables
+
+
+def nothing_missed(table: MissTable) -> list[str]:
+    """Return a sentence for each run without a miss to explain."""
+    return [
+        f"{run.run} finds every one of the {counted(run.questions, 'question')} at {run.k}, so it has no miss to explain."
+        for run in table.runs
+        if not run.misses
+    ]
 
 
 def _row(line: CauseLine) -> list[str]:
@@ -195,6 +206,7 @@ def misses(study: Study, a: str, b: str | None = None, options: MissOptions | No
     chosen_by_results = by_results(options.slice)
     table = miss_table(compared, k, rows, ("a",) if b is None or b == a else ("a", "b"), not chosen_by_results)
     said = [CHOSEN_BY_RESULTS] if chosen_by_results and len(table.runs) == 2 else []
+    said += nothing_missed(table)
     return MissReport(table, compared.a.kind, options.slice, [*said, *notes(study, compared, None)])
 
 

@@ -15,10 +15,11 @@ from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.judged import judged_at
 from blindspot.analysis.relations import group_table, relation_name, relation_order
-from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure, summarise
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named, summarise
 from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
 from blindspot.backend.retrieval.cost import Cost, cost_of
 from blindspot.backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
+from blindspot.backend.text.counting import counted, noun
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import SPLITS, Question
 
@@ -179,7 +180,7 @@ def report(
     if by is not None and by not in BYS:
         raise BadInput(f"--by must be one of {', '.join(BYS)}, not {by!r}")
     ks = tuple(sorted(set(ks)))
-    chosen = [MEASURES.get(name) for name in dict.fromkeys(measures)]
+    chosen = list({measure.name: measure for measure in map(measure_named, measures)}.values())
     if not ks or ks[0] < 1:
         raise BadInput("k must be at least 1")
     names = list(dict.fromkeys(study.runs() if runs is None else runs))
@@ -403,6 +404,11 @@ def _notes(measured: Relevance, in_run: int, too_deep: list[int], depth: int) ->
     if measured.kind != measured.asked:
         notes.append("no question has answers, so relevance is gold")
     notes += [f"{count:,} of {in_run:,} questions left out: {reason}" for reason, count in measured.left_out.items()]
+    if measured.n_relevant is not None and (zeros := int((measured.n_relevant == 0).sum())):
+        notes.append(
+            f"{counted(zeros, 'question')} {noun(zeros, 'was', 'were')} judged without any relevant passage and "
+            f"{noun(zeros, 'counts', 'count')} as 0, as in trec_eval"
+        )
     if too_deep:
         notes.append(f"the run has {depth} hits per question, so k = {', '.join(map(str, too_deep))} is left out")
     if depth < MRR_DEPTH:

@@ -26,7 +26,7 @@ from blindspot.backend.experiments.budget_results import measured
 from blindspot.backend.experiments.finding import find
 from blindspot.backend.experiments.label_experiment import TRAINS, LabelExperiment
 from blindspot.backend.experiments.plan import FORMER_WORDS
-from blindspot.backend.judges.label_judge import label_judge_thresholds
+from blindspot.backend.judges.label_judge import is_label_judge
 from blindspot.backend.progress import Progress
 from blindspot.backend.recipes.settings import SMALL_DEPTH, SMALL_DUAL
 from blindspot.backend.recipes.state import State, hash_of
@@ -92,7 +92,7 @@ class LabelBudgetSpec(LabelExperiment):
             raise BadInput(
                 f"the policy {self.policy!r} does not use labels; choose labels, or a policy that ends in +labels"
             )
-        if self.model is not None and label_judge_thresholds(self.study, self.model) is not None:
+        if self.model is not None and is_label_judge(self.study, self.model):
             raise Refused(
                 f"the judge {self.model!r} learned from people's labels, so even the smallest share would know them all; "
                 "compare with --strategies, where the judge learns anew for every number of labels"

@@ -24,7 +24,7 @@ from blindspot.backend.core.settings import check_name
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind, refuse_taken
 from blindspot.backend.judges.llm.answers import AnswerStore, pair_hash
 from blindspot.backend.judges.llm.asking import ask
-from blindspot.backend.judges.llm.judge import LLMJudge, llm_judges, require_sending
+from blindspot.backend.judges.llm.judge import LLMJudge, consent_to_send, llm_judges
 from blindspot.backend.judges.llm.judging import DEPTH, pairs_to_judge, read_pairs
 from blindspot.backend.judges.measuring import drawn_sample, measurable_judges, stored_scores
 from blindspot.backend.judges.scores import ScoreStore
@@ -197,7 +197,6 @@ def judge_with_cascade(
     run: str,
     depth: int = DEPTH,
     limit: int | None = None,
-    send: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Decide the first ranks of a run stage by stage. Language models are asked about what reaches them; others must
@@ -208,7 +207,7 @@ def judge_with_cascade(
     stages = cascade_stages(study, name)
     models = {stage.judge: LLMJudge.load(study, stage.judge) for stage in stages if stage.judge in llm_judges(study)}
     for model in models.values():
-        require_sending(model, send)
+        consent_to_send(model)
     kinds = measurable_judges(study)
     done = DecisionStore(study, name)
     ids = pairs_to_judge(study, name, run, depth, limit)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from blindspot.backend.core.manifest import read_manifest
 from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.settings import check_name
 from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
@@ -93,6 +95,10 @@ class StoredJudgeKind(JudgeKind):
     def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
         """Return the card of a judge. about: its manifest. scored: whether the study has its scores."""
 
+    def thresholds(self, about: Manifest) -> tuple[float, float]:
+        """Return the scores below which a passage is a negative, and from which it is a positive."""
+        return 0.5, 0.5
+
 
 JUDGES: Registry[JudgeKind] = Registry(
     "kind of judge",
@@ -112,6 +118,13 @@ JUDGES: Registry[JudgeKind] = Registry(
 def stored_judges(study: Study, kind: str) -> dict[str, Manifest]:
     """Return the manifests of the judges of a kind in judges/, by name, oldest first."""
     return {name: about for name, about in study.parts("judges").items() if about.get("kind") == kind}
+
+
+def stored_thresholds(study: Study, name: str) -> tuple[float, float] | None:
+    """Return `StoredJudgeKind.thresholds` of a judge; None if no judge in judges/ has this name."""
+    about = read_manifest(study.path("judges", check_name(name, "judge")))
+    kind = JUDGES.get(about["kind"]) if about is not None else None
+    return kind.thresholds(about) if about is not None and isinstance(kind, StoredJudgeKind) else None
 
 
 def judges_of(study: Study) -> list[JudgeCard]:

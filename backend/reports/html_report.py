@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
 from blindspot.backend.evaluation.findings import default_pair, findings, spoken_names
 from blindspot.backend.evaluation.miss_report import K as CAUSES_K
-from blindspot.backend.evaluation.miss_report import cause_tables
+from blindspot.backend.evaluation.miss_report import cause_tables, nothing_missed
 from blindspot.backend.evaluation.miss_table import miss_table
 from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
 from blindspot.backend.evaluation.panel_report import frequency_rows, published_rows, relation_rows
@@ -35,6 +35,7 @@ from blindspot.backend.reports.markup import as_plot, as_table, heading, navigat
 from blindspot.backend.reports.training import ANCHOR as TRAINING
 from blindspot.backend.reports.training import trained_models, training_parts, training_sentences
 from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -67,12 +68,14 @@ def html_report(
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     measures: Sequence[str] = (),
+    hidden: Set[str] = frozenset(),
 ) -> str:
     """Return the whole file. It begins with the conclusions. Runs over the same questions share tables, and the first
     of them is compared with the others.
 
     Args:
         measures: registered measures to show beside Success@k: over all questions, and by relation.
+        hidden: ids of questions that the reader still has to judge; they count, and none is shown as an example.
     """
     result = report(study, runs, "relation", relevance, rule, measures=measures)
     names = [run.name for run in result.runs if "learning_curve" not in study.run(run.name).manifest or runs]
@@ -89,12 +92,16 @@ def html_report(
         *((words, TRAINING) for words in training_sentences(models, k)),
     ]
     parts = [f"<h1>{escape(study.settings.name)}</h1>", _about(study), *_conclusions(conclusions)]
+    if hidden:
+        parts.append(
+            remark(f"{counted(len(hidden), 'question')} that you still have to judge: none is an example here.")
+        )
     sections: list[str] = []
     for number, each in enumerate(pairs_compared):
         sections += _frequency_and_slices(study, each, k, f"pair{number}")
-        sections += _causes(each, f"causes{number}")
+        sections += _causes(each, f"causes{number}", hidden)
     if pairs_compared:
-        sections += example_parts(study, max(pairs_compared, key=len), k)
+        sections += example_parts(study, max(pairs_compared, key=len), k, hidden)
     sections += label_parts(labels) if labels else ()
     sections += training_parts(study, models, k)
     sections += [*intervention_parts(study, names), *probe_parts(study)]
@@ -172,17 +179,17 @@ def _frequency_and_slices(study: Study, compared: Comparison, k: int, anchor: st
         yield remark("No slice of the questions differs reliably from the rest.")
 
 
-def _causes(compared: Comparison, anchor: str) -> Iterator[str]:
+def _causes(compared: Comparison, anchor: str, hidden: Set[str]) -> Iterator[str]:
     """Yield the section on the causes of two runs' misses; nothing if they miss no question."""
     k = min(CAUSES_K, compared.depth)
-    table = miss_table(compared, k, np.arange(len(compared)))
+    table = miss_table(compared, k, np.arange(len(compared))).without_examples(hidden)
     if not any(run.misses for run in table.runs):
         return
     a, b = compared.a.name, compared.b.name
     yield heading(f"Causes of the misses of {a} and {b} at {k}", anchor)
     yield as_plot(report_plots.cause_plot(table), f"causes-{a}-{b}")
     yield from map(as_table, cause_tables(table))
-    yield remark(table.method)
+    yield from map(remark, [*nothing_missed(table), table.method])
 
 
 def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
