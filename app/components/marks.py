@@ -5,8 +5,8 @@ from __future__ import annotations
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.relations import RELATIONS
 from blindspot.app.markup import Html, div, span, tag, term
+from blindspot.backend.core.result_table import TOO_FEW, ends
 from blindspot.backend.core.units import counted_by
-from blindspot.backend.evaluation.percentages import TOO_FEW, ends
 
 INTERVAL = "95% interval over questions like these, counted by the study's unit of observation"
 SUCCESS = (

@@ -17,11 +17,11 @@ from blindspot.app.components.marks import INTERVAL, figure, grouping, letter, p
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
+from blindspot.backend.core.result_table import signed_ends
 from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, Measured, PairedFigures, by_group, overall
 from blindspot.backend.evaluation.comparison_words import conclusion, p_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
-from blindspot.backend.evaluation.percentages import signed_ends
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from blindspot.backend.text.counting import counted
 

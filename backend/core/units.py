@@ -72,6 +72,11 @@ def n_cell(questions: int, units: int | None, unit: Unit | None = None) -> str:
     )
 
 
+def n_value(questions: int, units: int | None, unit: Unit | None = None) -> int | str:
+    """Return the n of a table of results: the number of questions, or `n_cell` where they are not the units."""
+    return questions if units is None or units == questions else n_cell(questions, units, unit)
+
+
 def generalisation(unit: Unit) -> str:
     """Return one sentence that says to what p values and intervals generalise."""
     offer = "" if unit in ("relation", "template") else "; with the unit 'relation' they are about relations like these"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from blindspot.analysis.significance import RESAMPLES
+from blindspot.backend.core.result_table import signed_ends
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.units import generalisation
 from blindspot.backend.evaluation.comparison import SEED, SURE, PairedFigures
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
-from blindspot.backend.evaluation.percentages import signed_ends
 from blindspot.backend.text.answers import SEARCHES_TITLE
 
 

@@ -62,6 +62,13 @@ class RankingMeasure:
 
 MEASURES: Registry[RankingMeasure] = Registry("measure", group="blindspot.measures", check=must_be(RankingMeasure))
 
+
+def measure_named(name: str) -> RankingMeasure:
+    """Return the measure of that name, however its letters are written: "nDCG" is "ndcg". Raises Refused."""
+    spelled = next((each for each in MEASURES.names() if each.casefold() == name.casefold()), name)
+    return MEASURES.get(spelled)
+
+
 SUCCESS = MEASURES.register(
     RankingMeasure(
         "success",

@@ -18,6 +18,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, proportion
 from blindspot.analysis.crossed import crossed_mean
+from blindspot.backend.core.declared import declared
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import (
     read_manifest,
@@ -28,6 +29,7 @@ from blindspot.backend.core.manifest import (
     write_manifest,
 )
 from blindspot.backend.core.units import units_of
+from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.experiments.gain import MIN_SEEDS
 from blindspot.backend.experiments.parts import Part, former_names
 from blindspot.backend.experiments.plan import (
@@ -208,7 +210,7 @@ def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, ben
         return None if asked is None else units_of(asked(bench), bench.settings.unit).codes
 
     places = {(cell.row, cell.column): cell for cell in plan.cells}
-    level = 1 - 0.05 / max(1, len(plan.claims))
+    level = 1 - SURE / max(1, len(plan.claims))
     claims = []
     for claim in plan.claims:
         ahead, behind = places[claim.ahead], places.get(claim.behind) if claim.behind else None
@@ -316,7 +318,7 @@ def _said(progress: Progress | None, which: str) -> Progress | None:
 
 def frozen(given: Mapping[str, Any]) -> dict[str, Any]:
     """Turn lists into tuples and mappings into sorted pairs. Raises BadInput for an unknown setting."""
-    known = Setting.__dataclass_fields__
+    known = declared(Setting)
     if unknown := [key for key in given if key not in known]:
         raise BadInput(f"an experiment has no setting {unknown[0]!r}; it has: {', '.join(known)}")
     return {
