@@ -212,5 +212,5 @@ class StudyMeasures(OpenedStudy):
 
 def _frame(results: Results, **attributes: object) -> pd.DataFrame:
     made = results.figures().as_frame()
-    made.attrs = attributes
+    made.attrs = dict(attributes)
     return made
