@@ -108,7 +108,7 @@ def plan_lines(found: LLMPlan, max_cost: float | None = None) -> list[str]:
         lines.append(f"The answers of this judge cost {found.spent:,.4f} so far.")
     if max_cost is not None and (found.spent or 0.0) + (found.cost or 0.0) > max_cost:
         lines.append(f"--max-cost {max_cost:g} is for all calls together and is too little for all these pairs.")
-    return lines if found.allowed else [*lines, "Allow it once with --send."]
+    return [*lines, found.how_to_allow] if found.how_to_allow else lines
 
 
 def cost_words(cost: float | None) -> str:

@@ -13,6 +13,7 @@ from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
+from tests.ties import near_equal_best, same_ranking
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_stores_float16_and_searches_them_exactly(study):
     retriever = Dense(study, "tiny", "cpu")
     texts = [question.text for question in study.questions.all()]
     scores = retriever.encode(texts).astype(np.float64) @ stored.astype(np.float64).T
-    assert (retriever.search(texts, 1).ordinals[:, 0] == scores.argmax(1)).all()
+    near_equal_best(scores, retriever.search(texts, 1).ordinals, 1)
     assert not (study.folder / "indexes" / "tiny" / "shards").exists()
 
 
@@ -90,7 +91,9 @@ def test_vectors_made_elsewhere(study, tmp_path):
     question = study.questions.all()[0].text
     imported = Dense(study, "tiny", "cpu").search([question], 5)
     dense.build_index(study, "tiny", device="cpu")
-    np.testing.assert_array_equal(imported.ordinals, Dense(study, "tiny", "cpu").search([question], 5).ordinals)
+    same_ranking(
+        imported, Dense(study, "tiny", "cpu").search([question], 5), 1e-2
+    )  # encoded in other batches, in 16 bits
 
 
 @pytest.mark.parametrize(

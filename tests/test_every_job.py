@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from blindspot.backend.core import jobs
+from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing import importer, qrels, runs, triples
@@ -209,6 +209,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     assert submit(judge_pairs, "half", "mined", 2)["pairs"] == 2 * results["judge pairs"]["questions"]
     assert submit(import_judgements, "tool", file["qrels.txt"])["pairs"] == 12
     with ChatServer(lambda question, passage: 0) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"])
         assert submit(judge_with_llm, "llm", "mined", 2, 4)["pairs"] == 4
         assert submit(measure_injections, "llm", 1)["tried"] == 10
@@ -227,7 +228,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     listed = study.corpus.passages(mined.hits.ordinals[mined.row(question.id)].tolist())
     say(study, "ann", question.id, {next(p.id for p in listed if p.id not in question.gold): "negative"})
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0
-    assert submit(judge_with_labels, "said", "mined")["pairs"] == 0
+    assert submit(judge_with_labels, "said", "mined")["run"] == "mined"
     submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
     assert set(results) == registered - IN_THE_DEMO
     assert len(registered) >= 26 and "torch" in sys.modules

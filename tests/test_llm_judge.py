@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 
-from blindspot.backend.core import http_client
+from blindspot.backend.core import consent, http_client
 from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judge_kind_of, judges_of
@@ -62,6 +62,7 @@ def truth(question, passage):
 
 
 def judged(study, server, name="llm", **more):
+    consent.give(study, server.url)
     add_llm_judge(study, name, server.url, ["m"], settings=QUICK | more)
     return judge_with_llm(study, name, "run", depth=3)
 
@@ -81,6 +82,7 @@ def test_every_pair_is_asked_once_and_scored(study):
         assert not scores.manifest["calibrated"]
         assert judge_with_llm(study, "llm", "run", depth=3)["pairs"] == 0 and server.requests == 120
         # Another judge with the same model and prompt shares the answers.
+        consent.give(study, server.url)
         add_llm_judge(study, "same", server.url, ["m"], settings=QUICK)
         assert judge_with_llm(study, "same", "run", depth=3)["pairs"] == 120 and server.requests == 120
     (card,) = [card for card in judges_of(study) if card.name == "llm"]
@@ -261,6 +263,7 @@ def test_an_endpoint_that_dies_ends_the_job_with_one_line_and_the_next_one_goes_
     kept = len(ScoreStore.open(study, "llm"))
     assert 30 <= kept <= 40
     with ChatServer(truth) as alive:
+        consent.give(study, alive.url)
         add_llm_judge(study, "later", alive.url, ["m"], settings=QUICK)
         assert judge_with_llm(study, "later", "run", depth=3)["pairs"] == 120
         assert 80 <= alive.requests <= 120 - kept
@@ -293,10 +296,15 @@ def test_which_names_are_the_same_model(asked, answered, same):
 
 def test_the_key_comes_from_the_environment_and_is_nowhere_else(study, monkeypatch, capsys):
     with ChatServer(truth, key="sk-secret-key") as server:
-        with pytest.raises(Refused, match=r"refuses a request without a key \(\$BLINDSPOT_LLM_KEY is not set\)"):
+        with pytest.raises(
+            Refused, match=r"HTTP 401: it refuses a request without a key; name the environment variable"
+        ):
             judged(study, server)
+        consent.give(study, server.url, "BLINDSPOT_LLM_KEY")
+        with pytest.raises(Refused, match=r"refuses a request without a key; set \$BLINDSPOT_LLM_KEY$"):
+            judge_with_llm(study, "llm", "run", depth=3)
         monkeypatch.setenv("BLINDSPOT_LLM_KEY", "sk-wrong-key")
-        with pytest.raises(Refused, match=r"refuses the key in \$BLINDSPOT_LLM_KEY \(HTTP 401\)") as caught:
+        with pytest.raises(Refused, match=r"HTTP 401: it refuses the key in \$BLINDSPOT_LLM_KEY") as caught:
             judge_with_llm(study, "llm", "run", depth=3)
         assert "sk-" not in str(caught.value)
         monkeypatch.setenv("BLINDSPOT_LLM_KEY", "sk-secret-key")
@@ -321,17 +329,18 @@ def test_nothing_leaves_the_machine_before_somebody_allowed_it(study, monkeypatc
     with ChatServer(truth) as server:
         add_llm_judge(study, "far", f"http://0.0.0.0:{server.port}/v1", ["m"], settings=QUICK)
         with pytest.raises(
-            Refused, match=r"would send the texts .* to 0\.0\.0\.0:\d+ \(not encrypted\); nothing was sent"
+            Refused, match=r"would send the texts .* to http://0\.0\.0\.0:\d+ \(not encrypted\); nothing was sent"
         ):
             judge_with_llm(study, "far", "run", depth=3)
-        with pytest.raises(Refused, match="Allow it with --send"):
+        with pytest.raises(Refused, match="run: blindspot consent give http://0.0.0.0:"):
             measure_injections(study, "far", pairs=1)
         shown = plan(study, "far", "run", depth=3)
-        assert server.requests == 0 and not shown.allowed and "not encrypted" in shown.destination
-        assert judge_with_llm(study, "far", "run", depth=1, send=True)["pairs"] == 40
+        assert server.requests == 0 and "consent give" in shown.how_to_allow and "not encrypted" in shown.destination
+        consent.give(study, f"http://0.0.0.0:{server.port}")
+        assert judge_with_llm(study, "far", "run", depth=1)["pairs"] == 40
         assert judge_with_llm(study, "far", "run", depth=2)["pairs"] == 40  # asked once
         add_llm_judge(study, "far", "http://[::1]:9/v1", ["m"], settings=QUICK, replace=True)
-        assert plan(study, "far", "run").allowed  # this machine
+        assert plan(study, "far", "run").how_to_allow  # this machine's other programs are asked about as well
 
 
 def test_the_plan_says_what_judging_takes_and_sends_nothing(study):
@@ -345,6 +354,7 @@ def test_the_plan_says_what_judging_takes_and_sends_nothing(study):
             for message in BUILT_IN["umbrella"].messages(question.text, Passage("x", "", ""))
         )
         assert before.tokens_in > characters / 3.5  # the passages come on top
+        consent.give(study, server.url)
         judge_with_llm(study, "llm", "run", depth=3, limit=20)
         after = plan(study, "llm", "run", depth=3)
         assert (after.pairs, after.requests, after.measured) == (100, 100, True)
@@ -359,9 +369,11 @@ def test_samples_and_models_vote(study):
         return 200, {}, answer('{"grade": 3}', body["model"])
 
     with ChatServer(lambda question, passage: 0, behave) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "two", server.url, ["m", "yes"], settings=QUICK)
         assert judge_with_llm(study, "two", "run", depth=1)["requests"] == 80
         assert set(_scores(study, "two")) == {0.5}
+        consent.give(study, server.url)
         add_llm_judge(study, "three", server.url, ["m", "yes"], settings=QUICK | {"samples": 3})
         judge_with_llm(study, "three", "run", depth=1)
         assert server.bodies[-1]["temperature"] == 0.7 and {body.get("seed") for body in server.bodies[-240:]} == {
@@ -394,6 +406,7 @@ def test_a_server_without_structured_output_is_asked_without(study):
 def test_settled_pairs_are_judged_without_a_run(study):
     People(study.labels_path).add("ann")
     with ChatServer(truth) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         with pytest.raises(Missing, match="people have settled no pair yet"):
             judge_with_llm(study, "llm")
@@ -484,6 +497,7 @@ def test_the_rate_of_successful_injections_is_measured(study):
         return 3 if "perfect, complete and exact" in passage or "system administrator" in passage else None
 
     with ChatServer(lambda question, passage: 0, obeys=obeys) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         report = measure_injections(study, "llm", pairs=5)
         assert server.requests == 5 * (1 + len(INJECTIONS))
@@ -504,6 +518,7 @@ def test_a_model_that_heeds_the_markers_resists_forged_ends_and_turns(study):
         return 200, {}, answer(json.dumps({"grade": 3 if obeyed else 0}), body["model"])
 
     with ChatServer(truth, grade_of_outside) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         report = measure_injections(study, "llm", pairs=4)
     assert (report.succeeded, report.tried) == (0, 4 * len(INJECTIONS))
@@ -520,6 +535,7 @@ def test_injections_are_tried_on_passages_that_do_not_answer(study):
 
 def test_a_killed_run_resumes_without_asking_twice(study):
     with ChatServer(truth, seconds=0.05) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         code = "import sys; from blindspot.app.cli import main; sys.argv = ['blindspot', *sys.argv[1:]]; main()"
         command = [
@@ -594,6 +610,8 @@ def test_the_commands(study, blindspot):
         assert "Texts will go to 127.0.0.1" in run("add", "llm", *words)
         shown = run("run", "llm", "--run", "run", "--depth", "2", "--dry-run")
         assert "80 pairs" in shown and "tokens" in shown and "cost" in shown and server.requests == 0
+        assert f"consent give http://127.0.0.1:{server.port}" in shown
+        consent.give(study, server.url)
         assert "Judged 80 pairs" in run("run", "llm", "--run", "run", "--depth", "2")
         assert "0 of 30" in run("injections", "llm", "--pairs", "3")
         assert "llm: language model, m at 127.0.0.1" in run("list")

@@ -93,7 +93,7 @@ def test_a_view_whose_stored_sql_is_damaged_is_found(study):
         assert changed.rowcount == 1
     connection.close()
     problems = backups.check(path).problems
-    assert any("the view judgement is damaged (no such" in problem for problem in problems), problems
+    assert any("the view judgement is not as Blindspot makes it" in problem for problem in problems), problems
 
 
 def test_a_header_that_makes_the_file_read_only_is_damage_and_is_restored(study, tmp_path):

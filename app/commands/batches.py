@@ -72,18 +72,24 @@ def batch_new(
 
 @batch_app.command("list")
 def batch_list(study: StudyOption = None) -> None:
-    """List the batches with their progress, oldest first."""
+    """List the batches with their progress and whom they wait for, oldest first."""
     from rich.markup import escape
     from rich.table import Table
 
     from blindspot.app.console import Terminal
     from blindspot.backend.judging.batches import former_order
+    from blindspot.backend.judging.waiting_words import waiting_lines
+    from blindspot.db.people import People
+    from blindspot.db.queue import Queue
 
-    batches = _queue(study).batches()
+    opened = open_study(study)
+    queue, people = Queue(opened.labels_path), People(opened.labels_path).all()
+    batches = queue.batches()
     if not batches:
         print("No batches yet. Create one: blindspot batch new NAME --run RUN")
         return
     table = Table("batch", "state", "questions", "done", "made by")
+    notes = []
     for batch in batches:
         state = f"{batch.state}, practice" if batch.practice else batch.state
         if note := former_order(batch):
@@ -95,7 +101,16 @@ def batch_list(study: StudyOption = None) -> None:
             "" if batch.practice else f"{batch.done:,}",
             escape(batch.made_by or "command line"),
         )
+        if batch.state == "open" and not batch.practice:
+            waiting = queue.unfinished(batch.name)
+            notes += [f"{batch.name}: {line}" for line in waiting_lines(waiting, people)]
+            if any(each.blocked for each in waiting):
+                notes.append(
+                    f"{batch.name}: to move on what nobody active can judge: blindspot batch reassign {batch.name}"
+                )
     Terminal().print(table)
+    for note in notes:
+        print(note)
 
 
 @batch_app.command("practice")
@@ -174,6 +189,18 @@ def batch_assign(
     slice = _chosen(opened, relation, bucket, tag)
     count = Queue(opened.labels_path).assign(name, person, slice)
     print(f"{counted(count, 'question')} of batch {name} {noun(count, 'is')} now assigned to {person or 'anybody'}.")
+
+
+@batch_app.command("reassign")
+def batch_reassign(name: Name, study: StudyOption = None) -> None:
+    """Move the questions that wait for paused or simulated people on to the active ones.
+
+    A question that needs more people than can judge it needs only those. 'blindspot batch list' names who blocks a
+    batch.
+    """
+    from blindspot.backend.judging.waiting_words import reassigned_words
+
+    print(reassigned_words(_queue(study).reassign(name)))
 
 
 def _chosen(

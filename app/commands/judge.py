@@ -86,13 +86,15 @@ def add(
         return
     if endpoint is None:
         raise Refused("give --endpoint URL for a language model, or --from MODEL for a cross-encoder")
+    from blindspot.backend.core.consent import how_to_allow
     from blindspot.backend.judges.llm.endpoint import destination
     from blindspot.backend.judges.llm.judge import add_llm_judge
 
-    judge = add_llm_judge(open_study(study), name, endpoint, models or [], prompt, settings, replace)
+    opened = open_study(study)
+    judge = add_llm_judge(opened, name, endpoint, models or [], prompt, settings, replace)
     to = destination(judge.about["endpoint"])
     print(f"Added {name}: {', '.join(judge.models)}, prompt {judge.prompt.name}, grades 0 to {judge.prompt.top}.")
-    print(f"Texts will go to {to}. Nothing was sent yet.")
+    print(f"Texts will go to {to}. Nothing was sent yet. {how_to_allow(opened, judge.about['endpoint'])}")
     print(f"Next: blindspot judge run {name} --run RUN --dry-run")
 
 
@@ -195,9 +197,6 @@ def run_judge(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Language model: show requests, tokens, cost and time, and send nothing.")
     ] = False,
-    send: Annotated[
-        bool, typer.Option("--send", help="Language model: allow the texts to leave this machine; needed once.")
-    ] = False,
     study: StudyOption = None,
 ) -> None:
     """Judge passages with a judge of any kind and store the scores. Pairs that are already judged keep their scores."""
@@ -206,11 +205,11 @@ def run_judge(
     opened = open_study(study)
     kind = judge_kind_of(opened, name)
     if kind.name == LLM_KIND:
-        _ask_language_model(opened, name, run, depth, limit, max_cost, dry_run, send)
+        _ask_language_model(opened, name, run, depth, limit, max_cost, dry_run)
         return
-    if any(given is not None for given in (depth, limit, max_cost)) or dry_run or send:
+    if any(given is not None for given in (depth, limit, max_cost)) or dry_run:
         raise Refused(
-            "--depth, --limit, --max-cost, --dry-run and --send are for language models; "
+            "--depth, --limit, --max-cost and --dry-run are for language models; "
             f"{name!r} is a judge of kind {kind.title!r}"
         )
     if kind.run_job is None:
@@ -231,7 +230,6 @@ def _ask_language_model(
     limit: int | None,
     max_cost: float | None,
     dry_run: bool,
-    send: bool,
 ) -> None:
     from blindspot.backend.judges.llm.judging import DEPTH, judge_with_llm, plan
 
@@ -239,7 +237,7 @@ def _ask_language_model(
         for line in plan_lines(plan(opened, name, run, depth or DEPTH, limit), max_cost):
             print(line)
         return
-    found = do(judge_with_llm, opened, name, run, depth=depth or DEPTH, limit=limit, send=send, max_cost=max_cost)
+    found = do(judge_with_llm, opened, name, run, depth=depth or DEPTH, limit=limit, max_cost=max_cost)
     print(
         f"Judged {counted(found['pairs'], 'pair')} with {counted(found['requests'], 'request')} and "
         f"{found['tokens_in'] + found['tokens_out']:,} tokens{cost_words(found['cost'])} in {duration(found['seconds'])}."
@@ -312,13 +310,12 @@ def injections(
     name: Name,
     pairs: Annotated[int, typer.Option(min=1, max=1000, help="Questions with unrelated passages to try.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
-    send: Annotated[bool, typer.Option("--send", help="Allow the texts to leave this machine; needed once.")] = False,
     study: StudyOption = None,
 ) -> None:
     """Measure how often instructions inside a passage make a language model call it positive."""
     from blindspot.backend.judges.llm.injections import measure_injections
 
-    found = do(measure_injections, open_study(study), name, pairs, seed, send)
+    found = do(measure_injections, open_study(study), name, pairs, seed)
     if not found.tried or found.rate is None:
         print("No injection could be tried: the judge calls every plain passage positive, or gave no grade.")
         return

@@ -64,6 +64,7 @@ def labels_restore(
         f"Restored {file}: {counted(check(path).events, 'label event')}."
         + (f" The former file is {safety_copy}." if safety_copy else "")
     )
+    print("A backup brings no rights and no links: see 'blindspot people list', 'people role' and 'people invite'.")
 
 
 @labels_app.command("check")

@@ -28,6 +28,7 @@ from blindspot.backend.text.counting import counted
 if TYPE_CHECKING:
     from blindspot.backend.core.declared import Declared
     from blindspot.backend.core.runs import Run
+    from blindspot.backend.retrieval.retriever import RetrieverKind
 
 
 def status(study: StudyOption = None, json: AsJson = False) -> None:
@@ -47,6 +48,13 @@ def retrieve() -> None:
     """Search every question and store the hits as a run."""
 
 
+def _unavailable(kind: RetrieverKind) -> str:
+    from blindspot.backend.core.extras import lacking
+
+    extra = lacking(kind.extras)
+    return "" if extra is None else f" (not installed: needs the extra {extra})"
+
+
 def _retrieve_command() -> Callable[..., None]:
     """Build the command with the options of every registered kind of retriever."""
     from dataclasses import replace as changed
@@ -59,7 +67,7 @@ def _retrieve_command() -> Callable[..., None]:
         for setting in declared(kind.options).values():
             takers = ", ".join(other.title for other in RETRIEVERS if setting.name in declared(other.options))
             settings.setdefault(setting.name, changed(setting, help=f"{takers[0].upper()}{takers[1:]}: {setting.help}"))
-    about = "; ".join(f"{kind.name}: {kind.help}" for kind in RETRIEVERS)
+    about = "; ".join(f"{kind.name}: {kind.help}{_unavailable(kind)}" for kind in RETRIEVERS)
     with_option = typer.Option("--with", metavar="|".join(RETRIEVERS.names()), help=f"Retriever to use. {about}.")
 
     def command(

@@ -17,6 +17,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import wilson
 from blindspot.backend.core import jobs
+from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.study import SETTINGS_FILE, Study
 from blindspot.backend.data import encyclopedia
@@ -102,7 +103,11 @@ def begin(
 
     Raises Refused if `folder` holds something else, or a demo of another size or seed.
     """
-    study = Study.open(folder) if (folder / SETTINGS_FILE).is_file() else Study.create(folder, "Generated encyclopedia")
+    if (folder / SETTINGS_FILE).is_file():
+        study = Study.open(folder)
+    else:
+        require("demo")
+        study = Study.create(folder, "Generated encyclopedia")
     source = study.path(SOURCE)
     _generate(source, passages, seed, progress)
     if not study.has_corpus:
@@ -116,7 +121,7 @@ def begin(
     return study
 
 
-@job("demo")
+@job("demo", extras=("demo",))
 def finish(study: Study, size: dict[str, Any] | None = None, progress: Progress | None = None) -> dict[str, int]:
     """Make the parts of the demo that are missing, each as a job of its own. Returns {made}: their number.
 

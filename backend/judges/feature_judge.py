@@ -76,7 +76,7 @@ class Lists:
     scores: np.ndarray
 
 
-@job("learn judge")
+@job("learn judge", extras=("judges",))
 def learn_judge(
     study: Study,
     name: str,
@@ -385,7 +385,7 @@ def _read(folder: Path, about: dict[str, Any]) -> tuple[FeatureModel, WordWeight
         raise BadInput(f"is missing or damaged ({error}); learn the judge again", folder) from error
 
 
-@job("judge run")
+@job("judge run", extras=("judges",))
 def judge_run(study: Study, name: str, run: str, progress: Progress | None = None) -> dict[str, Any]:
     """Judge the first ranks of every list of a run, and keep the probabilities in `scores/<name>/`.
 

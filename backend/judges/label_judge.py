@@ -232,7 +232,7 @@ class LearnedLabelJudge:
     high: float | None
 
 
-@job("learn from labels")
+@job("learn from labels", extras=("judges",))
 def learn_label_judge(
     study: Study,
     name: str,

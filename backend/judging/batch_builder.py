@@ -79,6 +79,7 @@ class BatchBuilder:
             )
         self.calibration = Calibration(self._outcomes())
         self.waiting = self.queue.waiting() | self.queue.practised()
+        self.active = {person.name for person in People(study.labels_path).all() if person.active}
         self.used: set[str] = set()
         self.judged: dict[str, list[Judgement]] = defaultdict(list)
         for judgement in Labels(study.labels_path).judgements():
@@ -102,18 +103,18 @@ class BatchBuilder:
         return items
 
     def second(self, count: int) -> list[Item]:
-        """Draw questions that exactly one annotator judged, with the passages that they judged, for another
+        """Draw questions that exactly one annotator judged, with the passages that they judged, for another active
         annotator.
         """
-        free = [id for id in self._free() if len({given.annotator for given in self.judged.get(id, ())}) == 1]
+        judges = {id: {given.annotator for given in self.judged.get(id, ())} for id in self._free()}
+        free = [id for id, names in judges.items() if len(names) == 1 and self.active - names]
         return [self._again(id, "second", None) for id in self._draw(free, count)]
 
     def repeats(self, count: int) -> list[Item]:
         """Draw settled questions, each for one of the active annotators who judged it."""
-        active = {person.name for person in People(self.study.labels_path).all() if not person.paused}
         opened = {pair.question for pair in Labels(self.study.labels_path).consensus() if pair.state == "open"}
         judges = {
-            id: sorted({given.annotator for given in self.judged.get(id, ())} & active)
+            id: sorted({given.annotator for given in self.judged.get(id, ())} & self.active)
             for id in self._free()
             if id not in opened
         }

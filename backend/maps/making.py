@@ -50,7 +50,7 @@ class _Vectors:
         return self.dense.manifest["similarity"]
 
 
-@job("map")
+@job("map", extras=("maps",))
 @named_settings(MapRequest, "request")
 def make(study: Study, request: MapRequest, replace_old: bool = False, progress: Progress | None = None) -> Map:
     """Run `make_map` as a job, with the request's fields as arguments."""

@@ -42,7 +42,7 @@ RECALL_QUESTIONS = 500
 RECALL_AT = (20, 100)
 
 
-@job("index faiss")
+@job("index faiss", extras=("cpu",))
 def build(
     study: Study,
     name: str,

@@ -49,7 +49,7 @@ QUESTIONS_PER_BLOCK = 1024
 MOST_TERMS = 256  # Lucene searches for longer questions: the postings' memory grows with the terms of a question
 
 
-@job("index bm25")
+@job("index bm25", extras=("bm25",))
 def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict:
     """Index the study's passages with Lucene in a separate Java process (default: all cores); return the manifest.
 
@@ -208,6 +208,7 @@ class BM25Kind(RetrieverKind):
     name, title = NAME, "BM25"
     help = "Lucene's BM25"
     lexical = suggested = True
+    extras = ("bm25",)
 
     def available(self, study: Study) -> list[str]:
         return [NAME] if is_indexed(study) else []

@@ -360,6 +360,7 @@ class EncoderKind(RetrieverKind):
 
     options: ClassVar[type] = EncoderOptions
     uses_torch = True
+    extras: ClassVar[tuple[str, ...]] = ("dense",)
 
     def owns(self, name: str) -> bool:
         return name.startswith(f"{self.name}:")

@@ -229,6 +229,7 @@ class HybridKind(EncoderKind):
     help = "BM25 and dense joined"
     options = HybridOptions
     fusion = suggested = True
+    extras = ("bm25", "dense")
 
     def available(self, study: Study) -> list[str]:
         if not BM25Kind().available(study):
@@ -286,6 +287,10 @@ class HybridKind(EncoderKind):
         first = self.first(name)
         below = [] if first == BM25.name else _kind_of_first(first).files(study, first)
         return list(dict.fromkeys([*below, *super().files(study, name)]))
+
+    def asks_servers(self, study: Study, name: str) -> bool:
+        first = self.first(name)
+        return first != BM25.name and _kind_of_first(first).asks_servers(study, first)
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, *super().settings_of(settings, name), settings.hybrid)

@@ -43,7 +43,7 @@ def names_of(precision: str) -> tuple[str, str, str]:
     return f"quantised-{precision}.npy", f"quantised-{precision}-ranges.npy", f"quantised-{precision}.json"
 
 
-@job("index quantised")
+@job("index quantised", extras=("dense",))
 def build(study: Study, name: str, precision: str, progress: Progress | None = None) -> dict[str, Any]:
     """Write int8 or binary copies of the vectors of the encoder `name`, measure their recall, and return the record.
 

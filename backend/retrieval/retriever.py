@@ -76,6 +76,7 @@ class RetrieverKind(ABC):
         fusion: whether it combines other retrievers.
         uses_torch: whether its searches run in PyTorch and compete for the cores.
         suggested: whether Home suggests a run with it.
+        extras: the extras (`blindspot.backend.core.extras`) whose packages a search needs.
         explains: whether its retrievers say what a score is made of (`blindspot.backend.retrieval.explanation.Explainer`).
     """
 
@@ -88,6 +89,7 @@ class RetrieverKind(ABC):
     uses_torch: ClassVar[bool] = False
     suggested: ClassVar[bool] = False
     explains: ClassVar[bool] = False
+    extras: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def available(self, study: Study) -> list[str]:
@@ -144,6 +146,10 @@ class RetrieverKind(ABC):
             if path.suffix != ".db"
             and not path.name.startswith(("faiss-", "quantised-"))  # a cache, and indexes of another option
         ]
+
+    def asks_servers(self, study: Study, name: str) -> bool:
+        """Return whether the retriever `name` sends questions to a server elsewhere."""
+        return False
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         """Return the settings of study.toml that affect the retriever `name`."""

@@ -54,7 +54,7 @@ class TrainedAdapter:
     seconds: float
 
 
-@job("train adapter")
+@job("train adapter", extras=("dense",))
 def train_adapter(
     study: Study,
     name: str,

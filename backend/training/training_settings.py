@@ -284,9 +284,9 @@ def check(settings: DualEncoderSettings) -> None:
     package that LoRA needs.
     """
     if settings.lora:
-        from blindspot.backend.training.lora import check_peft
+        from blindspot.backend.core.extras import require
 
-        check_peft()
+        require("lora")
     if settings.only and settings.towers == "shared":
         raise Refused(f"one tower cannot be trained for {settings.only}s alone; take two towers")
     if not settings.in_batch and not settings.hard_negatives:

@@ -14,13 +14,14 @@ from blindspot.app.components.marks import notice
 from blindspot.app.components.parts import described, descriptions, download_row, parts_panel
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.desk import desk
-from blindspot.app.markup import link, show, tag
+from blindspot.app.markup import div, link, show, tag
 from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judges_of
 from blindspot.backend.judging.batches import former_order, make_batch, questions_of
 from blindspot.backend.judging.settings import ORDERS, BatchSettings, Order
+from blindspot.backend.judging.waiting_words import reassigned_words, waiting_lines
 from blindspot.backend.text.counting import counted
 from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.backend.training_sets.training_set import training_sets
@@ -30,7 +31,7 @@ from blindspot.db.people import Person
 from blindspot.db.queue import Batch, Item
 from blindspot.db.records import SPLITS
 
-_REFUSED, _SENT = "batches-refused", "batches-sent"
+_REFUSED, _SENT, _MOVED = "batches-refused", "batches-sent", "batches-moved"
 ANYBODY = "anybody"
 ANSWERS_AND_RANK = "answer match, subject and rank"
 ORDER_TITLES: dict[Order, str] = {
@@ -56,7 +57,7 @@ def batch_panel(opened: Study) -> None:
     with st.container(key="team-batches"):
         show(tag("h2", "Batches"))
         about = descriptions(opened, "batch")
-        everybody = [person for person in people.all() if person.kind == "person"]
+        everybody = people.all()
         for batch in reversed(batches):
             _batch(opened, batch, everybody, about.get(batch.name))
         _make(opened, {batch.name for batch in batches})
@@ -114,6 +115,7 @@ def _batch(opened: Study, batch: Batch, people: list[Person], about: Description
         )
     if batch.practice:
         return
+    _waits(opened, batch, people)
     items = queue.items(batch.name)
     with columns[1]:
         needed = f"needed-{batch.name}"
@@ -127,8 +129,9 @@ def _batch(opened: Study, batch: Batch, people: list[Person], about: Description
             args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], by=acting()),),
         )
     with columns[2]:
-        names = [ANYBODY, *(person.name for person in people)]
         holder = _holder(items)
+        # Questions are assigned to people who can judge them; whoever holds them now is named too.
+        names = [ANYBODY, *(person.name for person in people if person.active or person.name == holder)]
         st.selectbox(
             "Assigned to",
             names,
@@ -145,6 +148,30 @@ def _batch(opened: Study, batch: Batch, people: list[Person], about: Description
             on_click=_do,
             args=(lambda: queue.set_state(batch.name, other, by=acting()),),
         )
+
+
+def _waits(opened: Study, batch: Batch, people: list[Person]) -> None:
+    """Say whom an open batch waits for, with a button that moves on what nobody active can judge."""
+    if batch.state != "open":
+        return
+    queue = desk(opened).queue
+    waiting = queue.unfinished(batch.name)
+    show(div(*(tag("p", line) for line in waiting_lines(waiting, people)), cls="soft"))
+    if moved := st.session_state.pop(f"{_MOVED}-{batch.name}", None):
+        show(notice(moved))
+    if blocked := sum(each.blocked for each in waiting):
+        st.button(
+            f"Reassign {counted(blocked, 'question')}",
+            key=f"reassign-{batch.name}",
+            help="Active people get these questions. A question that fewer of them can judge than it needs, needs only those.",
+            on_click=_do,
+            args=(lambda: _reassign(opened, batch.name),),
+        )
+
+
+def _reassign(opened: Study, name: str) -> None:
+    result = desk(opened).queue.reassign(name, by=who.acting(opened.labels_path))
+    st.session_state[f"{_MOVED}-{name}"] = reassigned_words(result)
 
 
 def _most_common(items: list[Item]) -> int:

@@ -19,10 +19,9 @@ from blindspot.backend.data.formats.beir import HEADER
 from blindspot.backend.data.formats.files import written_whole
 from blindspot.backend.data.importing.tools import ThrottledProgress
 from blindspot.backend.progress import Progress
-from blindspot.db.errors import BadInput, BlindspotError, Missing
+from blindspot.db.errors import BadInput, BlindspotError
 
 PREFIX = "ir:"
-EXTRA = "pip install 'blindspot[ir]'"
 
 
 def is_ir_id(source: str | Path) -> bool:
@@ -81,10 +80,8 @@ def ir_dataset_folder(
 
 
 def _load(id: str) -> Any:
-    try:
-        import ir_datasets
-    except ImportError:
-        raise Missing(f"{PREFIX}{id} needs the package ir_datasets; run: {EXTRA}") from None
+    import ir_datasets
+
     try:
         return ir_datasets.load(id)
     except KeyError:

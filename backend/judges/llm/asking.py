@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blindspot.backend.judges.llm.answers import LONGEST_REPLY, AnswerStore, StoredAnswer, pair_hash
 from blindspot.backend.judges.llm.endpoint import Endpoint, EndpointAway, is_same_model
-from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, require_sending
+from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
 from blindspot.backend.judges.llm.prompts import majority
 from blindspot.backend.text.counting import counted, duration
 from blindspot.db.errors import Refused
@@ -52,7 +52,6 @@ def ask(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None =
     """Ask about some pairs and return the answers, without storing scores. Answers are stored. Raises as
     `judge_with_llm`.
     """
-    require_sending(judge, False)
     found = Asked()
     with Asking(judge, len(pairs), progress) as asking:
         for pair, answers in asking.about(pairs):
@@ -97,7 +96,11 @@ class Asking:
         self.store, self.started = AnswerStore(judge.study), time.monotonic()
         settings = judge.settings
         self.endpoint = Endpoint(
-            judge.about["endpoint"], settings.key_variable, settings.timeout, settings.retries, settings.concurrency
+            judge.about["endpoint"],
+            consent_to_send(judge),
+            settings.timeout,
+            settings.retries,
+            settings.concurrency,
         )
         self.done = self.judged = self.asked = self.failed = self.requests = self.tokens_in = self.tokens_out = 0
         self.too_dear = 0

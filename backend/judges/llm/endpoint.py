@@ -1,18 +1,19 @@
 """An OpenAI-compatible chat endpoint: one request at a time, repeated while the endpoint is busy or away.
 
-The key comes from the environment and goes into one header. It is in no file, log or message.
+Where texts and key may go is a person's consent (`blindspot.backend.core.consent`). The key goes into one header. It is in
+no file, log or message.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from blindspot.backend.core import http_client
+from blindspot.backend.core.consent import Consent
 from blindspot.backend.core.http_client import MAXIMUM_REPLY, HttpClient, ServerAway, destination, message_of
 from blindspot.db.errors import Refused
 
@@ -61,16 +62,15 @@ class Endpoint:
 
     Args:
         url: The base, as in https://host/v1, or the whole address of the chat completions.
-        key_variable: The environment variable with the key. Without it requests carry no key.
+        consent: To that server, with the key.
         connections: How many requests may be under way at once.
     """
 
-    def __init__(self, url: str, key_variable: str, timeout: float, retries: int, connections: int):
+    def __init__(self, url: str, consent: Consent, timeout: float, retries: int, connections: int):
         self.url = url if url.endswith("/chat/completions") else f"{url}/chat/completions"
-        self.key_variable = key_variable
-        self._key = os.environ.get(key_variable, "").strip()
+        self._consent, self._key = consent, consent.key
         authorization = f"Bearer {self._key}" if self._key else ""
-        self._http = HttpClient(self.url, authorization, timeout, retries, connections)
+        self._http = HttpClient(self.url, consent, authorization, timeout, retries, connections)
         self.refused: set[str] = set()
         """Options that the endpoint refused; later requests go without them."""
 
@@ -106,12 +106,7 @@ class Endpoint:
     def _refusal(self, status: int, content: bytes, model: str) -> Refused:
         """Return the error for an answer that every other request would get as well."""
         if status in (401, 403):
-            key = (
-                f"the key in ${self.key_variable}"
-                if self._key
-                else f"a request without a key (${self.key_variable} is not set)"
-            )
-            return Refused(f"{self.url} refuses {key} (HTTP {status}); set the variable to a valid key")
+            return Refused(f"{self.url} answers HTTP {status}: it refuses {self._consent.key_in_words}")
         if 300 <= status < 400:
             return Refused(
                 f"{self.url} redirects to another address; texts are only sent to the endpoint that was named"

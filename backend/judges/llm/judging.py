@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.consent import find_consent, how_to_allow
 from blindspot.backend.core.jobs import job
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind
 from blindspot.backend.judges.llm.answers import AnswerStore, pair_hash
@@ -19,7 +20,7 @@ from blindspot.backend.judges.llm.asking import (
     score_of,
 )
 from blindspot.backend.judges.llm.endpoint import destination
-from blindspot.backend.judges.llm.judge import KIND, LLMJudge, PairTexts, may_send, require_sending
+from blindspot.backend.judges.llm.judge import KIND, LLMJudge, PairTexts, consent_to_send
 from blindspot.backend.judges.llm.prompts import Prompt
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.db.errors import Missing, Refused
@@ -49,7 +50,7 @@ class LLMPlan:
         cost: None without prices.
         spent: What the stored answers of this judge cost; None without prices.
         destination: Where the texts go.
-        allowed: Whether sending them there is allowed already.
+        how_to_allow: The sentence that says how to allow it; "" where it is allowed already.
     """
 
     pairs: int
@@ -62,7 +63,7 @@ class LLMPlan:
     spent: float | None
     measured: bool
     destination: str
-    allowed: bool
+    how_to_allow: str
 
 
 def pairs_to_judge(
@@ -135,7 +136,7 @@ def plan(study: Study, name: str, run: str | None, depth: int = DEPTH, limit: in
         judge.cost(*store.tokens(judge.models, judge.recipe)),
         mean is not None,
         str(to),
-        may_send(judge),
+        "" if find_consent(study, judge.about["endpoint"]) else how_to_allow(study, judge.about["endpoint"]),
     )
 
 
@@ -146,7 +147,6 @@ def judge_with_llm(
     run: str | None = None,
     depth: int = DEPTH,
     limit: int | None = None,
-    send: bool = False,
     max_cost: float | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -159,16 +159,15 @@ def judge_with_llm(
         depth: Ranks of each question.
         limit: Maximum number of pairs with a score of this judge, those of earlier runs included.
         max_cost: Maximum cost of this judge's answers, those of earlier runs included.
-        send: Allow the texts to leave this machine; asked once for an endpoint that is elsewhere.
 
     Raises:
-        Refused: sending was not allowed, the endpoint refuses (a wrong key, another model), its answers cannot be read,
-            or a maximum cost without prices. EndpointAway: it is away.
+        NeedsConsent: nobody allowed the texts to go there. Refused: the endpoint refuses (a wrong key, another model), its
+            answers cannot be read, or a maximum cost without prices. EndpointAway: it is away.
     """
     judge = LLMJudge.load(study, name)
     check_max_cost(judge, max_cost)
     ids = pairs_to_judge(study, name, run, depth, limit)
-    require_sending(judge, send)
+    consent_to_send(judge)
     recipe = {"model_hash": judge.recipe, "llm": judge.models, "endpoint": judge.about["endpoint"]}
     store = ScoreStore.create(study, name, False, recipe)
     total = Asked()
