@@ -160,7 +160,9 @@ class _Bettor:
         variance = np.maximum(self.squares / self.count - (self.sums / self.count) ** 2, 1e-12)
         self.choice = variance.argmin(axis=1)
         spread = np.sqrt(variance[self.rows, self.choice] * (self.horizon - step))
-        result: np.ndarray = np.minimum(hedge(self.wealth, self.tail, spread), LARGEST_STAKE / most[self.rows, self.choice])
+        result: np.ndarray = np.minimum(
+            hedge(self.wealth, self.tail, spread), LARGEST_STAKE / most[self.rows, self.choice]
+        )
         return result
 
     def learn(self, stake: np.ndarray, estimate: np.ndarray, known: np.ndarray) -> np.ndarray:

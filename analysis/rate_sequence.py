@@ -35,14 +35,21 @@ from blindspot.analysis.certificates import LARGEST_STAKE, hedge
 from blindspot.analysis.exact_bounds import LEVEL
 from blindspot.analysis.weighted_draws import Cells
 
-GRID = np.unique(np.concatenate([np.linspace(0, 0.06, 31), np.linspace(0.06, 0.2, 71), np.linspace(0.2, 0.4, 51), np.linspace(0.4, 1, 31)]).round(9))
-HORIZONS = ((0.5, 150), (0.5, 300))
+GRID = np.unique(
+    np.concatenate(
+        [np.linspace(0, 0.06, 31), np.linspace(0.06, 0.2, 71), np.linspace(0.2, 0.4, 51), np.linspace(0.4, 1, 31)]
+    ).round(9)
+)
+HORIZONS = ((0.45, 150), (0.55, 300))
 """Share of the wealth that bettors begin with, and the number of labels at which they are best."""
-H0=True
+CLEAN, AGAINST_CLEAN = 0.03, 0.85
+"""Against shares up to `CLEAN`, so much of the wealth bets that the share is lower: "at most 2%" needs it."""
 EXPECTED, EXPECTED_WEIGHT = 0.08, 10.0
 """The share of hits that is expected before any label, and how many labels that counts as."""
 OWN_WEIGHT = 10.0
 """A cell's suspicion counts as much as this many labels of the cell."""
+_SPREADS = (0.25, 4.0)  # limits of a hypothesis's variance, in multiples of the estimated one
+_LEAST_VARIANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -50,8 +57,8 @@ class RateSequence:
     """The intervals of r studies after each of n draws.
 
     Attributes:
-        low, high: (r, n) float64, the shares that were never rejected so far lie between them. estimate: (r, n)
-        float64, within them.
+        low, high: (r, n) float64; between them lie the shares that were never rejected so far.
+        estimate: (r, n) float64, the chances of the pairs left and the known hits, as a share; within the interval.
     """
 
     low: np.ndarray
@@ -60,65 +67,132 @@ class RateSequence:
 
     @property
     def half_width(self) -> np.ndarray:
-        """(r, n) float64."""
+        """Half the length of each interval, (r, n) float64."""
         result: np.ndarray = (self.high - self.low) / 2
         return result
 
 
-def below_share(m):
-    return np.full(len(m), .5)
+def rate_sequence(hits: np.ndarray, drawn: np.ndarray, cells: Cells, level: float = LEVEL) -> RateSequence:
+    """Return the intervals along the draws of some studies.
 
-def rate_sequence(hits: np.ndarray, drawn: np.ndarray, cells: Cells, level: float = LEVEL, horizons=HORIZONS, share_fn=below_share, grid=GRID) -> RateSequence:
+    Args:
+        hits: (r, n) bool or 0 and 1, in the order of the draws. drawn: (r, n) cell of each draw, drawn with the weights
+        of `cells`, as `blindspot.analysis.weighted_draws.draw_order` draws.
+        cells: The whole set, before any draw. Its chances tell which cells are suspicious; their level is learned.
+    """
     hits = np.asarray(hits, np.float64)
     studies, n = hits.shape
-    size = cells.size
-    g = grid
-    below, above = g[:-1], g[1:]
-    a = share_fn((below+above)/2)
-    K = len(horizons)
-    logw = np.zeros((K, 2, studies, len(below)))
-    start = np.log(np.array([[s*a, s*(1-a)] for s, _ in horizons]))  # K,2,G
-    tails = math.log(1-level) + start
-    counts = np.repeat(cells.counts[None].astype(float), studies, axis=0)
-    ncell = len(cells.counts)
-    seen = np.zeros((studies, ncell)); found = np.zeros((studies, ncell))
-    shape = cells.chances / cells.mean_chance if cells.mean_chance else np.ones(ncell)
-    total = np.zeros(studies); kn = np.zeros(studies)
-    lo = np.zeros(studies); hi = np.ones(studies)
-    low = np.empty((studies, n)); high = np.empty((studies, n)); est = np.empty((studies, n))
-    rows = np.arange(studies)
-    alive = np.ones((studies, len(below)), bool)
-    for t in range(n):
-        # chances
-        expected_hits = seen @ shape
-        rate = (kn + EXPECTED*EXPECTED_WEIGHT) / (expected_hits + EXPECTED_WEIGHT)
-        base = np.clip(rate[:, None]*shape, 1e-5, .95)
-        chance = (found + OWN_WEIGHT*base)/(seen+OWN_WEIGHT)
-        W = counts @ cells.weights
-        s = W[:, None]/(cells.weights*size)
-        q = counts*cells.weights/W[:, None]
-        var = np.maximum((q*s**2*chance*(1-chance)).sum(1), 1e-9)
-        centre = (kn + (counts*chance).sum(1))/size
-        left = counts > 0
-        most = centre + np.where(left, (1-chance)*s, -np.inf).max(1)
-        least = centre - np.where(left, chance*s, -np.inf).max(1)
-        c = drawn[:, t]
-        x = centre + (hits[:, t]-chance[rows, c])*s[rows, c]
-        for k, (_, T) in enumerate(horizons):
-            while T <= t: T *= 2
-            mean = np.clip((counts*chance).sum(1)/counts.sum(1), 1e-4, .999)[:, None]
-            mean = mean*(1-mean)
-            ratio = lambda m: np.clip(m*(1-m)/mean, .25, 4) if H0 else 1.
-            spread = np.sqrt(var*(T-t))[:, None]*np.sqrt(ratio(below))
-            st = np.minimum(hedge(logw[k,0], tails[k,0], spread), LARGEST_STAKE/np.maximum(most[:, None]-below, 1e-9))
-            logw[k,0] += np.log(1+st*(below-x[:, None]))
-            spread = np.sqrt(var*(T-t))[:, None]*np.sqrt(ratio(above))
-            st = np.minimum(hedge(logw[k,1], tails[k,1], spread), LARGEST_STAKE/np.maximum(above-least[:, None], 1e-9))
-            logw[k,1] += np.log(1+st*(x[:, None]-above))
-        kn += hits[:, t]; found[rows, c]+=hits[:, t]; seen[rows, c]+=1; counts[rows, c]-=1
-        tot = np.logaddexp.reduce(np.logaddexp.reduce(logw + start[:, :, None, :], axis=0), axis=0)
-        alive &= tot < -math.log(1-level)
-        first = alive.argmax(1); last = alive.shape[1]-1-alive[:, ::-1].argmax(1)
-        low[:, t] = below[first]; high[:, t]=above[last]
-        est[:, t] = centre
-    return RateSequence(low, high, est)
+    states, bettors = _Cells(cells, studies), _Bettors(studies, level)
+    low, high, estimate = (np.empty((studies, n)) for _ in range(3))
+    for step in range(n):
+        outlook = states.plan()
+        bettors.stake(step, outlook)
+        bettors.learn(states.learn(hits[:, step], drawn[:, step]))
+        low[:, step], high[:, step] = bettors.interval()
+        # Known hits, and drawn pairs that are none, leave only so much room.
+        low[:, step] = np.maximum(low[:, step], states.known / cells.size)
+        high[:, step] = np.minimum(high[:, step], 1 - (step + 1 - states.known) / cells.size)
+        estimate[:, step] = states.expected()
+    return RateSequence(low, high, np.clip(estimate, low, high))
+
+
+@dataclass(frozen=True)
+class _Outlook:
+    """What is known of the next estimate: its mean and variance by the chances, and its bounds. (r, 1) each."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    least: np.ndarray
+    most: np.ndarray
+
+
+class _Cells:
+    """The pairs that are left in each cell, and their chances by what was drawn before."""
+
+    def __init__(self, cells: Cells, studies: int):
+        self.size, self.weights = cells.size, cells.weights
+        mean = cells.mean_chance
+        self.shape = cells.chances / mean if mean else np.ones(len(cells.counts))
+        self.left = np.repeat(cells.counts[None].astype(np.float64), studies, axis=0)
+        self.seen, self.found = np.zeros_like(self.left), np.zeros_like(self.left)
+        self.known = np.zeros(studies)
+        self.rows = np.arange(studies)
+        self.chances = self._chances()
+
+    def plan(self) -> _Outlook:
+        """Return what the next draw may give."""
+        self.chances = self._chances()
+        weight = (self.left @ self.weights)[:, None]
+        self.scale = weight / (self.weights * self.size)  # 1 / (population * probability) of each cell's pairs
+        self.base = self.expected()
+        own = self.chances * (1 - self.chances)
+        variance = (self.left * self.weights / weight * self.scale**2 * own).sum(axis=1)
+        is_left = self.left > 0
+        least = self.base - np.where(is_left, self.chances * self.scale, 0.0).max(axis=1)
+        most = self.base + np.where(is_left, (1 - self.chances) * self.scale, 0.0).max(axis=1)
+        return _Outlook(self.base[:, None], np.maximum(variance, _LEAST_VARIANCE)[:, None], least[:, None], most[:, None])
+
+    def learn(self, hits: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        """Take in a draw and return its estimate, (r,)."""
+        estimate: np.ndarray = self.base + (hits - self.chances[self.rows, drawn]) * self.scale[self.rows, drawn]
+        self.known = self.known + hits
+        self.found[self.rows, drawn] += hits
+        self.seen[self.rows, drawn] += 1
+        self.left[self.rows, drawn] -= 1
+        return estimate
+
+    def expected(self) -> np.ndarray:
+        """Return the known hits and the chances of the pairs left, as a share, (r,)."""
+        result: np.ndarray = (self.known + (self.left * self.chances).sum(axis=1)) / self.size
+        return result
+
+    def _chances(self) -> np.ndarray:
+        rate = (self.known + EXPECTED * EXPECTED_WEIGHT) / (self.seen @ self.shape + EXPECTED_WEIGHT)
+        suspected = np.clip(rate[:, None] * self.shape, 1e-5, 0.95)
+        chances: np.ndarray = (self.found + OWN_WEIGHT * suspected) / (self.seen + OWN_WEIGHT)
+        return chances
+
+
+class _Bettors:
+    """Two bettors for each horizon and each piece of the grid, and which pieces they rejected together."""
+
+    def __init__(self, studies: int, level: float):
+        self.low, self.high = GRID[:-1], GRID[1:]
+        self.needed = -math.log(1 - level)
+        against = np.where(self.high <= CLEAN, AGAINST_CLEAN, 0.5)  # wealth that bets on a lower share
+        sides = np.stack([against, 1 - against])
+        self.begun = np.log(np.array([share for share, _ in HORIZONS])[:, None, None] * sides)  # (horizons, 2, pieces)
+        self.horizons = [horizon for _, horizon in HORIZONS]
+        self.wealth = np.zeros((len(HORIZONS), 2, studies, len(self.low)))
+        self.stakes = np.zeros_like(self.wealth)
+        self.is_open = np.ones((studies, len(self.low)), bool)
+
+    def stake(self, step: int, outlook: _Outlook) -> None:
+        """Choose the stakes of the next draw: as in `blindspot.analysis.certificates`, hedges of a digital option."""
+        estimated = np.clip(outlook.mean, 1e-4, 0.999)
+        sides = (
+            (self.low, LARGEST_STAKE / np.maximum(outlook.most - self.low, 1e-9)),
+            (self.high, LARGEST_STAKE / np.maximum(self.high - outlook.least, 1e-9)),
+        )
+        for side, (share, largest) in enumerate(sides):
+            # Under the hypothesis the variance is that of its share, not of the estimated one.
+            ratio = np.clip(share * (1 - share) / (estimated * (1 - estimated)), *_SPREADS)
+            for place, horizon in enumerate(self.horizons):
+                while horizon <= step:
+                    horizon *= 2
+                spread = np.sqrt(outlook.variance * (horizon - step) * ratio)
+                tail = self.begun[place, side] - self.needed
+                self.stakes[place, side] = np.minimum(hedge(self.wealth[place, side], tail, spread), largest)
+
+    def learn(self, estimate: np.ndarray) -> None:
+        """Settle the bets of a draw."""
+        gains = np.stack([self.low - estimate[:, None], estimate[:, None] - self.high])
+        self.wealth += np.log1p(self.stakes * gains)
+        logs = self.wealth + self.begun[:, :, None, :]
+        together = np.logaddexp.reduce(logs.reshape(-1, *self.is_open.shape), axis=0)
+        self.is_open &= together < self.needed
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ends of the pieces that are not rejected, (r,) each. Where all are, the whole range."""
+        first, last = self.is_open.argmax(axis=1), self.is_open.shape[1] - 1 - self.is_open[:, ::-1].argmax(axis=1)
+        return self.low[first], self.high[last]
