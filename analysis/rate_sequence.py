@@ -130,7 +130,9 @@ class _Cells:
         is_left = self.left > 0
         least = self.base - np.where(is_left, self.chances * self.scale, 0.0).max(axis=1)
         most = self.base + np.where(is_left, (1 - self.chances) * self.scale, 0.0).max(axis=1)
-        return _Outlook(self.base[:, None], np.maximum(variance, _LEAST_VARIANCE)[:, None], least[:, None], most[:, None])
+        return _Outlook(
+            self.base[:, None], np.maximum(variance, _LEAST_VARIANCE)[:, None], least[:, None], most[:, None]
+        )
 
     def learn(self, hits: np.ndarray, drawn: np.ndarray) -> np.ndarray:
         """Take in a draw and return its estimate, (r,)."""

@@ -85,7 +85,7 @@ class BeirFolder(RowFile):
                     out.write(last)
                     count += 1
             for row in added:
-                out.write((b"" if last.endswith(b"\n") else b"\n"))
+                out.write(b"" if last.endswith(b"\n") else b"\n")
                 out.write(f"{row['question']}\t{row['passage']}\t{row['grade']}\n".encode())
                 last, count = b"\n", count + 1
         with _binary(target / self.run.name) as out:
@@ -111,12 +111,16 @@ class BeirLayout(Layout):
         texts = []
         for role, column in (("queries", "question"), ("collection", "passage")):
             if values[column] not in self.texts[role]:
-                raise FieldError(f"the id {values[column][:40]!r} is not in {role if role == 'queries' else 'corpus'}.jsonl")
+                raise FieldError(
+                    f"the id {values[column][:40]!r} is not in {role if role == 'queries' else 'corpus'}.jsonl"
+                )
             texts.append(self.texts[role][values[column]])
         score = None if values["score"] is None else float(values["score"])
         return Entry(texts[0], [Slot(bool(values["grade"] and values["grade"] > 0), texts[1], "", score)])
 
-    def changed(self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]) -> list[Values]:
+    def changed(
+        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    ) -> list[Values]:
         return [{**values, "grade": 1}] if added else []
 
 
@@ -124,4 +128,6 @@ def _recognise(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
     return BeirLayout() if list(columns) == COLUMNS else None
 
 
-TRAINING_FORMATS.register(TrainingFormat("beir", "a BEIR folder with a run", _recognise, needs=("collection", "queries")))
+TRAINING_FORMATS.register(
+    TrainingFormat("beir", "a BEIR folder with a run", _recognise, needs=("collection", "queries"))
+)

@@ -54,7 +54,9 @@ def open_checked(study: Study) -> CheckedStudy:
     """Open a study that `build_study` made. Raises Missing for another one."""
     manifest = read_manifest(study.folder / FOLDER)
     if manifest is None:
-        raise Missing(f"{study.folder} was not made of a training file; run 'blindspot check FILE' with another --study")
+        raise Missing(
+            f"{study.folder} was not made of a training file; run 'blindspot check FILE' with another --study"
+        )
     folder = study.folder / FOLDER
     return CheckedStudy(study, manifest, Places.load(folder), np.load(folder / LINES))
 
@@ -169,11 +171,26 @@ class _Builder:
                 else:
                     positive[row] = positive[row] or slot.is_positive
                 at.append(row)
-                values = (number, place, question, passage, slot.is_positive, np.nan if slot.score is None else slot.score)
+                values = (
+                    number,
+                    place,
+                    question,
+                    passage,
+                    slot.is_positive,
+                    np.nan if slot.score is None else slot.score,
+                )
                 for name, value in zip(columns, values, strict=True):
                     columns[name].append(value)
         self._flush()
-        features = text_features(TextBlock([_no_nul(each) for each in groups], [_no_nul(each) for each in found], np.array(of_group, np.int64), np.array(positive, bool)), self._counts)
+        features = text_features(
+            TextBlock(
+                [_no_nul(each) for each in groups],
+                [_no_nul(each) for each in found],
+                np.array(of_group, np.int64),
+                np.array(positive, bool),
+            ),
+            self._counts,
+        )
         kinds = (np.int32, np.int16, np.int32, np.int32, bool, np.float32)
         for (name, values), kind in zip(columns.items(), kinds, strict=True):
             self.chunks[name].append(np.array(values, kind))
@@ -206,7 +223,9 @@ class _Builder:
     def _sound(self, text: str, row: int, empty: str = EMPTY) -> str:
         """Return a text that the study can keep. Raises BadInput for bytes that are not UTF-8."""
         if not text.isascii() and not_utf8(text):
-            raise BadInput("a text contains bytes that are not UTF-8 (or half a surrogate pair)", self.file.path, self.lines[row])
+            raise BadInput(
+                "a text contains bytes that are not UTF-8 (or half a surrogate pair)", self.file.path, self.lines[row]
+            )
         text = text.replace("\0", " ")
         return text if text and not text.isspace() else empty
 
@@ -267,5 +286,9 @@ def _write_file_run(study: Study, places: Places, questions: int) -> None:
     # A run's scores fall along a row. Where the file has none, or not in this order, the rank stands for the score.
     scores[row[kept], column[kept]] = -column[kept].astype(np.float32)
     write_run(
-        study, RUN, [question_id(number) for number in owners.tolist()], Hits(ordinals, scores), {"retriever": "training file"}
+        study,
+        RUN,
+        [question_id(number) for number in owners.tolist()],
+        Hits(ordinals, scores),
+        {"retriever": "training file"},
     )

@@ -109,8 +109,12 @@ def _false_by_the_file(checked: CheckedStudy) -> list[Finding]:
     total = int(negative.sum())
     return [
         _of_places(checked, "positive_among_negatives", "negatives that are the row's own positive", own, total),
-        _of_places(checked, "positive_elsewhere", "negatives that another row calls positive for the question", other, total),
-        _of_places(checked, "near_identical", "negatives that are nearly identical to a positive of the row", near, total),
+        _of_places(
+            checked, "positive_elsewhere", "negatives that another row calls positive for the question", other, total
+        ),
+        _of_places(
+            checked, "near_identical", "negatives that are nearly identical to a positive of the row", near, total
+        ),
     ]
 
 
@@ -159,7 +163,9 @@ def _texts(checked: CheckedStudy) -> list[Finding]:
         "SELECT length(text), count(*) FROM passage GROUP BY 1 ORDER BY 1 DESC LIMIT 1"
     ).fetchone()
     cut = number if number >= max(CUT_LEAST, CUT_SHARE * len(corpus)) and longest > 1 else 0
-    dots = corpus.connection.execute("SELECT count(*) FROM passage WHERE text LIKE '%...' OR text LIKE '%…'").fetchone()[0]
+    dots = corpus.connection.execute(
+        "SELECT count(*) FROM passage WHERE text LIKE '%...' OR text LIKE '%…'"
+    ).fetchone()[0]
     return [
         Finding("empty_texts", "passages without a word", int(places.empty.sum()), len(places), "place", _lines(checked, places.row[places.empty])),
         Finding("cut_texts", f"passages of exactly {longest:,} characters, the longest there are: cut", int(cut), len(corpus), "passage"),
@@ -177,7 +183,9 @@ def _lacking(checked: CheckedStudy, rows: int) -> list[Finding]:
     none = 0 if not (~places.positive).any() else int((~with_negative).sum())
     return [
         Finding("without_negatives", "questions without a negative", none, questions, "question"),
-        Finding("without_positives", "questions without a positive", int((~with_positive).sum()), questions, "question"),
+        Finding(
+            "without_positives", "questions without a positive", int((~with_positive).sum()), questions, "question"
+        ),
     ]
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from blindspot.backend.checking.formats.base import Values
 from blindspot.backend.core.manifest import text_sha256
@@ -287,17 +287,13 @@ class InMemory(RowFile):
             import pandas
 
             plain = [
-                values
-                for number, (_, row) in enumerate(self.rows())
-                for values in replacements.get(number, [row])
+                values for number, (_, row) in enumerate(self.rows()) for values in replacements.get(number, [row])
             ]
             frame = pandas.DataFrame(plain, columns=list(self.data.columns))
             return frame.astype(self.data.dtypes.to_dict())
         from datasets import Dataset
 
-        rows = (
-            values for number, (_, row) in enumerate(self.rows()) for values in replacements.get(number, [row])
-        )
+        rows = (values for number, (_, row) in enumerate(self.rows()) for values in replacements.get(number, [row]))
         return Dataset.from_list(list(rows), features=self.data.features)
 
 
@@ -356,7 +352,7 @@ def _binary(target: Path) -> Iterator[IO[bytes]]:
     """Open a file that appears when the block ends; gzip if its name ends so."""
     partial = target.with_name(f".{target.name}.partial")
     try:
-        opened: IO[bytes] = gzip.open(partial, "wb") if target.suffix == ".gz" else open(partial, "wb")  # type: ignore[assignment]
+        opened = cast("IO[bytes]", gzip.open(partial, "wb") if target.suffix == ".gz" else open(partial, "wb"))  # noqa: SIM115
     except OSError as error:
         raise Refused(f"{target}: cannot be written ({error.strerror or error}); choose another place") from error
     try:

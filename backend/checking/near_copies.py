@@ -19,6 +19,8 @@ from blindspot.backend.text.token_arrays import token_arrays
 BINS, BAND = 16, 2
 BLOCK = 4000  # texts whose words are in memory together
 MOST_COMPARED = 2_000_000
+NEARLY_ALL = 0.9
+"""Share of the shorter text's sequences that both have. At 70%, articles written to one template would count as copies."""
 
 
 def near_copies(count: int, texts_of: Callable[[Sequence[int]], list[str]]) -> np.ndarray:
@@ -41,7 +43,7 @@ def near_copies(count: int, texts_of: Callable[[Sequence[int]], list[str]]) -> n
         if compared > MOST_COMPARED:
             break
         one, other = texts_of([first, second])
-        if near_duplicates([one, other])[1] == 0:
+        if near_duplicates([one, other], NEARLY_ALL)[1] == 0:
             groups[max(a, b)] = min(a, b)
     return np.array([_root(groups, place) for place in range(count)], np.int64)
 

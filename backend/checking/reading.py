@@ -82,9 +82,7 @@ def open_training_file(source: Any, collection: Path | None = None, queries: Pat
     raise BadInput(f"no training data of a known form; columns: {columns}. Known: {known}", file.path)
 
 
-def _look_up(
-    file: RowFile, layout: Any, form: TrainingFormat, given: dict[str, Path | None]
-) -> dict[str, Path]:
+def _look_up(file: RowFile, layout: Any, form: TrainingFormat, given: dict[str, Path | None]) -> dict[str, Path]:
     """Read the texts of the ids that a file names, and return where they are."""
     if not form.needs:
         return {}
@@ -93,7 +91,9 @@ def _look_up(
         folder = file.path if file.path.is_dir() else file.path.parent
         found = given[role] or next((each for name in _NAMES[role] for each in sorted(folder.glob(name))), None)
         if found is None:
-            raise BadInput(f"holds ids without texts; give --{role} FILE with an id, a tab and a text on each line", file.path)
+            raise BadInput(
+                f"holds ids without texts; give --{role} FILE with an id, a tab and a text on each line", file.path
+            )
         places[role] = Path(found)
     wanted: dict[str, set[str]] = {role: set() for role in form.needs}
     for _, values in file.rows():

@@ -160,7 +160,8 @@ def sequences_of(arrays: TokenArrays, lengths: np.ndarray) -> tuple[np.ndarray, 
     short = np.flatnonzero((lengths > 0) & (lengths < SHINGLE))
     first = (np.cumsum(lengths) - lengths)[short]
     only = np.array(
-        [int(np.bitwise_xor.reduce(hashes[at : at + lengths[text]])) for at, text in zip(first, short, strict=True)], np.uint64
+        [int(np.bitwise_xor.reduce(hashes[at : at + lengths[text]])) for at, text in zip(first, short, strict=True)],
+        np.uint64,
     )
     return np.concatenate([numbers[whole], short]), np.concatenate([rolled[whole], only])
 

@@ -10,7 +10,27 @@
 Every figure comes from the functions behind the `blindspot` command. `docs/python.md` describes each method.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 from blindspot.study_frames import StudyFrames as Study
 
-__all__ = ["BadInput", "BlindspotError", "Missing", "Refused", "Study"]
+if TYPE_CHECKING:
+    from blindspot.backend.checking.check import Check
+
+__all__ = ["BadInput", "BlindspotError", "Missing", "Refused", "Study", "check"]
+
+
+def check(data: Any, study: str | None = None) -> Check:
+    """Check training data: a file, a `datasets.Dataset` or a DataFrame. See docs/check.md.
+
+    Args:
+        study: Folder of the study that is made of it; default FILE.check, and a temporary folder for data in memory.
+
+    Raises BadInput for data of no known form.
+    """
+    from blindspot.backend.checking.check import check as check_data
+
+    return check_data(data, study)

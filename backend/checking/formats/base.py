@@ -56,7 +56,9 @@ class Layout(ABC):
         """Read a row. Raises FieldError. previous: the row before."""
 
     @abstractmethod
-    def changed(self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]) -> list[Values]:
+    def changed(
+        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    ) -> list[Values]:
         """Return the rows that replace a row.
 
         Args:

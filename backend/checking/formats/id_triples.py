@@ -45,7 +45,9 @@ class IdLayout(Layout):
     def cell(self, values: Values, place: int) -> Cell:
         return (values[str(place + 1)],)
 
-    def changed(self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]) -> list[Values]:
+    def changed(
+        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    ) -> list[Values]:
         others = [cell for cell in spares if cell[0] not in (values["1"], values["2"])]
         return [{**values, "1": values["2"], "2": others[0][0]}] if added and others else []
 

@@ -57,7 +57,9 @@ class PairLayout(Layout):
         title = "" if self.title is None else text_of(values, self.title)
         return Entry(question, [Slot(is_positive, text_of(values, self.passage), "" if title == "-" else title, score)])
 
-    def changed(self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]) -> list[Values]:
+    def changed(
+        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    ) -> list[Values]:
         if not added or self.label is None:
             return []
         return [{**values, self.label: _positive_as(values[self.label])}]
@@ -96,7 +98,9 @@ class ListLayout(Layout):
         slots = [Slot(is_one, text, "", score) for is_one, text, score in zip(positive, passages, scores, strict=True)]
         return Entry(text_of(values, self.question), slots)
 
-    def changed(self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]) -> list[Values]:
+    def changed(
+        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    ) -> list[Values]:
         row = dict(values)
         gone = set(false) - set(added)
         for column in (self.passages, self.labels, self.scores):
@@ -139,7 +143,9 @@ def _labelled(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
     if any(not isinstance(row.get(name), str) for row in rows for name in (question, passage)):
         return None
     if all(str(row[passage]).startswith("[") and str(row[passage]).endswith("]") for row in rows):
-        raise FieldError("lists of passages are one text in CSV and cannot be told apart; save them as JSON lines or Parquet")
+        raise FieldError(
+            "lists of passages are one text in CSV and cannot be told apart; save them as JSON lines or Parquet"
+        )
     if label is None and all(str(row[score]) in ("0", "1", "0.0", "1.0") for row in rows if score):
         label, score = score, None
     return PairLayout("labelled pairs", question, None, passage, label, score)

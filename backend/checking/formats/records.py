@@ -43,7 +43,9 @@ class RecordLayout(Layout):
         answers = fields.texts(values, "answers") if isinstance(values.get("answers"), list) else ()
         return Entry(text_of(values, self.question), slots, answers)
 
-    def changed(self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]) -> list[Values]:
+    def changed(
+        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    ) -> list[Values]:
         """Move false negatives to the end of the positives, with their scores, or take them out."""
         row, first = dict(values), len(_list(values, self.positives))
         gained, gained_scores = list(_list(values, self.positives)), list(self._scores(values, self.positives) or ())

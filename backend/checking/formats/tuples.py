@@ -59,7 +59,9 @@ class TupleLayout(Layout):
         score = None if self.scores is None else numbers_of(values[self.scores], self.scores)[place]
         return (None if title is None else values[title], values[text], score)
 
-    def changed(self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]) -> list[Values]:
+    def changed(
+        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    ) -> list[Values]:
         """Fill the places of false negatives with the question's other negatives, then with the row's own again.
 
         A triplet with a false negative goes; one with the new positive and another negative comes in its place.
