@@ -22,7 +22,7 @@ from blindspot.backend.checking.formats.base import Values
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.data.formats.json_stream import open_json, records
 from blindspot.backend.data.formats.streams import ByteSource, head, not_utf8, numbered_lines
-from blindspot.backend.data.table_files import columns_of, rows_of, table_files, table_kind
+from blindspot.backend.data.table_files import binary_kind, columns_of, rows_of, table_files, table_kind
 from blindspot.db.errors import BadInput, Refused
 
 if TYPE_CHECKING:
@@ -311,6 +311,9 @@ def open_rows(path: str | Path) -> RowFile:
     path = Path(path)
     if path.is_dir():
         return BeirFolder(path) if is_beir(path) else SavedDataset(path)
+    binary = binary_kind(path)
+    if binary is not None:
+        return Parquet(path) if binary == "parquet" else Arrow(path)
     start = head(path, 4096)
     if not start:
         raise BadInput("the file is empty", path)
@@ -323,8 +326,7 @@ def open_rows(path: str | Path) -> RowFile:
         raise BadInput("this is a binary file of no known kind; give JSON lines, CSV, Parquet or Arrow", path)
     if kind == "csv" and _is_bare(start):
         return BareTsv(path)
-    kinds: dict[str, type[RowFile]] = {"jsonl": JsonLines, "csv": Csv, "parquet": Parquet, "arrow": Arrow}
-    return kinds[kind](path)
+    return JsonLines(path) if kind == "jsonl" else Csv(path)
 
 
 def _json_array(path: Path) -> RowFile:
