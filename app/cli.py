@@ -41,52 +41,34 @@ from blindspot.app.commands.why import why
 from blindspot.app.terminal import clean_streams
 from blindspot.db.errors import BlindspotError
 
-LOOP = (
-    "demo",
-    "check",
-    "new",
-    "copy",
-    "import",
-    "status",
-    "index",
-    "encoder",
-    "retrieve",
-    "report",
-    "compare",
-    "find",
-    "misses",
-    "why",
-    "tags",
-    "map",
-    "open",
-    "serve",
-    "mcp",
-    "batch",
-    "people",
-    "labels",
-    "judge",
-    "training-set",
-    "train",
-    "read",
-    "experiment",
-    "export",
-    "hub",
-    "rename",
-    "describe",
-    "delete",
-    "download",
-    "jobs",
-)
+PATH: dict[str, tuple[str, ...]] = {
+    "Start": ("demo", "check", "new", "import", "open", "status", "download"),
+    "Look": ("retrieve", "index", "encoder", "report", "compare", "misses", "why", "map", "find", "tags", "oracle", "experiment"),
+    "Judge": ("batch", "people", "labels", "judge"),
+    "Clean": ("training-set",),
+    "Train": ("train", "read"),
+    "Share": ("export", "hub", "serve", "mcp"),
+    "Keep": ("jobs", "copy", "rename", "describe", "delete"),
+}  # fmt: skip
+"""The commands as the work goes, and in each step the most used first."""
 
 
-class _InOrder(TyperGroup):
-    """Lists commands in their usual order of use; Typer would list those with sub-commands last."""
+class _AlongThePath(TyperGroup):
+    """Lists the commands in the order of the work, step by step."""
 
     def list_commands(self, context: object) -> list[str]:
-        return sorted(self.commands, key=lambda name: LOOP.index(name) if name in LOOP else len(LOOP))
+        order = [name for names in PATH.values() for name in names]
+        return sorted(self.commands, key=lambda name: order.index(name) if name in order else len(order))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for step, names in PATH.items():
+            with formatter.section(step):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=200)) for name in names])
 
 
-app = group("Find where a dense passage retriever is blind, mend its training data by hand, train it again.", _InOrder)
+app = group(
+    "Find where a dense passage retriever is blind, mend its training data by hand, train it again.", _AlongThePath
+)
 
 
 @app.callback()

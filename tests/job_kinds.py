@@ -11,6 +11,8 @@ def every_kind() -> dict[str, jobs.JobKind]:
     """Return the kinds of jobs by name. Imports every module of the backend, because jobs register where they are
     defined.
     """
-    for module in pkgutil.walk_packages(backend.__path__, "backend."):
+    for module in pkgutil.walk_packages(backend.__path__, "blindspot.backend."):
         importlib.import_module(module.name)
-    return {name: kind for name, kind in jobs.kinds().items() if kind.function.__module__.startswith("backend.")}
+    return {
+        name: kind for name, kind in jobs.kinds().items() if kind.function.__module__.startswith("blindspot.backend.")
+    }

@@ -7,6 +7,8 @@ import sys
 import time
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from blindspot.backend.retrieval.retriever import RETRIEVERS
 from tests.studies import births, people, tiny_bert
@@ -215,3 +217,13 @@ def test_help_loads_nothing_heavy():
     )
     assert done.stdout.rstrip().endswith("[]"), done.stdout + done.stderr
     print(f"help took {time.monotonic() - started:.2f} s")
+
+
+def test_the_help_lists_every_command_once_step_by_step():
+    from blindspot.app.cli import PATH, app
+
+    named = [name for names in PATH.values() for name in names]
+    assert sorted(named) == sorted(typer.main.get_command(app).commands)
+    text = CliRunner().invoke(app, ["--help"]).output
+    places = [text.index(f"\n{step}:\n") for step in PATH]
+    assert places == sorted(places) and "..." not in text[places[0] :]

@@ -23,10 +23,12 @@ from blindspot.backend.interventions.batch import explain_misses
 from blindspot.backend.judges.cascade import CascadeStage, judge_with_cascade
 from blindspot.backend.judges.feature_judge import judge_run, learn_judge, trainable_questions
 from blindspot.backend.judges.imported import import_judgements
+from blindspot.backend.judges.judge import JUDGES
 from blindspot.backend.judges.label_judge import learn_label_judge
 from blindspot.backend.judges.llm.injections import measure_injections
 from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.llm.judging import judge_with_llm
+from blindspot.backend.judges.pair_judge import judge_pairs
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.maps import make
 from blindspot.backend.reader.reading import read
@@ -52,6 +54,7 @@ from tests.llm_server import ChatServer
 from tests.readers import QUICK as QUICK_READER
 from tests.readers import tiny_reader
 from tests.studies import births, people, tiny_bert
+from tests.test_registry import installed
 from tests.training_studies import say
 
 QUICK = {
@@ -127,7 +130,29 @@ def where(request, monkeypatch):
     return request.param
 
 
-def test_every_kind_of_job(tmp_path, registered, where):
+@pytest.fixture
+def installed_judge(tmp_path, monkeypatch):
+    """A package with a judge beside Blindspot, for this process and for those that it starts."""
+    site = tmp_path / "site"
+    site.mkdir()
+    code = (
+        "from blindspot.plugin import PairJudge\n"
+        "class Half(PairJudge):\n"
+        "    name, title, help = 'half', 'half', 'is never sure'\n"
+        "    def probabilities(self, questions, passages):\n"
+        "        return [0.5 for _ in passages]\n"
+    )
+    installed(site, "half_judge", "blindspot.judges", {"half": "half_judge:Half"}, code)
+    JUDGES.all()
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
+    monkeypatch.setattr(JUDGES, "_entries", dict(JUDGES._entries))
+    monkeypatch.setattr(JUDGES, "_loaded", False)
+    yield
+    sys.modules.pop("half_judge", None)
+
+
+def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     pytest.importorskip("accelerate", reason="training needs accelerate")
     pytest.importorskip("milvus_lite", reason="milvus-lite is not installed: 'pip install -r requirements-dev.txt'")
     study, results = Study.create(tmp_path / "s"), {}
@@ -184,6 +209,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
     submit(add_cross_encoder, "ready", str(study.path("models", "judge")), device="cpu")
     submit(learn_judge, "features", "mined")
     submit(judge_run, "features", "mined")
+    assert submit(judge_pairs, "half", "mined", 2)["pairs"] == 2 * results["judge pairs"]["questions"]
     assert submit(import_judgements, "tool", file["qrels.txt"])["pairs"] == 12
     with ChatServer(lambda question, passage: 0) as server:
         add_llm_judge(study, "llm", server.url, ["m"])

@@ -1,17 +1,23 @@
-"""A study that an older version made opens, is judged and trains with today's code. tests/data/README.md says how it was made."""
+"""Studies that older versions made open, are judged and train with today's code. tests/data/README.md says how they were made."""
 
 import tarfile
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from blindspot.app.cli import app
+from blindspot.backend.core import jobs
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import summary
 from blindspot.backend.evaluation.comparison_report import compare_runs
 from blindspot.backend.evaluation.report import report
-from blindspot.backend.retrieval import dense
+from blindspot.backend.judges.feature_judge import judge_run
+from blindspot.backend.judges.judge import judges_of
+from blindspot.backend.maps.stored import maps_of
+from blindspot.backend.retrieval import dense, titles
 from blindspot.backend.retrieval.live import search
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.dual_encoder import train_dual_encoder
@@ -23,16 +29,30 @@ from blindspot.db.queue import Queue
 from tests.annotators import annotate
 from tests.app_pages import Page
 
-ARCHIVE = Path(__file__).parent / "data" / "study-0.1.0.tar.xz"
+DATA = Path(__file__).parent / "data"
 QUICK = {"batch": 2, "steps": 2, "held_out": 2, "evaluate_every": 2, "question_tokens": 16, "passage_tokens": 32}
+
+
+def unpacked(version: str, folder: Path, monkeypatch) -> Study:
+    with tarfile.open(DATA / f"study-{version}.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    monkeypatch.chdir(folder / f"study-{version}")  # its study.toml names models/tiny
+    return Study.open(".")
 
 
 @pytest.fixture
 def study(tmp_path, monkeypatch) -> Study:
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    monkeypatch.chdir(tmp_path / "study-0.1.0")  # its study.toml names models/tiny
-    return Study.open(".")
+    return unpacked("0.1.0", tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def study_of_0_2(tmp_path, monkeypatch) -> Study:
+    return unpacked("0.2.0", tmp_path, monkeypatch)
+
+
+@pytest.fixture(params=["0.1.0", "0.2.0"])
+def any_study(request, tmp_path, monkeypatch) -> Study:
+    return unpacked(request.param, tmp_path, monkeypatch)
 
 
 def test_what_it_holds_is_all_there(study):
@@ -62,16 +82,47 @@ def test_it_is_searched_judged_and_trained(study):
     assert compare_runs(study, "first-model-dev", "second-model-dev", 5).at[5].n == 8
 
 
+def test_what_version_0_2_made_is_all_there(study_of_0_2):
+    study = study_of_0_2
+    held = summary(study)
+    assert held["passages"]["count"] == 60
+    assert set(held["runs"]) == {"bm25-train", "bm25-dev", "tiny-dev", "mapped-dev"}
+    assert {batch.name: batch.questions for batch in Queue(study.labels_path).batches()} == {"first": 8, "by-gain": 2}
+    assert [card.name for card in judges_of(study)] == ["learned"]
+    assert list(maps_of(study)) == ["map"]
+    assert len(report(study, ["mapped-dev", "tiny-dev"]).runs) == 2
+
+
+def test_a_study_of_version_0_2_is_judged_cleaned_and_trained(study_of_0_2):
+    study = study_of_0_2
+    truth = {question.id: set(question.gold) for question in study.questions.all()}
+    before = Labels(study.labels_path).last_event
+    assert annotate(study, truth, {"lea": 1.0}, questions=1, seed=1) == 1
+    assert Labels(study.labels_path).last_event > before
+    assert judge_run(study, "learned", "bm25-dev")["pairs"] == 100  # 10 dev questions, 10 ranks
+    build(study, "today", ["bm25-train"], policy="labels", last=10)
+    assert train_dual_encoder(study, "second-model", "today", "first-model", QUICK, device="cpu").steps == 2
+
+
+def test_the_function_of_a_job_that_version_0_2_queued_is_found(study_of_0_2):
+    id = jobs.submit(titles.build_index, study_of_0_2)
+    while (job := jobs.status(study_of_0_2, id)).unfinished:
+        time.sleep(0.05)
+    assert job.state == "done" and job.function == "blindspot.backend.retrieval.titles:build_index"
+    older = replace(job, function="backend.retrieval.titles:build_index")
+    assert jobs._registered(older) is jobs._registered(job)
+
+
 @pytest.mark.parametrize(
     "arguments", [["status"], ["labels", "check"], ["train", "log", "first-model"], ["jobs", "list"]]
 )
-def test_commands(study, arguments):
-    done = CliRunner().invoke(app, [*arguments, "--study", str(study.folder)])
+def test_commands(any_study, arguments):
+    done = CliRunner().invoke(app, [*arguments, "--study", str(any_study.folder)])
     assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize(
     "name", ["home", "compare", "question", "judge", "quality", "slices", "map", "training", "experiments"]
 )
-def test_pages(study, name):
-    assert Page(study.folder, "" if name == "home" else name, "lea").text
+def test_pages(any_study, name):
+    assert Page(any_study.folder, "" if name == "home" else name, "lea").text

@@ -211,24 +211,16 @@ def retrievers_table() -> str:
     """The kinds of retriever of this repository, for docs/retrieve.md."""
     rows = ["| `--with` | searches | options |", "|---|---|---|"]
     for kind in RETRIEVERS:
-        if type(kind).__module__.startswith("backend."):
+        if type(kind).__module__.startswith("blindspot.backend."):
             options = ", ".join(f"`{one.option}`" for one in declared(kind.options).values())
             rows.append(f"| `{kind.name}` | {kind.help} | {options} |")
     return "\n".join(rows)
 
 
-def test_the_docs_list_every_retriever_and_their_example_works(study, monkeypatch):
+def test_the_docs_list_every_retriever():
     """`python -m tests.test_toy_retriever` rewrites the table."""
     page = DOCS.read_text(encoding="utf-8")
     assert f"<!-- retrievers -->\n{retrievers_table()}\n<!-- end -->" in page, "run: python -m tests.test_toy_retriever"
-    example = re.search(r"```python\n(import numpy.*?)```", page, re.S)[1]
-    space: dict = {}
-    exec(compile(example, str(DOCS), "exec"), space)
-    monkeypatch.setattr(
-        RETRIEVERS, "_entries", {**{kind.name: kind for kind in RETRIEVERS}, "reverse": space["REVERSE"]}
-    )
-    run = retrieve(study, "reverse", skip=2, split="dev", k=3)
-    assert run.name == "reverse-dev" and np.asarray(run.hits.ordinals)[0].tolist() == [57, 56, 55]
 
 
 if __name__ == "__main__":

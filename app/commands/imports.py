@@ -20,6 +20,7 @@ from blindspot.app.commands.common import (
     open_study,
     progress,
 )
+from blindspot.app.commands.options import reads
 from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def new(
     print(f"Created the study {study.folder}. Next: blindspot import passages FILE --study {folder}")
 
 
-@import_app.command("passages")
+@import_app.command("passages", cls=reads("passages"))
 def import_passages(
     file: FileOrIr,
     study: StudyOption = None,
@@ -118,7 +119,7 @@ def import_passages(
     _say_imported(result, "passage")
 
 
-@import_app.command("questions")
+@import_app.command("questions", cls=reads("questions"))
 def import_questions(
     file: FileOrIr,
     study: StudyOption = None,
@@ -223,7 +224,7 @@ def import_triples(
     _say_imported(result, "question")
 
 
-@import_app.command("frequencies")
+@import_app.command("frequencies", cls=reads("frequencies"))
 def import_frequencies(
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="TSV file with the header: entity, count.")
@@ -246,7 +247,7 @@ def import_frequencies(
         _say_imported(do(importer.count_frequencies, _open_or_new(study)), "subject")
 
 
-@import_app.command("qrels")
+@import_app.command("qrels", cls=reads("qrels"))
 def import_qrels(
     file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False
 ) -> None:
@@ -257,7 +258,7 @@ def import_qrels(
     _say_imported(result, "line of qrels", "lines of qrels")
 
 
-@import_app.command("run")
+@import_app.command("run", cls=reads("runs"))
 def import_run(
     file: FileArgument,
     name: Annotated[

@@ -84,6 +84,26 @@ class LateCommand(TyperCommand):
         return super().get_params(ctx)
 
 
+class ReadsFormat(TyperCommand):
+    """A command of `blindspot import`. The help of --format lists the formats, also those of installed packages."""
+
+    kind: ClassVar[str]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        from blindspot.backend.data.formats import formats
+
+        names = ", ".join(each.name for each in formats() if each.kind == self.kind and each.read is not None)
+        for parameter in self.params:
+            if parameter.name == "format":
+                parameter.help = f"Format of the file: {names} (default: recognised from its content)."  # type: ignore[attr-defined]
+        super().format_options(ctx, formatter)
+
+
+def reads(kind: str) -> type[ReadsFormat]:
+    """Return the class of a command that reads files of a kind ("passages", "runs")."""
+    return type(f"Reads{kind.title()}", (ReadsFormat,), {"kind": kind})
+
+
 def option(one: Declared, default: Any) -> Any:
     """Return the annotation of an optional command-line option. Without the option the value is None, and the setting
     keeps its default.

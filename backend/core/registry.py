@@ -3,7 +3,7 @@ defines it.
 
 A registry imports its own modules when somebody first asks for an entry. Installed packages add entries through an
 entry point group:
-an entry point names either an entry, or a module that registers its entries when it is imported.
+an entry point names an entry, its class, or a module that registers its entries when it is imported.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Registry(Generic[T]):
             try:
                 self._add(point.load())
             except Exception as error:  # continue with the others, whatever a foreign package raises
-                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                reason = _moved(error) or (str(error).strip() or type(error).__name__).splitlines()[0]
                 package = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
                 line = f"cannot load the {self.what} {point.name!r}{package} ({point.value}): {reason}"
                 self.failures.append(line)
@@ -135,9 +135,19 @@ class Registry(Generic[T]):
             for each in loaded:
                 self._add(each)
             return
+        if isinstance(loaded, type):
+            loaded = loaded()
         if self._check is not None:
             self._check(loaded)
         self.register(loaded)  # type: ignore[arg-type]
+
+
+def _moved(error: Exception) -> str | None:
+    """What a package of version 0.2 or older must import now, if that is why it did not load."""
+    name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    if name.partition(".")[0] not in ("app", "backend", "analysis", "db"):
+        return None
+    return f"it imports {name!r}, the name of version 0.2; import what it needs from 'blindspot.plugin' (docs/extend)"
 
 
 def must_be(kind: type) -> Callable[[object], None]:

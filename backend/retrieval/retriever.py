@@ -204,7 +204,7 @@ RETRIEVERS: Registry[RetrieverKind] = Registry(
     "retriever",
     package="blindspot.backend.retrieval",
     group="blindspot.retrievers",
-    order=lambda kind: (not type(kind).__module__.startswith("backend."), kind.name),
+    order=lambda kind: (not type(kind).__module__.startswith("blindspot.backend."), kind.name),
     check=_check,
 )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -123,6 +123,8 @@ class Format:
     def opened(self, path: Path, options: Options = NO_OPTIONS) -> Iterator[Iterator[Any]]:
         """Yield the reader of a file, and close it at the end of the block.
 
+        A question that names no file gets this one.
+
         Raises:
             BadInput: this format is only written.
         """
@@ -130,7 +132,7 @@ class Format:
             raise BadInput(f"the format {self.name} can only be written, not read", path)
         rows = self.read(path, options)
         try:
-            yield rows
+            yield (_in_file(row, path) for row in rows) if self.kind == "questions" else rows
         finally:
             if close := getattr(rows, "close", None):
                 close()
@@ -238,13 +240,18 @@ class ImportedQuestion:
     """
 
     question: Question
-    path: str
-    line: int | None
+    path: str | Path = ""
+    line: int | None = None
     paragraphs: tuple[Paragraph, ...] = ()
     gold_places: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def wrong(self, message: str) -> BadInput:
         return BadInput(message, self.path, self.line)
+
+
+def _in_file(row: ImportedQuestion | BadInput, path: Path) -> ImportedQuestion | BadInput:
+    """Return a row of a reader; a question without a file is of this one."""
+    return replace(row, path=str(path)) if isinstance(row, ImportedQuestion) and not row.path else row
 
 
 def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:

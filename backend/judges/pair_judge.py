@@ -1,0 +1,104 @@
+"""Judges that need nothing but a question and a passage: the simplest kind of judge that a package can add.
+
+    class ShortIsRight(PairJudge):
+        name, title, help = "short", "short passages", "calls short passages right"
+
+        def probabilities(self, questions, passages):
+            return [1 / (1 + len(passage.text)) for passage in passages]
+
+An instance named by an entry point of the group `blindspot.judges` is one judge, in every study, under the name of its
+kind. `blindspot judge run short --run RUN` stores its scores.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from blindspot.backend.core.jobs import job
+from blindspot.backend.judges.feature_judge import QUESTIONS_PER_STEP, Lists, lists_of, scored_rows
+from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.db.errors import BadInput, Missing
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
+    from blindspot.db.records import Passage
+
+DEPTH = 100  # ranks of a run that are judged
+
+
+@job("judge pairs")
+def judge_pairs(
+    study: Study, name: str, run: str, depth: int = DEPTH, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Judge the first ranks of every list of a run with a `PairJudge`, and keep the scores in `scores/<name>/`.
+
+    Questions that have scores keep them.
+
+    Raises:
+        Missing: no such judge or run. BadInput: the judge gives something else than a probability for each pair.
+    """
+    kind = JUDGES.find(name)
+    if not isinstance(kind, PairJudge):
+        raise Missing(f"there is no installed judge {name!r}")
+    opened, judge = study.run(run), kind.open(study, name)
+    store = ScoreStore.create(study, name, kind.calibrated, about={"judge": kind.name})
+    known = store.questions()
+    questions = [question for question in study.questions.some(opened.question_ids) if question.id not in known]
+    judged = 0
+    for begin in range(0, len(questions), QUESTIONS_PER_STEP):
+        if progress is not None:
+            progress(begin, len(questions), f"judging passages with {name}")
+        lists = lists_of(opened, questions[begin : begin + QUESTIONS_PER_STEP], depth)
+        judged += store.add(scored_rows(study, lists, judge.judge(lists)))
+    return {"judge": name, "run": run, "questions": len(questions), "pairs": judged}
+
+
+class PairJudge(JudgeKind):
+    """A judge whose probability depends on the question and the passage alone.
+
+    calibrated: whether the probabilities were fitted to labels, so that they mean what they say.
+    """
+
+    calibrated: ClassVar[bool] = False
+    run_job = staticmethod(judge_pairs)
+
+    @abstractmethod
+    def probabilities(self, questions: Sequence[str], passages: Sequence[Passage]) -> Sequence[float]:
+        """Return how probable it is, from 0 to 1, that each passage answers the question at the same place."""
+
+    def cards(self, study: Study) -> list[JudgeCard]:
+        return [JudgeCard(self.name, self.name, "", self.calibrated, None, self.name in study.parts("scores"))]
+
+    def open(self, study: Study, name: str, device: str | None = None) -> OpenPairJudge:
+        return OpenPairJudge(study, self)
+
+
+class OpenPairJudge:
+    """A `PairJudge` over the passages of a study, with the protocol of `Judge`."""
+
+    def __init__(self, study: Study, kind: PairJudge):
+        self.study, self.kind, self.name, self.calibrated = study, kind, kind.name, kind.calibrated
+
+    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
+        """Return (q, k) float64 probabilities; NaN where padded.
+
+        Raises BadInput if the judge does not give one probability for each pair.
+        """
+        probabilities = np.full(lists.rows.shape, np.nan)
+        places = np.argwhere(lists.rows >= 0)
+        passages = self.study.corpus.passages(lists.rows[places[:, 0], places[:, 1]].tolist())
+        texts = [lists.questions[i].text for i in places[:, 0].tolist()]
+        given = np.asarray(self.kind.probabilities(texts, passages), np.float64)
+        if given.shape != (len(texts),) or not np.all((given >= 0) & (given <= 1)):
+            raise BadInput(
+                f"the judge {self.name!r} must give a number from 0 to 1 for each of {len(texts)} pairs; "
+                f"it gave {np.array2string(given, threshold=5, precision=3)}"
+            )
+        probabilities[places[:, 0], places[:, 1]] = given
+        return probabilities
