@@ -6,7 +6,20 @@ import json
 from functools import cache
 from pathlib import Path
 
-CITIES = ("Oslo", "Bergen", "Molde", "Tromso", "Lillehammer", "Hamar", "Narvik", "Bodo", "Alta", "Skien", "Moss", "Voss")
+CITIES = (
+    "Oslo",
+    "Bergen",
+    "Molde",
+    "Tromso",
+    "Lillehammer",
+    "Hamar",
+    "Narvik",
+    "Bodo",
+    "Alta",
+    "Skien",
+    "Moss",
+    "Voss",
+)
 TRADES = ("skier", "painter", "sailor", "baker", "weaver")
 
 
@@ -82,7 +95,9 @@ def dpr(path: Path, indent: int | None = 4) -> Path:
             "dataset": "births",
             "question": question,
             "answers": [CITIES[i % len(CITIES)]],
-            "positive_ctxs": [{"title": f"Furset{i}", "text": text, "score": 1000, "title_score": 1, "passage_id": str(i)}],
+            "positive_ctxs": [
+                {"title": f"Furset{i}", "text": text, "score": 1000, "title_score": 1, "passage_id": str(i)}
+            ],
             "negative_ctxs": [],
             "hard_negative_ctxs": [
                 {"title": f"Furset{j}", "text": rows[j][1], "score": 12.5 - j, "title_score": 0, "passage_id": str(j)}
@@ -164,7 +179,9 @@ def msmarco(path: Path) -> Path:
     """qidpidtriples with the collection and the queries beside it."""
     rows = pairs()
     (path.parent / "collection.tsv").write_text("".join(f"{100 + i}\t{text}\n" for i, (_, text) in enumerate(rows)))
-    (path.parent / "queries.train.tsv").write_text("".join(f"{i}\t{question}\n" for i, (question, _) in enumerate(rows)))
+    (path.parent / "queries.train.tsv").write_text(
+        "".join(f"{i}\t{question}\n" for i, (question, _) in enumerate(rows))
+    )
     path.write_text("".join(f"{i}\t{100 + i}\t{100 + (i + shift) % 24}\n" for i in range(24) for shift in (1, 7)))
     return path
 
