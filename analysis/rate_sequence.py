@@ -98,7 +98,7 @@ def rate_sequence(hits: np.ndarray, drawn: np.ndarray, cells: Cells, level: floa
 
 @dataclass(frozen=True)
 class _Outlook:
-    """What is known of the next estimate: its mean and variance by the chances, and its bounds. (r, 1) each."""
+    """What is known of the next estimate: its mean and variance by the chances, and its bounds; (r,) each."""
 
     mean: np.ndarray
     variance: np.ndarray
@@ -130,9 +130,7 @@ class _Cells:
         is_left = self.left > 0
         least = self.base - np.where(is_left, self.chances * self.scale, 0.0).max(axis=1)
         most = self.base + np.where(is_left, (1 - self.chances) * self.scale, 0.0).max(axis=1)
-        return _Outlook(
-            self.base[:, None], np.maximum(variance, _LEAST_VARIANCE)[:, None], least[:, None], most[:, None]
-        )
+        return _Outlook(self.base, np.maximum(variance, _LEAST_VARIANCE), least, most)
 
     def learn(self, hits: np.ndarray, drawn: np.ndarray) -> np.ndarray:
         """Take in a draw and return its estimate, (r,)."""
@@ -156,25 +154,31 @@ class _Cells:
 
 
 class _Bettors:
-    """Two bettors for each horizon and each piece of the grid, and which pieces they rejected together."""
+    """Two bettors for each horizon and each piece of the grid, and which pieces they rejected together.
+
+    Only the pieces that are not rejected yet are computed, those of all studies in one row.
+    """
 
     def __init__(self, studies: int, level: float):
-        self.low, self.high = GRID[:-1], GRID[1:]
+        pieces = len(GRID) - 1
         self.needed = -math.log(1 - level)
-        against = np.where(self.high <= CLEAN, AGAINST_CLEAN, 0.5)  # wealth that bets on a lower share
-        sides = np.stack([against, 1 - against])
-        self.begun = np.log(np.array([share for share, _ in HORIZONS])[:, None, None] * sides)  # (horizons, 2, pieces)
+        self.is_open = np.ones((studies, pieces), bool)
+        self.study, self.piece = np.divmod(np.arange(studies * pieces), pieces)
         self.horizons = [horizon for _, horizon in HORIZONS]
-        self.wealth = np.zeros((len(HORIZONS), 2, studies, len(self.low)))
-        self.stakes = np.zeros_like(self.wealth)
-        self.is_open = np.ones((studies, len(self.low)), bool)
+        against = np.where(GRID[1:] <= CLEAN, AGAINST_CLEAN, 0.5)  # wealth that bets on a lower share
+        begun = np.log([share for share, _ in HORIZONS])[:, None, None] + np.log(np.stack([against, 1 - against]))
+        self.begun = begun[:, :, self.piece]  # (horizons, 2, open pieces)
+        self.wealth = np.zeros_like(self.begun)
+        self.stakes = np.zeros_like(self.begun)
 
     def stake(self, step: int, outlook: _Outlook) -> None:
         """Choose the stakes of the next draw: as in `blindspot.analysis.certificates`, hedges of a digital option."""
-        estimated = np.clip(outlook.mean, 1e-4, 0.999)
+        low, high = GRID[self.piece], GRID[self.piece + 1]
+        estimated = np.clip(outlook.mean, 1e-4, 0.999)[self.study]
+        variance = outlook.variance[self.study]
         sides = (
-            (self.low, LARGEST_STAKE / np.maximum(outlook.most - self.low, 1e-9)),
-            (self.high, LARGEST_STAKE / np.maximum(self.high - outlook.least, 1e-9)),
+            (low, LARGEST_STAKE / np.maximum(outlook.most[self.study] - low, 1e-9)),
+            (high, LARGEST_STAKE / np.maximum(high - outlook.least[self.study], 1e-9)),
         )
         for side, (share, largest) in enumerate(sides):
             # Under the hypothesis the variance is that of its share, not of the estimated one.
@@ -182,19 +186,25 @@ class _Bettors:
             for place, horizon in enumerate(self.horizons):
                 while horizon <= step:
                     horizon *= 2
-                spread = np.sqrt(outlook.variance * (horizon - step) * ratio)
+                spread = np.sqrt(variance * (horizon - step) * ratio)
                 tail = self.begun[place, side] - self.needed
                 self.stakes[place, side] = np.minimum(hedge(self.wealth[place, side], tail, spread), largest)
 
     def learn(self, estimate: np.ndarray) -> None:
         """Settle the bets of a draw."""
-        gains = np.stack([self.low - estimate[:, None], estimate[:, None] - self.high])
+        drawn = estimate[self.study]
+        gains = np.stack([GRID[self.piece] - drawn, drawn - GRID[self.piece + 1]])
         self.wealth += np.log1p(self.stakes * gains)
-        logs = self.wealth + self.begun[:, :, None, :]
-        together = np.logaddexp.reduce(logs.reshape(-1, *self.is_open.shape), axis=0)
-        self.is_open &= together < self.needed
+        logs = (self.wealth + self.begun).reshape(-1, len(self.piece))
+        kept = np.logaddexp.reduce(logs, axis=0) < self.needed
+        if not kept.all():
+            self.is_open[self.study[~kept], self.piece[~kept]] = False
+            self.study, self.piece = self.study[kept], self.piece[kept]
+            self.begun, self.wealth, self.stakes = (
+                values[:, :, kept] for values in (self.begun, self.wealth, self.stakes)
+            )
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the ends of the pieces that are not rejected, (r,) each. Where all are, the whole range."""
         first, last = self.is_open.argmax(axis=1), self.is_open.shape[1] - 1 - self.is_open[:, ::-1].argmax(axis=1)
-        return self.low[first], self.high[last]
+        return GRID[first], GRID[last + 1]
