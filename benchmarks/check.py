@@ -44,7 +44,7 @@ FILES = (
 """Share of false negatives, and AUC of the suspicion; 0.5 for none."""
 TARGET = 0.02
 BLOCK = 100  # runs in memory together
-WORDS = ("river", "castle", "treaty", "singer", "engine", "valley", "museum", "painter", "election", "harbour")
+WORDS = ("riv", "cas", "tre", "sing", "eng", "val", "mus", "art", "vote", "port")
 
 
 def simulated(rate: float, auc: float, seed: int = 0) -> tuple[np.ndarray, Cells, np.ndarray]:
