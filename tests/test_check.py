@@ -80,7 +80,9 @@ def test_facts_are_those_of_brute_force(messy):
         and near_duplicates([row["positive"], row["negative"]])[1] == 0
         for row in rows
     ) >= 3  # fmt: skip
-    assert count(found, "doubled_rows") == 120 - len({(key(r["anchor"]), r["positive"], r["negative"]) for r in rows}) >= 1
+    assert (
+        count(found, "doubled_rows") == 120 - len({(key(r["anchor"]), r["positive"], r["negative"]) for r in rows}) >= 1
+    )
     assert count(found, "empty_texts") == 1
 
 
@@ -131,7 +133,10 @@ def test_without_doubled_texts_no_batch_has_a_false_negative():
 
 def test_a_cut_text_is_seen(tmp_path):
     rng = np.random.default_rng(0)
-    rows = [{"anchor": f"q {i}", "positive": words(rng, 40)[:90], "negative": words(rng, int(rng.integers(3, 8)))} for i in range(30)]
+    rows = [
+        {"anchor": f"q {i}", "positive": words(rng, 40)[:90], "negative": words(rng, int(rng.integers(3, 8)))}
+        for i in range(30)
+    ]
     found = check(write(tmp_path / "a.jsonl", rows))
     [cut] = [each for each in found.facts.findings if each.name == "cut_texts"]
     assert cut.count == 30 and "90 characters" in cut.words
@@ -304,11 +309,18 @@ def test_dev_questions_that_leak_are_found(tmp_path):
 
 def test_a_judge_judges_the_sample(tmp_path):
     """A ready cross-encoder; its labels are of a machine, and people's stay their own."""
-    from tests.training import tiny_cross_encoder
+    import torch
+    import transformers
+
+    from tests.studies import tiny_bert
 
     path = made.tevatron(tmp_path / "train.jsonl")
-    model = tiny_cross_encoder(tmp_path / "judge")
+    model = tmp_path / "tiny-judge"
+    tiny_bert(model)
+    torch.manual_seed(1)
+    config = transformers.BertConfig.from_pretrained(model, num_labels=1)
+    transformers.BertForSequenceClassification(config).save_pretrained(model)
     shown = run("check", path, "--judge", model)
     assert shown.exit_code == 0, shown.output + str(shown.exception)
-    assert "Judged by the judge judge: 48 pairs" in shown.output
+    assert "Judged by the judge tiny-judge: 48 pairs" in shown.output
     assert "none is judged yet" in run("check", path).output

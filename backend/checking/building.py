@@ -192,8 +192,8 @@ class _Builder:
             self._counts,
         )
         kinds = (np.int32, np.int16, np.int32, np.int32, bool, np.float32)
-        for (name, values), kind in zip(columns.items(), kinds, strict=True):
-            self.chunks[name].append(np.array(values, kind))
+        for (name, column), kind in zip(columns.items(), kinds, strict=True):
+            self.chunks[name].append(np.array(column, kind))
         for name in ("overlap", "shared", "similar", "empty"):
             self.chunks[name].append(getattr(features, name)[at])
 

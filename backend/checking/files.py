@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from blindspot.backend.checking.formats.base import Values
 from blindspot.backend.core.manifest import text_sha256
@@ -116,7 +116,7 @@ class Csv(_Table):
                     continue
                 buffer = io.StringIO()
                 ending = "\r\n" if raw.endswith("\r\n") else "\n"
-                quoting = csv.QUOTE_ALL if raw.startswith('"') and self._quotes_all else csv.QUOTE_MINIMAL
+                quoting: Literal[0, 1] = csv.QUOTE_ALL if self._quotes_all else csv.QUOTE_MINIMAL
                 writer = csv.writer(buffer, delimiter=self._separator, lineterminator=ending, quoting=quoting)
                 for values in replacements[number]:
                     writer.writerow([values[name] for name in self.columns])

@@ -120,8 +120,8 @@ def read_sample(checked: CheckedStudy) -> SamplePlan | None:
     try:
         plain = read_object(path)
         cells = Cells(**{name: np.array(values) for name, values in plain.pop("cells").items()})
-        arrays = {name: np.array(plain.pop(name), np.int64) for name in ("draws", "member")}
-        return SamplePlan(cells, **arrays, **plain)
+        draws, member = (np.array(plain.pop(name), np.int64) for name in ("draws", "member"))
+        return SamplePlan(cells, draws, member, **plain)
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"is not a sample ({error}); delete the study and check the file again", path) from None
 
@@ -211,12 +211,25 @@ def estimate_rate(
     places = checked.places
     known = len(np.unique(places.keys[places.known_false]))
     total = len(judged.pairs) + known
-    counts = (total, known, len(judged.plan.draws), len(judged), int(judged.false.sum()), int(judged.unsettled.sum()))
+    unsettled = int(judged.unsettled.sum())
+    none = RateEstimate(
+        total,
+        known,
+        len(judged.plan.draws),
+        len(judged),
+        int(judged.false.sum()),
+        unsettled,
+        None,
+        None,
+        None,
+        level,
+        by,
+    )
     if not len(judged):
-        return RateEstimate(*counts, None, None, None, level, by)
-    middle, low, high = interval(judged.false, judged.unsettled, judged.cells, judged.plan.cells, level)
-    shares = [(known + share * len(judged.pairs)) / total for share in (middle, low, high)]
-    return RateEstimate(*counts, *shares, level, by)
+        return none
+    of_drawn = interval(judged.false, judged.unsettled, judged.cells, judged.plan.cells, level)
+    middle, low, high = ((known + share * len(judged.pairs)) / total for share in of_drawn)
+    return replace(none, estimate=middle, low=low, high=high)
 
 
 def interval(
