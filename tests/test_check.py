@@ -226,6 +226,11 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
     assert chosen.rule.name in ("max_score", "judge")
     assert chosen.rule.argument is None or chosen.rule.argument.startswith("mine_hard_negatives(..., max_score=")
     truth = np.array(list(false.values()))
+    plain = curve.as_json()
+    assert parse_rule(plain["chosen"]) == chosen.rule
+    assert {row["paste"] for row in plain["rows"] if row["rule"] == "max_score"} == {
+        f"mine_hard_negatives(..., max_score={row['value']:g})" for row in plain["rows"] if row["rule"] == "max_score"
+    }
     for row in curve.rows:
         if row.rule.name != "judge":
             keeps = kept_by(row.rule, judged.pairs, judged)

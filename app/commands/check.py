@@ -116,7 +116,6 @@ def _show(found: Check) -> None:
 
 def _show_rules(found: Check) -> None:
     from blindspot.backend.checking.card import rule_words
-    from blindspot.backend.checking.rules import shown_value
 
     curve = found.rules()
     if not curve.rows:
@@ -124,7 +123,7 @@ def _show_rules(found: Check) -> None:
     print("\nRules: of the negatives that each keeps, so many are false")
     print(f"  {'rule':<26}{'kept':>12}{'false':>8}{'interval':>16}{'false dropped':>15}{'true kept':>11}{'emptied':>9}")
     for place, row in enumerate(curve.rows):
-        name = f"{row.rule.name}={shown_value(row.rule):g}"
+        name = row.rule.as_text()
         mark = "*" if place == curve.chosen else " "
         print(
             f"{mark} {name:<26}{row.kept:>12,}{row.false_share:>8.1%}{f'{row.low:.1%}-{row.high:.1%}':>16}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blindspot.backend.checking.facts import BatchSize, Facts, Finding
-from blindspot.backend.checking.rules import RuleCurve, shown_value
+from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.checking.sample import RateEstimate
 from blindspot.backend.checking.writing import Changes
 from blindspot.backend.text.counting import counted, noun
@@ -81,7 +81,7 @@ def rule_words(curve: RuleCurve) -> str:
     """Return the chosen rule, what to paste, and its promise."""
     assert curve.chosen is not None
     row = curve.rows[curve.chosen]
-    rule = f"`{row.rule.name}={shown_value(row.rule):g}`"
+    rule = f"`{row.rule.as_text()}`"
     paste = f"; paste `{row.rule.argument}`" if row.rule.argument else "; apply it with `blindspot check --out --rule`"
     promise = "" if curve.promise is None else f", at most {curve.promise:.1%} for all rows together"
     return (

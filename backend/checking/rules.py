@@ -26,6 +26,8 @@ KEPT = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
 """Shares of the negatives that the rows of a rule keep, about: the values are rounded."""
 MARGINS = (0.0, 0.05, 0.1)
 RANKS = (1, 2, 3, 5, 10, 20)
+UPPER = ("max_score", "judge")
+"""Rules with an upper limit; their statistics are negated."""
 FEWEST = 5
 """False and true negatives among the labels without which nothing is compared."""
 RESAMPLES = 400
@@ -40,8 +42,13 @@ class Rule:
     value: float
     argument: str | None
 
+    @property
+    def shown(self) -> float:
+        """The value as people write it: a rule with an upper limit keeps what is at most this."""
+        return -self.value if self.name in UPPER else self.value
+
     def as_text(self) -> str:
-        return f"{self.name}={self.value:g}"
+        return f"{self.name}={self.shown:g}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,8 @@ class RuleRow:
     true_kept: float
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "paste": self.rule.argument}
+        plain = {**asdict(self), "rule": self.rule.name, "value": self.rule.shown}
+        return {**plain, "paste": self.rule.argument}
 
 
 @dataclass(frozen=True)
@@ -222,12 +230,7 @@ def parse_rule(text: str) -> Rule:
         raise BadInput(
             f"{text!r} is no rule; give one as in relative_margin=0.08, max_score=0.7, range_min=2 or judge=0.3"
         )
-    return _rule(name, -value if name in ("max_score", "judge") else value)
-
-
-def shown_value(rule: Rule) -> float:
-    """Return the value of a rule as people write it."""
-    return -rule.value if rule.name in ("max_score", "judge") else rule.value
+    return _rule(name, -value if name in UPPER else value)
 
 
 def kept_by(rule: Rule, pairs: NegativePairs, judged: JudgedDraws | None) -> np.ndarray:

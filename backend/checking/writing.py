@@ -20,7 +20,7 @@ from blindspot.backend.checking.building import CheckedStudy, passage_id, questi
 from blindspot.backend.checking.formats.base import Cell, Layout, Values
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.reading import TrainingFile
-from blindspot.backend.checking.rules import Rule, kept_by, shown_value
+from blindspot.backend.checking.rules import Rule, kept_by
 from blindspot.backend.checking.sample import FALSE, PairId, judged_draws
 from blindspot.backend.data.formats.files import written_whole
 from blindspot.db.errors import Refused
@@ -152,7 +152,7 @@ def _change(checked: CheckedStudy, place: int, why: int, gains: bool, rule: Rule
     reasons = {
         JUDGED: "judged as an answer to the question",
         BY_THE_FILE: "a row of the file calls it positive for the question",
-        BY_RULE: "" if rule is None else f"the rule {rule.name}={shown_value(rule):g} drops it; nobody judged it",
+        BY_RULE: "" if rule is None else f"the rule {rule.as_text()} drops it; nobody judged it",
     }
     return Change(
         int(checked.lines[places.row[place]]),
