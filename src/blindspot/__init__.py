@@ -14,13 +14,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.extras import explain_missing_imports
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
-from blindspot.study_frames import StudyFrames as Study
 
 if TYPE_CHECKING:
     from blindspot.backend.checking.check import Check
+    from blindspot.study_frames import StudyFrames as Study
 
 __all__ = ["BadInput", "BlindspotError", "Missing", "Refused", "Study", "check"]
+
+explain_missing_imports()
 
 
 def check(data: Any, study: str | None = None) -> Check:
@@ -34,3 +37,12 @@ def check(data: Any, study: str | None = None) -> Check:
     from blindspot.backend.checking.check import check as check_data
 
     return check_data(data, study)
+
+
+def __getattr__(name: str) -> object:
+    """Import `Study` when it is asked for: the command imports this module too, and `--help` needs no numpy."""
+    if name != "Study":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from blindspot.study_frames import StudyFrames
+
+    return StudyFrames
