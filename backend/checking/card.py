@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blindspot.backend.checking.facts import BatchSize, Facts, Finding
+from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
 from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.checking.sample import RateEstimate
 from blindspot.backend.checking.writing import Changes
@@ -18,7 +18,7 @@ NOT_CHECKED = (
 )
 
 
-def card(name: str, form: str, facts: Facts, rate: RateEstimate | None, curve: RuleCurve, changes: Changes) -> str:
+def card(name: str, form: str, facts: FileFacts, rate: RateEstimate | None, curve: RuleCurve, changes: Changes) -> str:
     """Return the card as Markdown."""
     rule = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}."]
     sections = {
@@ -37,7 +37,7 @@ def card(name: str, form: str, facts: Facts, rate: RateEstimate | None, curve: R
     return "\n".join([*parts, "Made with Blindspot (`blindspot check`)."]) + "\n"
 
 
-def size_lines(facts: Facts) -> list[str]:
+def size_lines(facts: FileFacts) -> list[str]:
     """Return what the file holds."""
     return [
         f"{counted(facts.rows, 'row')}, {counted(facts.questions, 'question')}, {counted(facts.passages, 'passage')}",
@@ -45,7 +45,7 @@ def size_lines(facts: Facts) -> list[str]:
     ]
 
 
-def finding_words(finding: Finding) -> str:
+def finding_words(finding: FileFinding) -> str:
     lines = (
         f"; {noun(len(finding.lines), 'line')} {', '.join(f'{line:,}' for line in finding.lines)}"
         if finding.lines

@@ -35,7 +35,7 @@ FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Rule:
+class MiningRule:
     """A rule: it keeps the pairs whose `score` is at least `value`. argument: what to paste; None for the judge."""
 
     name: str
@@ -61,7 +61,7 @@ class RuleRow:
         false_dropped, true_kept: Shares of the false negatives that go, and of the true ones that stay; estimates.
     """
 
-    rule: Rule
+    rule: MiningRule
     kept: int
     dropped: int
     questions_emptied: int
@@ -200,7 +200,7 @@ def compare_rules(checked: CheckedStudy, judged: JudgedDraws | None, level: floa
     return _choose(judged, rows, qualities, scores, own, member, level)
 
 
-def _values(name: str, values: np.ndarray) -> list[Rule]:
+def _values(name: str, values: np.ndarray) -> list[MiningRule]:
     """Return the values of a rule to compare: round ones that keep about the shares of `KEPT`."""
     if name == "range_min":
         return [_rule(name, float(rank)) for rank in RANKS if rank < values.max() + 1]
@@ -211,15 +211,15 @@ def _values(name: str, values: np.ndarray) -> list[Rule]:
     return [_rule(name, each) for each in sorted(found) if (values < each).any() and (values >= each).any()]
 
 
-def _rule(name: str, value: float) -> Rule:
+def _rule(name: str, value: float) -> MiningRule:
     if name == "max_score":
-        return Rule(name, value, f"mine_hard_negatives(..., max_score={-value:g})")
+        return MiningRule(name, value, f"mine_hard_negatives(..., max_score={-value:g})")
     if name == "range_min":
-        return Rule(name, value, f"mine_hard_negatives(..., range_min={value:g})")
-    return Rule(name, value, None if name == "judge" else f"mine_hard_negatives(..., {name}={value:g})")
+        return MiningRule(name, value, f"mine_hard_negatives(..., range_min={value:g})")
+    return MiningRule(name, value, None if name == "judge" else f"mine_hard_negatives(..., {name}={value:g})")
 
 
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> MiningRule:
     """Return the rule that "relative_margin=0.08" names. Raises BadInput."""
     name, sign, number = text.partition("=")
     try:
@@ -233,7 +233,7 @@ def parse_rule(text: str) -> Rule:
     return _rule(name, -value if name in UPPER else value)
 
 
-def kept_by(rule: Rule, pairs: NegativePairs, judged: JudgedDraws | None) -> np.ndarray:
+def kept_by(rule: MiningRule, pairs: NegativePairs, judged: JudgedDraws | None) -> np.ndarray:
     """Return which pairs a rule keeps, (m,) bool. Raises BadInput for a rule that the file or the labels do not allow."""
     if rule.name == "judge":
         learned = None if judged is None else judge_of_labels(judged)
@@ -247,7 +247,7 @@ def kept_by(rule: Rule, pairs: NegativePairs, judged: JudgedDraws | None) -> np.
 
 
 def _row(
-    judged: JudgedDraws, rule: Rule, scores: np.ndarray, own: np.ndarray, member: np.ndarray, level: float
+    judged: JudgedDraws, rule: MiningRule, scores: np.ndarray, own: np.ndarray, member: np.ndarray, level: float
 ) -> RuleRow:
     keeps, kept = scores >= rule.value, own >= rule.value
     # A judged pair stands for its cell, and is kept by the model that did not see it; the set by the whole model.
