@@ -32,6 +32,7 @@ from blindspot.app.commands import (
 )
 from blindspot.app.commands import map as maps
 from blindspot.app.commands import training_sets as sets
+from blindspot.app.commands.check import check
 from blindspot.app.commands.common import group
 from blindspot.app.commands.compare import compare, oracle
 from blindspot.app.commands.find import find
@@ -43,7 +44,7 @@ from blindspot.app.terminal import clean_streams
 from blindspot.db.errors import BlindspotError
 
 PATH: dict[str, tuple[str, ...]] = {
-    "Start": ("demo", "new", "import", "open", "status", "download"),
+    "Start": ("demo", "check", "new", "import", "open", "status", "download"),
     "Look": ("retrieve", "index", "encoder", "report", "compare", "misses", "why", "map", "find", "tags", "oracle", "experiment"),
     "Judge": ("batch", "people", "labels", "judge"),
     "Clean": ("training-set",),
@@ -87,7 +88,7 @@ def options(
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
-    "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
+    "demo": opening.demo, "check": check, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
     "compare": compare, "oracle": oracle, "find": find, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "settings": settings, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
 }  # fmt: skip
 LATE = {"retrieve": runs.RetrieveCommand}

@@ -489,7 +489,7 @@ def test_each_question_as_its_own_unit_changes_nothing():
     rng = np.random.default_rng(4)
     differences, predicates = rng.choice([-1, 0, 0, 1], 400), rng.random((6, 400)) < 0.3
     plain, own = (slice_tests(differences, predicates, units=units) for units in (None, np.arange(400)[::-1]))
-    assert np.array_equal(plain.p, own.p) and np.allclose(plain.p_adjusted, own.p_adjusted, atol=0.02)
+    assert np.array_equal(plain.p, own.p) and np.allclose(plain.p_adjusted, own.p_adjusted, atol=0.08)
     reference = p_values(plain.n, *counts_of(differences, predicates, plain), 400, *totals_of(differences))
     assert plain.p == pytest.approx(reference)
 

@@ -120,8 +120,8 @@ def test_reports_say_both_numbers(twice):
     made = compare_runs(twice, "a", "b", 1, by="relation", relevance="gold")
     assert "Over these 120 questions about 60 facts a finds" in made.conclusion
     assert "other facts of these relations" in made.method
-    assert made.tables()[0][2][0][1] == "120 (60 facts)" and made.as_dict()["at"]["1"]["units"] == 60
-    assert "40 (20 facts)" in {row[1] for row in made.tables()[1][2]}
+    assert made.tables()[0].rows[0][1] == "120 (60 facts)" and made.as_dict()["at"]["1"]["units"] == 60
+    assert "40 (20 facts)" in {row[1] for row in made.tables()[1].rows}
     whole = report(twice, ["a"], "relation", "gold", ks=(1,))
     assert whole.as_dict()["runs"]["a"]["units"] == 60 and "counts by the fact" in whole.convention
     assert ",units," in whole.as_csv().splitlines()[0] and ",120,60," in whole.as_csv()

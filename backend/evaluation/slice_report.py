@@ -9,13 +9,14 @@ import numpy as np
 
 from blindspot.analysis.slices import Correction
 from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
-from blindspot.backend.core.units import n_value
+from blindspot.backend.core.units import generalisation, n_value
 from blindspot.backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, check_k, measure_all
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.backend.text.counting import noun
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class SliceReport(Results):
             "b": self.b,
             "k": self.k,
             "n": self.found.n,
+            "units": self.found.units.count,
+            "unit": self.found.units.name,
             "difference": self.found.mean,
             "tried": self.found.tried,
             "correction": self.found.correction,
@@ -92,13 +95,14 @@ def _figures(each: FoundSlice) -> dict:
 def method(found: FoundSlices) -> str:
     """Return the note on the method that is shown with the slices."""
     return (
-        f"{found.tried:,} slices of at least {found.min_questions} questions were tested: single conditions and "
+        f"{found.tried:,} slices of at least {found.min_questions} {noun(2, found.units.name)} were tested: single conditions and "
         "pairs of them. The null hypothesis of each: the mean difference in the slice equals the mean difference "
         "in the other questions, however often the two runs disagree in each. The test is a studentised score "
         f"test. Its p values are adjusted by {CORRECTION_NAMES[found.correction]}; slices with an adjusted p of at "
-        f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all {found.n:,} "
-        f"questions ({100 * found.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
-        "difference is, not why. Confirm it on other questions."
+        f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all "
+        f"{found.units.words()} ({100 * found.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
+        "difference is, not why. Confirm it on other questions. "
+        f"{generalisation(found.units.name)}"
     )
 
 

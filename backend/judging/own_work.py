@@ -34,7 +34,7 @@ def own_work(study: Study, annotator: str) -> list[tuple[str, str]]:
     again = [(question, same) for question, name, same in repeats(standing) if name == annotator]
     work = work_of(annotator, own, len(again), sum(same for _, same in again))
     rows = [("In all", _counts(own, work)), ("Pace", _pace(work))]
-    rows.append(("Agreement with others", _with_others(_compared(standing, annotator))))
+    rows.append(("Agreement with others", _with_others(study, _compared(standing, annotator))))
     if again:
         rows.append(("Agreement with yourself", _same(share_same(study, again), "second labels", "the first")))
     return [*rows, ("What your labels change", _changes(labels, own))]
