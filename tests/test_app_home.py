@@ -165,7 +165,7 @@ def test_the_findings_are_shown_before_the_rest_is_computed(study, monkeypatch):
 
 def test_a_lead_sets_the_unit_of_observation(tmp_path, monkeypatch):
     study = hand_made_study(tmp_path / "s")
-    page = Page(study.folder)
+    page = Page(study.folder, "", None, a="alpha", b="beta")
     assert "generalise to other facts of these relations" in page.text and "7 questions, " in page.text
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
