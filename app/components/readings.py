@@ -12,7 +12,7 @@ from blindspot.app import url
 from blindspot.app.components.marks import figure, grouping, interval, letter, percent, relation_label
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.tables import Grouping, gain, scrolling
-from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.markup import Html, div, heads, join, link, row, span, table, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.study import Study
@@ -163,12 +163,11 @@ def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: se
         line(join(letter(side), " ", term("answer in top k", FOUND)), cells, "second")
         for side, cells in measured.items()
     ]
-    heads = [
+    columns = [
         tag("th", link(f"@{at}", chosen.on_compare(k=at), data_focus=f"read-k{at}"), scope="col", cls=marked(at))
         for at in ks
     ]
-    head = tag("tr", tag("th", term("Exact match, %", CONVENTION), scope="col", cls="left"), *heads)
-    return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
+    return table(heads(term("Exact match, %", CONVENTION), *columns), lines, "figures accuracy")
 
 
 def _mean(estimate: Estimate) -> Html:
@@ -195,17 +194,14 @@ def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: Group
     else:
         (one,) = made.values()
         for name, group in one.groups(by).items():
-            rows = [row for row in group.tolist() if one.questions[row].id in ids]
+            rows = [place for place in group.tolist() if one.questions[place].id in ids]
             if rows:
                 lines.append(
                     _line(name, by, len(rows), [f"{len(rows):,}", figure(proportion(one.exact[k][rows]), inline=True)])
                 )
-    heads = [tag("th", grouping(by), scope="col", cls="left"), *(tag("th", words, scope="col") for words in names)]
-    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups")
+    return table(heads(grouping(by), *names), lines, "figures groups")
 
 
 def _line(name: str, by: str, n: int, cells: list) -> Html:
     label = relation_label(name) if by == "relation" else name
-    return tag(
-        "tr", tag("th", label, scope="row"), *(tag("td", cell) for cell in cells), cls="few" if n < FEW else None
-    )
+    return row(*cells, head=label, cls="few" if n < FEW else None)

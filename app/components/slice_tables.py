@@ -10,7 +10,7 @@ from blindspot.analysis.accuracy import found_by, proportion
 from blindspot.analysis.buckets import FEW
 from blindspot.app.components.marks import figure, letter
 from blindspot.app.components.tables import gain
-from blindspot.app.markup import Html, div, join, link, tag, term
+from blindspot.app.markup import Html, div, heads, join, link, row, table, tag, term
 from blindspot.app.selection import Selection
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import by_group
@@ -25,6 +25,7 @@ MOVES = (
     "Contribution of the slice to the overall difference: its share of the questions × (difference inside − outside)"
 )
 
+CLASSES = "figures groups slices"
 SLICE_TEST = (
     "Studentised score test of the slice against the other questions; it allows for different rates of disagreement."
 )
@@ -66,22 +67,9 @@ def every_run(rows: Iterable[tuple[str, np.ndarray, int]]) -> Html:
     lines = []
     for name, first, k in rows:
         estimate = proportion(found_by(first, k))
-        lines.append(
-            tag(
-                "tr",
-                tag("th", name, scope="row"),
-                tag("td", f"{estimate.n:,}"),
-                tag("td", figure(estimate, inline=True)),
-            )
-        )
-    head = tag(
-        "tr",
-        tag("th", "all runs on this slice", scope="col", cls="left"),
-        tag("th", "n", scope="col"),
-        tag("th", "%", scope="col"),
-    )
+        lines.append(row(f"{estimate.n:,}", figure(estimate, inline=True), head=name))
     return div(
-        tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups small"), cls="scrolling every-run"
+        table(heads("all runs on this slice", "n", "%"), lines, "figures groups small"), cls="scrolling every-run"
     )
 
 
@@ -99,55 +87,39 @@ def saved_table(
     found = by_group(facts.comparison, chosen.k, members, measure=measure)
     lines = []
     for name, each in slices.items():
-        head = tag(
-            "th",
+        head = join(
             link(name, opened(each.expression), title="Open this slice"),
             tag("code", each.expression, cls="expression"),
-            scope="row",
         )
         if name not in found:
-            lines.append(
-                tag("tr", head, tag("td", broken.get(name, "no questions of these runs"), colspan=5, cls="soft left"))
-            )
+            why = broken.get(name, "no questions of these runs")
+            lines.append(row(tag("td", why, colspan=5, cls="soft left"), head=head))
             continue
         both = found[name]
         is_share = measure is SUCCESS
         a, b = figure(both.a, is_share=is_share), figure(both.b, is_share=is_share)
         cells = (f"{both.n:,}", a, b, gain(both.difference), _p(both.difference.p_adjusted))
-        lines.append(tag("tr", head, *(tag("td", cell) for cell in cells), cls="few" if both.n < FEW else None))
-    heads = (
-        "slice",
-        "n",
-        letter("a"),
-        letter("b"),
-        "ahead",
-        term("p (Holm)", "p value, Holm-adjusted for the number of saved slices"),
-    )
-    return _table(heads, lines)
+        lines.append(row(*cells, head=head, cls="few" if both.n < FEW else None))
+    p_head = term("p (Holm)", "p value, Holm-adjusted for the number of saved slices")
+    return table(heads("slice", "n", letter("a"), letter("b"), "ahead", p_head), lines, CLASSES)
 
 
 def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
     """The slices that the finder lists, each linked to its questions."""
-    lines = [
-        tag(
-            "tr",
-            tag("th", link(tag("code", slice_.expression), opened(slice_.expression)), scope="row"),
-            *(
-                tag("td", cell)
-                for cell in (
-                    f"{slice_.figures.n:,}",
-                    figure(slice_.figures.a),
-                    figure(slice_.figures.b),
-                    gain(slice_.figures.difference),
-                    f"{100 * slice_.outside:+.1f}",
-                    f"{100 * slice_.explained:+.1f}",
-                    _p(slice_.p_adjusted),
-                )
-            ),
+    lines = (
+        row(
+            f"{slice_.figures.n:,}",
+            figure(slice_.figures.a),
+            figure(slice_.figures.b),
+            gain(slice_.figures.difference),
+            f"{100 * slice_.outside:+.1f}",
+            f"{100 * slice_.explained:+.1f}",
+            _p(slice_.p_adjusted),
+            head=link(tag("code", slice_.expression), opened(slice_.expression)),
         )
         for slice_ in found.slices
-    ]
-    heads = (
+    )
+    head = heads(
         "slice",
         "n",
         letter("a"),
@@ -157,12 +129,7 @@ def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
         term("contribution", MOVES),
         term("p adjusted", f"{SLICE_TEST} Adjusted for {counted(found.tried, 'slice')}."),
     )
-    return _table(heads, lines)
-
-
-def _table(heads: Sequence[object], lines: Sequence[Html]) -> Html:
-    head = tag("tr", *(tag("th", words, scope="col", cls="left" if i == 0 else None) for i, words in enumerate(heads)))
-    return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups slices")
+    return table(head, lines, CLASSES)
 
 
 def _p(p: float | None) -> Html:
