@@ -16,13 +16,14 @@ from blindspot.app.markup import Html, div, heads, join, link, row, span, table,
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.reader.reading import Reading, readings_of
 from blindspot.backend.reader.readings import CONVENTION, MeasuredReading, answered, both_answer
 from blindspot.backend.text.counting import counted
 from blindspot.db.question_table import ids_of, take
 
 F1 = (
-    "Word overlap (F1) of the reader's answer with the best-matching known answer: mean over questions, bootstrap "
+    "Word overlap (F1) of the reader's answer with the best-matching known answer: mean over questions, with its "
     "interval"
 )
 FOUND = "Success@k: share of questions with an answer in the first k passages, the upper limit for the reader"
@@ -143,10 +144,11 @@ def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: se
         shown = [tag("td", cell, cls=marked(at)) for at, cell in zip(ks, cells, strict=True)]
         return tag("tr", tag("th", name, scope="row"), *shown, cls=cls)
 
+    units = {side: each.units.codes[rows[side]] for side, each in made.items()}
     lines = [
         line(
             join(letter(side), " ", each.run),
-            [figure(proportion(each.exact[at][rows[side]]), inline=True) for at in ks],
+            [figure(proportion(each.exact[at][rows[side]], units[side]), inline=True) for at in ks],
         )
         for side, each in made.items()
     ]
@@ -155,10 +157,16 @@ def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: se
             line("ahead", [gain(both_answer(made["a"], made["b"], at, kept=ids)["all"].difference) for at in ks], "sum")
         )
     lines += [
-        line(join(letter(side), " ", term("F1", F1)), [_mean(mean(each.f1[at][rows[side]])) for at in ks], "second")
+        line(
+            join(letter(side), " ", term("F1", F1)),
+            [_mean(mean(each.f1[at][rows[side]], units[side])) for at in ks],
+            "second",
+        )
         for side, each in made.items()
     ]
-    measured = {side: [figure(proportion(each.found[at][rows[side]])) for at in ks] for side, each in made.items()}
+    measured = {
+        side: [figure(proportion(each.found[at][rows[side]], units[side])) for at in ks] for side, each in made.items()
+    }
     lines += [
         line(join(letter(side), " ", term("answer in top k", FOUND)), cells, "second")
         for side, cells in measured.items()
@@ -171,7 +179,9 @@ def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: se
 
 
 def _mean(estimate: Estimate) -> Html:
-    message = f"{percent(estimate.value)}, {interval(estimate)} ({estimate.method}), n = {estimate.n:,}"
+    message = (
+        f"{percent(estimate.value)}, {interval(estimate)} ({estimate.method}), {counted_by(estimate.n, estimate.units)}"
+    )
     return tag("span", percent(estimate.value), title=message, cls="figure")
 
 
@@ -184,7 +194,7 @@ def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: Group
         for name, both in both_answer(made["a"], made["b"], k, by, ids).items():
             p = both.difference.p_adjusted
             cells = [
-                f"{both.n:,}",
+                n_cell(both.n, both.difference.units, made["a"].unit),
                 figure(both.a),
                 figure(both.b),
                 gain(both.difference),
@@ -194,10 +204,18 @@ def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: Group
     else:
         (one,) = made.values()
         for name, group in one.groups(by).items():
-            rows = [place for place in group.tolist() if one.questions[place].id in ids]
-            if rows:
+            rows = np.array([place for place in group.tolist() if one.questions[place].id in ids], np.int64)
+            if len(rows):
                 lines.append(
-                    _line(name, by, len(rows), [f"{len(rows):,}", figure(proportion(one.exact[k][rows]), inline=True)])
+                    _line(
+                        name,
+                        by,
+                        len(rows),
+                        [
+                            n_cell(len(rows), one.units.take(rows).count, one.unit),
+                            figure(proportion(one.exact[k][rows], one.units.codes[rows]), inline=True),
+                        ],
+                    )
                 )
     return table(heads(grouping(by), *names), lines, "figures groups")
 

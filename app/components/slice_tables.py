@@ -12,6 +12,7 @@ from blindspot.app.components.marks import figure, letter
 from blindspot.app.components.tables import gain
 from blindspot.app.markup import Html, div, heads, join, link, row, table, tag, term
 from blindspot.app.selection import Selection
+from blindspot.backend.core.units import Units, n_cell
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import by_group
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
@@ -62,12 +63,12 @@ def _explained(words: str) -> str:
     return words.partition(" (")[2].rstrip(")")
 
 
-def every_run(rows: Iterable[tuple[str, np.ndarray, int]]) -> Html:
+def every_run(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
     """Success@k of every run on the slice's questions, with the number of questions that the run searched."""
     lines = []
-    for name, first, k in rows:
-        estimate = proportion(found_by(first, k))
-        lines.append(row(f"{estimate.n:,}", figure(estimate, inline=True), head=name))
+    for name, first, k, units in rows:
+        estimate = proportion(found_by(first, k), units.codes)
+        lines.append(row(n_cell(estimate.n, estimate.units, units.name), figure(estimate, inline=True), head=name))
     return div(
         table(heads("all runs on this slice", "n", "%"), lines, "figures groups small"), cls="scrolling every-run"
     )
@@ -98,8 +99,8 @@ def saved_table(
         both = found[name]
         is_share = measure is SUCCESS
         a, b = figure(both.a, is_share=is_share), figure(both.b, is_share=is_share)
-        cells = (f"{both.n:,}", a, b, gain(both.difference), _p(both.difference.p_adjusted))
-        lines.append(row(*cells, head=head, cls="few" if both.n < FEW else None))
+        cells = (n_cell(both.n, both.units, both.unit), a, b, gain(both.difference), _p(both.difference.p_adjusted))
+        lines.append(row(*cells, head=head, cls="few" if both.units < FEW else None))
     p_head = term("p (Holm)", "p value, Holm-adjusted for the number of saved slices")
     return table(heads("slice", "n", letter("a"), letter("b"), "ahead", p_head), lines, CLASSES)
 
@@ -108,7 +109,7 @@ def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
     """The slices that the finder lists, each linked to its questions."""
     lines = (
         row(
-            f"{slice_.figures.n:,}",
+            n_cell(slice_.figures.n, slice_.figures.units, slice_.figures.unit),
             figure(slice_.figures.a),
             figure(slice_.figures.b),
             gain(slice_.figures.difference),

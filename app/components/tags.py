@@ -146,7 +146,9 @@ def _table(counts: list[TagCount], facts: Facts, chosen: Selection, opens: Calla
     for each in counts:
         expression = written("tag", each.tag)
         rows = np.flatnonzero(facts.mask(expression))
-        shares = [proportion(found_by(first[rows], chosen.k)) for first in (compared.first_a, compared.first_b)]
+        units = compared.units.codes[rows]
+        firsts = (compared.first_a, compared.first_b)
+        shares = [proportion(found_by(first[rows], chosen.k), units) for first in firsts]
         shown = [figure(share, inline=True) if share.n else "–" for share in shares]
         name = link(each.tag, opens(expression), title="Open this slice")
         lines.append(row(f"{each.questions:,}", f"{each.people:,}", f"{len(rows):,}", *shown, head=name))

@@ -20,7 +20,7 @@ NOT_CHECKED = (
 
 def card(name: str, form: str, facts: FileFacts, rate: RateEstimate | None, curve: RuleCurve, changes: Changes) -> str:
     """Return the card as Markdown."""
-    rule = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}."]
+    rule = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
     sections = {
         "The file": [f"- {form}", *(f"- {line}" for line in size_lines(facts))],
         "Seen at once": [f"- {finding_words(finding)}" for finding in facts.findings] or ["- nothing"],
@@ -88,6 +88,17 @@ def rule_words(curve: RuleCurve) -> str:
         f"{rule} keeps {counted(row.kept, 'negative pair')}, of which {row.false_share:.1%} are false "
         f"({row.low:.1%} to {row.high:.1%}{promise}), and leaves {counted(row.questions_emptied, 'question')} without a "
         f"negative{paste}"
+    )
+
+
+def paste_words(curve: RuleCurve) -> str:
+    """Return the best rule that mining takes, if the chosen one is the judge; else nothing."""
+    if curve.to_paste is None or curve.to_paste == curve.chosen:
+        return ""
+    row = curve.rows[curve.to_paste]
+    return (
+        f"The best rule to mine with: `{row.rule.argument}` keeps {counted(row.kept, 'negative pair')}, of which "
+        f"{row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%})"
     )
 
 

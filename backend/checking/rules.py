@@ -93,6 +93,7 @@ class RuleCurve:
     Attributes:
         chosen: Place of the row; None if no rule tells false from true negatives. why: In words.
         promise: Upper bound on the share of false negatives that the chosen row keeps, for all rows together.
+        to_paste: Place of the best row with an argument to paste: the chosen one, or the next if that is the judge's.
     """
 
     rows: list[RuleRow]
@@ -100,6 +101,7 @@ class RuleCurve:
     chosen: int | None
     why: str
     promise: float | None
+    to_paste: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -108,6 +110,7 @@ class RuleCurve:
             "chosen": None if self.chosen is None else self.rows[self.chosen].rule.as_text(),
             "why": self.why,
             "promise": self.promise,
+            "paste": None if self.to_paste is None else self.rows[self.to_paste].rule.argument,
         }
 
 
@@ -332,8 +335,13 @@ def _choose(
             + ". Take out the false ones that were found, or judge more"
         )
         return RuleCurve(rows, qualities, None, why, None)
-    best = max(places, key=lambda place: rows[place].false_dropped + rows[place].true_kept)
+
+    def gain(place: int) -> float:
+        return rows[place].false_dropped + rows[place].true_kept
+
+    best = max(places, key=gain)
     row = rows[best]
+    to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
     keeps = scores[row.rule.name] >= row.rule.value
     kept = own[row.rule.name] >= row.rule.value if row.rule.name == "judge" else keeps[judged.places]
     promise = _interval(judged, kept, keeps, member, 1 - (1 - level) / len(rows))[2]
@@ -343,7 +351,7 @@ def _choose(
     )
     if coins:
         why += "; no better than a coin: " + _aucs(coins)
-    return RuleCurve(rows, qualities, best, why, promise)
+    return RuleCurve(rows, qualities, best, why, promise, to_paste)
 
 
 def _aucs(qualities: Sequence[RuleQuality]) -> str:

@@ -10,7 +10,7 @@ from blindspot.app import who
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of
 from blindspot.app.components.map.parts import address
 from blindspot.app.components.map.selection import acting, attempt, panel
-from blindspot.app.components.marks import WILSON, figure
+from blindspot.app.components.marks import INTERVAL, figure
 from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import Html, div, heads, link, row, show, span, tag, term
 from blindspot.app.markup import table as table_of
@@ -43,7 +43,7 @@ def table(map: Map, state: Clusters, runs: Sequence[str], k: int, opened: int | 
                 f"Clusters of {map.encoders[0]} in the original space. "
                 + (f"{counted(loose, 'passage')} outside all clusters. " if loose else "")
                 + "A cluster's words are its most distinctive ones (log-odds with a prior, Monroe et al.). "
-                f"S@{k}: Success@{k} over the questions with a positive in the cluster; {WILSON}.",
+                f"S@{k}: Success@{k} over the questions with a positive in the cluster; {INTERVAL}.",
                 cls="convention",
             )
         )
