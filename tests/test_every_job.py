@@ -27,7 +27,7 @@ from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.llm.judging import judge_with_llm
 from blindspot.backend.judges.pair_judge import judge_pairs
 from blindspot.backend.judging.batches import make_batch
-from blindspot.backend.maps import make
+from blindspot.backend.maps.making import make
 from blindspot.backend.reader.reading import read
 from blindspot.backend.reader.training import train_reader
 from blindspot.backend.recipes.rocketqa import train_rocketqa
