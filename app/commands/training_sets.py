@@ -269,7 +269,9 @@ def _queue_certificate(study: Study, name: str, planned: CertificatePlan, dry_ru
         if batch is None:
             print("Nothing was drawn (--dry-run).")
         elif planned.batches:
-            print(f"Queued them as batch {batch} (seed {planned.seed}). Judge it, then run: blindspot training-set certify {name}")
+            print(
+                f"Queued them as batch {batch} (seed {planned.seed}). Judge it, then run: blindspot training-set certify {name}"
+            )
 
 
 @training_set_app.command("export")

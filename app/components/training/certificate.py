@@ -123,7 +123,9 @@ def _queue(opened: Study, name: str, key: str) -> None:
     planned = st.session_state.pop(key)
     with _saying():
         batch = queue_plan(opened, name, planned, by=who.acting(opened.labels_path))
-        st.session_state[_SAID] = [f"Queued as batch {batch} (seed {planned.seed}). Judge it, then state what it proves."]
+        st.session_state[_SAID] = [
+            f"Queued as batch {batch} (seed {planned.seed}). Judge it, then state what it proves."
+        ]
 
 
 def _draw(opened: Study, name: str, count: int) -> None:
@@ -137,7 +139,9 @@ def _certify(opened: Study, name: str) -> None:
         require(opened, who.acting(opened.labels_path), "make batches")
         found = certify(opened, name)
         if not found.judged + found.known:
-            st.session_state[_SAID] = [f"Nothing is judged yet: {counted(found.drawn, 'drawn negative')} wait on Judge."]
+            st.session_state[_SAID] = [
+                f"Nothing is judged yet: {counted(found.drawn, 'drawn negative')} wait on Judge."
+            ]
 
 
 @contextmanager

@@ -70,11 +70,7 @@ def agreement_panel(opened: Study, like: Manifest | None) -> None:
         return
     runs = study.shown_runs(opened)
     if not runs:
-        show(
-            notice(
-                "Judges are compared on the passages of a run. Retrieve on ", link("Home", url.HOME), " first."
-            )
-        )
+        show(notice("Judges are compared on the passages of a run. Retrieve on ", link("Home", url.HOME), " first."))
         return
     over_train = [name for name, manifest in runs.items() if manifest.get("split") == "train"]
     models = [model for model in cross_encoders(opened) if model in opened.parts("scores")]

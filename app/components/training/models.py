@@ -106,7 +106,9 @@ def _sentence(opened: Study, model: str, before: str | None, after: str | None, 
         return "A retriever learns from a training set, and this study has none yet."
     if not model:
         return f"No model yet. A retriever learns from the {training_set} set; then you see which questions it changes."
-    return f"{model} is the model shown below. Index it and retrieve with it to see which questions its training changed."
+    return (
+        f"{model} is the model shown below. Index it and retrieve with it to see which questions its training changed."
+    )
 
 
 def models_table(opened: Study, models: dict[str, dict], chosen: str, training_set: str) -> Html:
@@ -126,9 +128,7 @@ def models_table(opened: Study, models: dict[str, dict], chosen: str, training_s
                 "tr",
                 tag(
                     "th",
-                    described(
-                        link(name, tabs.address("models", set=training_set, model=name)), described_as.get(name)
-                    ),
+                    described(link(name, tabs.address("models", set=training_set, model=name)), described_as.get(name)),
                     scope="row",
                 ),
                 *(tag("td", cell, cls="left" if place < 3 else None) for place, cell in enumerate(cells)),
