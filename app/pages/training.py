@@ -7,12 +7,14 @@ from blindspot.app.components import jobs
 from blindspot.app.components.learning_curve import curve_tab
 from blindspot.app.components.next_step import empty_page
 from blindspot.app.components.training import tabs
+from blindspot.app.components.training.form import has_gpu
 from blindspot.app.components.training.learned_judges import judges_tab
 from blindspot.app.components.training.models import models_tab
 from blindspot.app.components.training.sets import sets_tab
 from blindspot.app.components.training.this_set import set_tab
 from blindspot.app.entry import enter
 from blindspot.app.markup import show
+from blindspot.backend.core.extras import lacking
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 
 
@@ -29,6 +31,8 @@ def page() -> None:
         if tab == "set" and not made:
             tab = "sets"
         tabs.head(tab, list(made), chosen)
+        if not lacking(("train",)):
+            study.ahead(has_gpu, "has-gpu", wait=study.SECONDS_TO_READ)  # imports torch, which Models needs
         if tab == "sets":
             sets_tab(opened, made, chosen)
         elif tab == "set":

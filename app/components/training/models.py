@@ -8,13 +8,14 @@ import streamlit as st
 
 from blindspot.app import study, url, who
 from blindspot.app.components import jobs
-from blindspot.app.components.marks import notice, percent
+from blindspot.app.components.marks import command, notice, percent
 from blindspot.app.components.parts import described, descriptions, parts_panel
 from blindspot.app.components.plots import plot
 from blindspot.app.components.training import tabs
 from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form
 from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.backend.core import jobs as work
+from blindspot.backend.core.extras import install_command, lacking
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.comparison import at
@@ -58,6 +59,8 @@ def models_tab(opened: Study, training_set: str) -> None:
         show(tag("p", link("Build a training set", tabs.address("sets"), cls="button")))
     elif not who.may(opened.labels_path, "train"):
         show(notice("Only leads can train models."))
+    elif extra := lacking(("train",)):
+        show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
     else:
         taken = set(models) | set(opened.settings.encoders) | stopped
         retriever_form(opened, training_set, taken)
@@ -66,9 +69,9 @@ def models_tab(opened: Study, training_set: str) -> None:
     if model in begun and model not in models:
         show(notice(f"{model} is being trained. {begun[model]}"))
     if model and (model in models or model in stopped or model in begun or read_log(opened, model)):
-        watch(opened, model)
         if model in models:
             after_training(opened, model, before, after)
+        watch(opened, model)
     elif model:
         show(notice(f"This study has no model named {model}."))
     if models:

@@ -46,15 +46,16 @@ def head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
             names = list(reversed(sets))
             url.select("Current set", "set", names, names[0], forget=("before", *PARAMETERS))
     known: set[str] = st.session_state.setdefault(_KNOWN, set(sets))
-    known.add(chosen)
     for name in sets:
         if name not in known:
-            show(notice(f"The set {name} is built. ", link(f"Open {name}", address("set", set=name))))
+            leads_there = "" if name == chosen else link(f"Open {name}", address("set", set=name))
+            show(notice(f"The set {name} is built. ", leads_there))
+    known.add(chosen)
 
 
 def title(words: str, sentence: object) -> None:
     """Show the heading of a tab, and the one sentence that says what is found here."""
-    show(tag("h1", words), tag("p", sentence, cls="answer"))
+    show(tag("h1", words), tag("p", sentence))
 
 
 def pools(manifest: Mapping[str, Any] | None, offered: Sequence[str]) -> list[str]:
