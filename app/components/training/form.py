@@ -83,7 +83,7 @@ def cross_encoder_form(opened: Study, training_set: str, taken: set[str]) -> Non
     settings: dict[str, Any] = {"batch": batch, "negatives": negatives} | ({} if gpu else CPU_PAIRS)
     if steps:
         settings["steps"] = steps
-    model = opened.settings.encoders[start].model
+    model = opened.settings.encoders[start].model or start
     _act(
         opened,
         name,

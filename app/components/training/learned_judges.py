@@ -20,7 +20,7 @@ from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import KIND, feature_judges, judge_run, learn_judge
 from blindspot.backend.judges.feature_model import FeatureJudgeSettings
-from blindspot.backend.judges.judge import JudgeCard, judges_of, kind_title
+from blindspot.backend.judges.judge import JudgeCard, judges_of, kind_title, unknown_judges
 from blindspot.backend.retrieval.dense import dense_indexes
 from blindspot.backend.text.counting import counted
 
@@ -40,6 +40,7 @@ def judges_tab(opened: Study, like: Manifest | None) -> None:
     learn_form(opened, like)
     with st.expander("Ask a language model"):
         ask_form(opened, like)
+    show(*(tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown_judges(opened).items()))
     if cards:
         show(_table(cards, reports))
         if who.may(opened.labels_path, "see others' labels"):

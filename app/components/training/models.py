@@ -18,6 +18,7 @@ from blindspot.backend.core import jobs as work
 from blindspot.backend.core.extras import install_command, lacking
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
 from blindspot.backend.evaluation.comparison import at
 from blindspot.backend.judges.feature_judge import KIND
 from blindspot.backend.judges.judge import kind_title
@@ -239,7 +240,7 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
             y=[line["loss"] for line in losses],
             mode="lines+markers",
             name="loss",
-            line_color="#0072b2",
+            line_color=BLUE,
         ),
         1,
         1,
@@ -250,7 +251,7 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
             y=[line[compared_by] for line in ranks],
             mode="lines+markers",
             name=words,
-            line_color="#d55e00",
+            line_color=VERMILION,
             marker_symbol="square",
         ),
         1,
@@ -297,5 +298,5 @@ def after_training(opened: Study, name: str, before: str | None, after: str | No
 
 def _indexing_time(opened: Study, about: dict[str, Any]) -> str:
     """How long the index of the model's start took, in brackets; "" if it has none."""
-    took = opened.parts("indexes").get(start_name(opened, about) or "", {}).get("seconds")
-    return f" (about {duration(took)}, as its start took)" if took else ""
+    index = opened.parts("indexes").get(start_name(opened, about) or "")
+    return f" (about {duration(index['seconds'])}, as its start took)" if index else ""

@@ -25,6 +25,7 @@ from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo import is_demo
+from blindspot.backend.evaluation.chart_colours import GREEN, PINK
 from blindspot.backend.text.counting import counted, duration
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.differences import NewLabel, new_labels
@@ -38,8 +39,8 @@ _SAID = "training-said"
 FATES = {
     "kept": ("kept as negatives", "#8a94a0"),
     "removed": ("removed by the policy", "#e69f00"),
-    "removed_by_people": ("removed by annotators", "#cc79a7"),
-    "relabelled": ("relabelled positive by annotators", "#009e73"),
+    "removed_by_people": ("removed by annotators", PINK),
+    "relabelled": ("relabelled positive by annotators", GREEN),
 }
 SOURCES = {
     "label": "annotators",
@@ -58,7 +59,7 @@ def set_tab(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> No
     sees_labels = _sees_labels(opened)
     found = _new(opened, chosen) if sees_labels else []
     new = f" New labels would change {counted(len(found), 'pair')}." if found else ""
-    tabs.title(f"Training set {chosen.name}", cleaned_words(chosen.name, chosen.manifest) + new)
+    tabs.title(f"Training set {chosen.name}", cleaned_words(chosen.name, made[chosen.name]) + new)
     label_counts(opened)
     if found:
         _build_again(opened, chosen, found, made)
