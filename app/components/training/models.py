@@ -299,4 +299,5 @@ def after_training(opened: Study, name: str, before: str | None, after: str | No
 def _indexing_time(opened: Study, about: dict[str, Any]) -> str:
     """How long the index of the model's start took, in brackets; "" if it has none."""
     index = opened.parts("indexes").get(start_name(opened, about) or "")
-    return f" (about {duration(index['seconds'])}, as its start took)" if index else ""
+    took = index.get("seconds") if index else None
+    return f" (about {duration(took)}, as its start took)" if took else ""
