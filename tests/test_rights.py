@@ -217,7 +217,7 @@ def test_the_docs_show_the_table():
 BUTTONS = {
     "": {"lead": {"Start"}, "adjudicator": set(), "annotator": set()},
     "training": {
-        "lead": {"Build", "Train", "Estimate time", "Queue a sample for judging"},
+        "lead": {"Queue a sample for judging", "Plan"},
         "adjudicator": set(),
         "annotator": set(),
     },
@@ -271,9 +271,8 @@ def test_nobody_sees_the_labels_of_others_without_the_right(study):
         assert ("All labels:" in Page(study.folder, "question", person, question="q1").text) is sees
         training = Page(study.folder, "training", person, set="raw").text
         assert ("New labels would change" in training) is sees
-        assert ("judge agreement" in training) is sees
-        judges = Page(study.folder, "training", person, view="judges").text
-        assert ("That view shows other people's labels" in judges) is not sees
+        judges = Page(study.folder, "training", person, tab="judges").text
+        assert ("Judge agreement shows other people's labels" in judges) is not sees
         assert ("Label quality" in Page(study.folder, "quality", person).text) is sees
 
 
