@@ -5,26 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.evaluation.latex import Table
-from blindspot.backend.interventions.batch import NONE, CauseCount, cause_counts
+from blindspot.backend.interventions.batch import cause_counts
 from blindspot.backend.interventions.edits import EDITS
 from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-HEADINGS = ("cause", "edit", "misses", "smallest edit", "mends alone", "applies")
+    from blindspot.analysis.accuracy import Estimate
+
+HEADINGS = ("cause", "edit", "named", "named, %", "gold", "placebo", "difference, points", "applies")
 
 
 def cause_table(result: dict[str, Any]) -> Table:
-    """Return the table of a stored result: shares in percent with 95% Wilson intervals."""
+    """Return the table of a stored result: shares in percent with 95% intervals."""
     rows = [
         [
             each.cause.replace("_", " "),
             EDITS[each.edit].does if each.edit else "–",
-            f"{round((each.smallest.value or 0) * each.smallest.n):,}",
-            _percent(each, "smallest"),
-            "–" if each.cause == NONE else _percent(each, "alone"),
-            "–" if each.cause == NONE else _percent(each, "applies"),
+            f"{round((each.named.value or 0) * each.named.n):,}",
+            _percent(each.named),
+            _percent(each.gold),
+            _percent(each.placebo),
+            _percent(each.difference, "+"),
+            _percent(each.applies),
         ]
         for each in cause_counts(result)
     ]
@@ -42,9 +46,11 @@ def notes(result: dict[str, Any]) -> list[str]:
     )
     return [
         f"n = {result['explained']:,}: {drawn}{found_by}{where}. A miss: no gold passage in the top {result['k']}.",
-        "Smallest edit: the edit that changes the smallest share of the tokens of question and gold passage among those "
-        "that bring the gold passage into the top k. Mends alone: it brings the gold passage there, smallest or not. "
-        "Applies: there is something to edit. Intervals: 95%, Wilson.",
+        f"Gold: of the questions to which the edit applies, the share whose gold passage it brings into the top "
+        f"{result['k']}. Placebo: the share of random passages without the answer that the same edit brings there. "
+        "Difference: gold minus placebo, paired by question. Intervals: 95%; Wilson for named, gold and applies, else "
+        "bootstrap over questions.",
+        _named_note(result),
     ]
 
 
@@ -54,6 +60,19 @@ def as_rich(result: dict[str, Any]) -> RenderableType:
     return rich_tables([cause_table(result)], notes(result))
 
 
-def _percent(each: CauseCount, what: str) -> str:
-    value, low, high = getattr(each, what).percent
-    return f"{value:.1f} [{low:.1f}, {high:.1f}]"
+def _named_note(result: dict[str, Any]) -> str:
+    count = result.get("placebos")
+    if count is None:
+        return "An older version computed this without placebos and named the smallest edit alone: run `blindspot why` again."
+    return (
+        "Named: the edit brings the gold passage into the top k, and closer to the question than every one of "
+        f"{counted(count, 'placebo')} of this question (above the {100 * count / (count + 1):.0f}% quantile of what "
+        "placebos reach). A miss may have several named causes."
+    )
+
+
+def _percent(figure: Estimate, sign: str = "") -> str:
+    if figure.value is None:
+        return "–"
+    value, low, high = figure.percent
+    return f"{value:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
