@@ -89,10 +89,13 @@ class Placebo:
         return replace(miss, gold=self.passage, question=replace(miss.question, answers=answers, answer_rule="string"))
 
     def of_subject(self, miss: MissedQuestion) -> MissedQuestion:
-        """Return `in_passage` with a passage that is titled with the subject."""
+        """Return `in_passage` with a passage that names the subject where the gold passage does: in the title, or in a
+        sentence.
+        """
         other = self.in_passage(miss)
-        titled = give_own_title(other)
-        return other if titled is None else replace(other, gold=titled.passage)
+        is_own = name_words(miss.gold.title) == name_words(miss.question.subject or "")
+        naming = give_own_title(other) if is_own else name_subject(other)
+        return other if naming is None else replace(other, gold=naming.passage)
 
     def with_answers(self, miss: MissedQuestion) -> MissedQuestion:
         """Return the miss with another question's answers."""
