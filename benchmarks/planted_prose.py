@@ -123,7 +123,7 @@ class PlantedProse:
         self._names: set[str] = set()
         self.passages: list[Passage] = []
         self.misses: list[PlantedMiss] = []
-        self.training = [self._asked(f"training.{n}", relation) for relation in RELATIONS for n in range(20)]
+        self.training = [self._asked(f"training.{relation}.{n}", relation) for relation in RELATIONS for n in range(20)]
         for cause in CAUSES:
             for _ in range(counts.get(cause, 0)):
                 self._plant(cause)

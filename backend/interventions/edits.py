@@ -203,8 +203,8 @@ def give_own_title(miss: MissedQuestion) -> EditedMiss | None:
 def rename_subject(miss: MissedQuestion) -> EditedMiss | None:
     """Replace the subject by a frequent name, in question and passage alike.
 
-    Passages about the stand-in do not compete, and passages above that are about the subject stay above: they would
-    have been renamed too.
+    Passages about the stand-in do not compete. Passages above that are about the subject or a near-namesake stay above:
+    they would have been renamed too.
     """
     subject, name = miss.question.subject, miss.stand_in
     if not subject or not name or not contains(miss.question.text, subject):
@@ -214,8 +214,12 @@ def rename_subject(miss: MissedQuestion) -> EditedMiss | None:
     if passage == miss.gold or question == miss.question.text:
         return None
     changed = changed_tokens(_tokens(miss.question.text, miss.gold), _tokens(question, passage))
-    own = frozenset(row for row, each in miss.above if name_words(each.title) == name_words(subject))
-    return EditedMiss(question, passage, changed, still_above=own, ignored=name)
+    alike = frozenset(
+        row
+        for row, each in miss.above
+        if name_words(each.title) == name_words(subject) or near_namesake(subject, each.title) >= NAMESAKE_SHARE
+    )
+    return EditedMiss(question, passage, changed, still_above=alike, ignored=name)
 
 
 def keep_sentence(miss: MissedQuestion) -> EditedMiss | None:
