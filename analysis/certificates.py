@@ -155,16 +155,14 @@ class _Bettor:
 
     def stake(self, step: int, most: np.ndarray) -> np.ndarray:
         """Return (r,) the stakes of the next draw. most: (r, coefficients) the largest estimates that it can give."""
-        from scipy.special import log_ndtr, ndtri_exp
-
         while self.horizon <= step:
             self.horizon *= 2
         variance = np.maximum(self.squares / self.count - (self.sums / self.count) ** 2, 1e-12)
         self.choice = variance.argmin(axis=1)
         spread = np.sqrt(variance[self.rows, self.choice] * (self.horizon - step))
-        z = ndtri_exp(np.minimum(self.wealth + self.tail, math.log(0.9)))
-        hedge = np.exp(-(z**2) / 2 - _HALF_LOG_TAU - log_ndtr(z)) / spread
-        result: np.ndarray = np.minimum(hedge, LARGEST_STAKE / most[self.rows, self.choice])
+        result: np.ndarray = np.minimum(
+            hedge(self.wealth, self.tail, spread), LARGEST_STAKE / most[self.rows, self.choice]
+        )
         return result
 
     def learn(self, stake: np.ndarray, estimate: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -180,6 +178,20 @@ class _Bettor:
         self.wealth += self.slope * (now - self.against)  # to first order; it steers the stakes alone
         self.against = now
         return chosen
+
+
+def hedge(wealth: np.ndarray, tail: np.ndarray | float, spread: np.ndarray) -> np.ndarray:
+    """Return the stake that hedges a digital option which pays 1 / (1 - level) at the horizon.
+
+    Args:
+        wealth: log of the bettor's wealth, begun at 0. tail: log of 1 / the wealth that rejects. spread: standard
+        deviation of the sum of the estimates from now to the horizon.
+    """
+    from scipy.special import log_ndtr, ndtri_exp
+
+    z = ndtri_exp(np.minimum(wealth + tail, math.log(0.9)))
+    result: np.ndarray = np.exp(-(z**2) / 2 - _HALF_LOG_TAU - log_ndtr(z)) / spread
+    return result
 
 
 def planned_moments(cells: Cells, coefficients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

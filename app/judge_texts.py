@@ -1,11 +1,10 @@
-"""Lines that `blindspot judge` prints about a judge: how good it is, what a run would cost, what its stages decided."""
+"""Lines that `blindspot judge` prints about a judge: how good it is, and what a run would cost."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.text.counting import counted, duration, noun
-from blindspot.db.errors import Missing
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -117,14 +116,6 @@ def cost_words(cost: float | None) -> str:
     return ", cost unknown (no price given)" if cost is None else f", cost {cost:,.4f}"
 
 
-def stage_lines(result: dict[str, Any]) -> list[str]:
-    """Say how many pairs each stage of a cascade decided, and their cost."""
-    return [
-        f"  {stage}: {counted(pairs, 'pair')} {decided or 'left to judge'}" + (f", cost {cost:,.4f}" if cost else "")
-        for stage, decided, pairs, cost in result["stages"]
-    ]
-
-
 def language_model_line(opened: Study, card: JudgeCard) -> str:
     """Describe a language model: its kind, models, host, prompt, and how often injections succeed."""
     from blindspot.backend.judges.judge import kind_title
@@ -143,25 +134,3 @@ def language_model_line(opened: Study, card: JudgeCard) -> str:
     return ", ".join(words) + (
         "" if card.scored else f"; no scores yet, run: blindspot judge run {card.name} --run RUN"
     )
-
-
-def decision_lines(opened: Study, cascade: str, run: str, question: str, passages: int) -> list[str]:
-    """Say which stage of a cascade decided each of a question's top passages.
-
-    Raises:
-        Missing: the run does not hold the question.
-    """
-    from blindspot.backend.judges.cascade import DecisionStore
-
-    found, decisions = opened.run(run), DecisionStore(opened, cascade).of(question)
-    row = found.row(question)
-    if row is None:
-        raise Missing(f"run {run!r} holds no question {question!r}")
-    rows = [ordinal for ordinal in found.hits.ordinals[row, :passages].tolist() if ordinal >= 0]
-    lines = []
-    for rank, passage in enumerate(opened.corpus.passages(rows), 1):
-        decision = decisions.get(passage.id)
-        said = "not judged" if decision is None else f"{decision.stage}: {decision.decided or 'to judge'}"
-        cost = f", cost {decision.cost:.5f}" if decision is not None and decision.cost else ""
-        lines.append(f"{rank}. {said}{cost}  {passage.title} ({passage.id})")
-    return lines

@@ -5,8 +5,9 @@ import pytest
 
 from blindspot.analysis.audit import rate, rates_by
 from blindspot.analysis.by_question import ratio_error, resampled, share_interval, summed
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.pools import Pools
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.connection import writing
 from blindspot.db.queue import Item, Queue
 from tests.overlap import RUN, encyclopedia_study
@@ -65,9 +66,7 @@ def test_the_interval_covers_the_truth_and_prioritised_items_do_not(known):
         items = queue.items("b")
         forget_batches(queue)
         for arm in covered:
-            found = rate(
-                *judged_by_truth([item for item in items if item.arm == arm], truth), resamples=1000, seed=seed
-            )
+            found = rate(*judged_by_truth([item for item in items if item.arm == arm], truth), resamples=1000)
             covered[arm] += found.low <= expected <= found.high
             estimates[arm].append(found.value)
     assert covered["audit"] >= 0.9 * SEEDS, covered

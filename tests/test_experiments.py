@@ -10,10 +10,10 @@ import json
 import numpy as np
 import pytest
 
+from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.experiments import cost as costs
 from blindspot.backend.experiments import running, tables
 from blindspot.backend.experiments.cost import _CostEstimator, _singular, cost, planned_parts
-from blindspot.backend.experiments.gain import crossed_mean
 from blindspot.backend.experiments.hits import Bm25Hits
 from blindspot.backend.experiments.papers import EXPERIMENTS, About
 from blindspot.backend.experiments.parts import QuestionSelection
@@ -209,7 +209,8 @@ def test_the_table_as_csv_and_latex():
         "published": "65.0",
     }
     latex = tables.as_latex(RESULT)
-    assert r"50\% of a\_b & 50.0 (40.0--61.0) [65] & 120 x 3 \\" in latex and r"rest & - & 0 \\" in latex
+    assert r"& Success@5 & paper & n \\" in latex
+    assert r"50\% of a\_b & 50.0 (40.0--61.0) & 65 & 120 x 3 \\" in latex and r"rest & - &  & 0 \\" in latex
 
 
 def test_the_cost_counts_what_is_not_made_yet(study, tmp_path, small_experiment):
@@ -293,7 +294,7 @@ def test_the_interval_of_a_share_does_not_pass_100(study):
     values = macro_values(found, np.array(["P19"] * 20 + ["P20"] * 20))
     cell = Cell("row", "column", (Success(Bm25Hits(QuestionSelection("dev"), 10), 5, macro=True),))
     assert crossed_mean(values[None]).high > 1
-    assert running._estimate(cell, lambda _: values[None], Workbench(study), 0.95).high == 1
+    assert running._estimate(cell, values[None], None, Workbench(study), 0.95).high == 1
 
 
 @pytest.mark.parametrize("name", ["strategies", "end-to-end", "joint", "specialised"])

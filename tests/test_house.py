@@ -38,6 +38,7 @@ HEAVY = (
 # explains what each is for.
 LAYERS = (
     "progress", "text", "core", "data", "retrieval", "evaluation", "interventions", "judging", "judges", "training_sets", "training",
+    "checking",
     "reports", "reader", "maps", "recipes", "experiments", "demo", "upkeep", "hub", "service",
 )  # fmt: skip
 BESIDE = {"reader": {"maps"}, "maps": {"reader"}}  # same height: neither imports the other

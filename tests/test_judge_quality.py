@@ -14,8 +14,9 @@ from blindspot.backend.judges.judge import judge_kind_of, judges_of
 from blindspot.backend.judges.measuring import measurable_judges, measure_judges
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audit, audited_pairs
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.labels_io import import_labels
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.checkpoints import new_model_folder

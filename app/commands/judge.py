@@ -21,11 +21,9 @@ from blindspot.app.commands.options import takes_settings
 from blindspot.app.judge_texts import (
     asked_lines,
     cost_words,
-    decision_lines,
     language_model_line,
     plan_lines,
     quality_lines,
-    stage_lines,
 )
 from blindspot.backend.judges.settings import FeatureJudgeSettings, LLMSettings
 from blindspot.backend.text.counting import counted, duration
@@ -222,8 +220,6 @@ def run_judge(
     pairs = counted(result["pairs"] if "pairs" in result else result["scored"], "pair")
     questions = f" of {counted(result['questions'], 'question')}" if "questions" in result else ""
     print(f"Judged {pairs}{questions}.")
-    for line in stage_lines(result) if "stages" in result else ():
-        print(line)
 
 
 def _ask_language_model(
@@ -273,37 +269,6 @@ def import_judge(
     if done["left_out"]:
         print(f"Left out {counted(done['left_out'], 'line')}; they are listed in {done['file']}")
     print(f"Next: blindspot judge measure {name}")
-
-
-@judge_app.command("cascade")
-def cascade(
-    name: Name,
-    stages: Annotated[
-        list[str], typer.Option("--stage", metavar="JUDGE", help="answers, or a judge with scores; the cheapest first.")
-    ],
-    right: Annotated[float, typer.Option(help="Least precision of a stage's positives, by the interval.")] = 0.9,
-    missed: Annotated[
-        float, typer.Option(help="Largest share of positives among a stage's negatives, likewise.")
-    ] = 0.05,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a cascade of that name.")] = False,
-    study: StudyOption = None,
-) -> None:
-    """Join judges: each decides where it is sure by its error on settled pairs, the next is asked about the rest."""
-    from blindspot.backend.judges.cascade import make_cascade
-
-    made = make_cascade(open_study(study), name, stages, right, missed, replace)
-    print(f"Made {name}:")
-    for stage in made:
-        says = []
-        if stage.below is not None and stage.missed is not None:
-            says.append(f"negative below {stage.below:g} ({stage.missed:.1%} missed, at most {stage.missed_high:.1%})")
-        if stage.above is not None and stage.right is not None:
-            says.append(f"positive from {stage.above:g} ({stage.right:.1%} right, at least {stage.right_low:.1%})")
-        print(
-            f"  {stage.judge}: {', '.join(says) or 'never sure, decides nothing'}; measured on "
-            f"{counted(stage.pairs, 'pair')}"
-        )
-    print(f"Next: blindspot judge run {name} --run RUN")
 
 
 @judge_app.command("measure")
@@ -368,15 +333,15 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
     import json
 
     from blindspot.backend.judges.feature_judge import KIND, feature_judges
-    from blindspot.backend.judges.judge import judges_of, kind_title
+    from blindspot.backend.judges.judge import judges_of, kind_title, unknown_judges
 
     opened = open_study(study)
     found = feature_judges(opened)
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    cards = judges_of(opened)
-    if not cards:
+    cards, unknown = judges_of(opened), unknown_judges(opened)
+    if not cards and not unknown:
         print("No judge yet. Learn one: blindspot judge learn NAME --run RUN")
     for about in found:
         print(
@@ -393,6 +358,8 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
                 print(f"{card.name}: {language_model_line(opened, card)}")
                 continue
             print(f"{card.name}: {kind_title(card.kind)}, from {card.learned_from or 'elsewhere'}, {says}{scores}")
+    for name, line in unknown.items():
+        print(f"{name}: {line}")
 
 
 @judge_app.command("explain")
@@ -405,13 +372,8 @@ def explain(
 ) -> None:
     """Show the judge's probability for a question's top passages, with the features that count for and against each."""
     from blindspot.backend.judges.feature_judge import explain_question
-    from blindspot.backend.judges.judge import judge_kind_of
 
-    opened = open_study(study)
-    if judge_kind_of(opened, name).name == "cascade":
-        print("\n".join(decision_lines(opened, name, run, question, passages)))
-        return
-    for judged in explain_question(opened, name, run, question, passages):
+    for judged in explain_question(open_study(study), name, run, question, passages):
         print(f"{judged.rank}. {judged.probability:.3f}  {judged.title} ({judged.passage})")
         print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.spoke))
 

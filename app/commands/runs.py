@@ -176,16 +176,20 @@ def report(
 
 def _print_beside(files: list[Path], measures: list[str], cut_offs: list[int]) -> None:
     """Print the figures of MTEB result files: the same measures and cut-offs, measured elsewhere."""
-    from rich.table import Table
-
     from blindspot.app.console import Terminal
+    from blindspot.backend.core.result_table import ResultTable
     from blindspot.backend.evaluation.results_files import NAMES, read_mteb
 
     keys = [NAMES[name][0].format(k) for name in measures if name in NAMES for k in cut_offs]
     entries = [entry for file in files for entry in read_mteb(file)]
     keys = [key for key in dict.fromkeys(keys) if any(key in entry.figures for entry in entries)]
-    table = Table("Measured elsewhere (MTEB), %", "task", "split", *keys)
-    for entry in entries:
-        shown = (f"{100 * entry.figures[key]:.1f}" if key in entry.figures else "" for key in keys)
-        table.add_row(entry.name, entry.task, entry.split, *shown)
-    Terminal().print(table)
+    rows = [
+        [
+            each.name,
+            each.task,
+            each.split,
+            *(f"{100 * each.figures[key]:.1f}" if key in each.figures else "" for key in keys),
+        ]
+        for each in entries
+    ]
+    Terminal().print(ResultTable("Measured elsewhere (MTEB), %", ["", "task", "split", *keys], rows).as_rich())

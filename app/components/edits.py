@@ -9,7 +9,7 @@ from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.interventions.edits import EDITS
-from blindspot.backend.interventions.explaining import ExplainedMiss, TriedEdit
+from blindspot.backend.interventions.explaining import BEATEN, ExplainedMiss, TriedEdit
 from blindspot.backend.interventions.live import editable, explain_question
 from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BlindspotError
@@ -17,7 +17,7 @@ from blindspot.db.records import Question
 
 PLACEBO = (
     "The same edit, made on random passages without the answer. An edit names a cause only if it brings the gold passage "
-    "closer to the question than all of them"
+    f"closer to the question than at least {BEATEN:.0%} of them"
 )
 
 
@@ -62,7 +62,7 @@ def _sentence(explained: ExplainedMiss, k: int) -> str:
     named = explained.named(k)
     if not named:
         return (
-            f"{gold}. Edits bring it into the top {k}, but the same edits bring passages without the answer as close: "
+            f"{gold}. Edits bring it into the top {k}, but the same edits bring many passages without the answer as close: "
             "no cause that a placebo would not share."
         )
     causes = "; ".join(f"{each.cause.replace('_', ' ')} ({counted(each.size, 'token')})" for each in named)

@@ -69,7 +69,7 @@ def eligible_questions(
             continue
         if bucket is not None:
             result.left_out[id] = BUCKET_LEAK
-        elif _text_key(text) in texts:
+        elif words_key(text) in texts:
             result.left_out[id] = TEXT_LEAK
         elif _fact_key(relation, subject) in facts:
             result.left_out[id] = FACT_LEAK
@@ -99,7 +99,7 @@ def _held_out(study: Study) -> tuple[set[bytes], set[bytes]]:
     texts: set[bytes] = set()
     facts: set[bytes] = set()
     for _, text, relation, subject, *_ in _rows(study, "WHERE split IN ('dev', 'test') OR bucket IS NOT NULL"):
-        texts.add(_text_key(text))
+        texts.add(words_key(text))
         if (key := _fact_key(relation, subject)) is not None:
             facts.add(key)
     return texts, facts
@@ -112,7 +112,7 @@ def _rows(study: Study, where: str, values: Sequence[str] = ()) -> Iterator[tupl
     )
 
 
-def _text_key(text: str) -> bytes:
+def words_key(text: str) -> bytes:
     """Return a key of the words alone, so case, punctuation and spaces make no difference."""
     words = [token for token in lower_tokens(text) if token[0].isalnum()]
     return text_key(" ".join(words) if words else text)

@@ -1,32 +1,26 @@
-"""The output of `blindspot misses`: the table of causes as JSON, CSV, LaTeX and terminal tables."""
+"""The output of `blindspot misses`: the table of causes."""
 
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate
-from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
+from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.units import counted_by, n_value
 from blindspot.backend.evaluation.cause_rules import RunCauses, run_causes
 from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
 from blindspot.backend.evaluation.comparison_report import notes
-from blindspot.backend.evaluation.latex import ABSENT, Table, latex_table
 from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
-from blindspot.backend.evaluation.percentages import percent
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import ids_of, take
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from blindspot.backend.core.study import Study
 
 K = 20
@@ -34,12 +28,18 @@ COLUMNS = (
     "run", "k", "questions", "misses", "cause", "count", "measured", "share", "low", "high", "found", "found_measured",
     "difference", "difference_low", "difference_high", "examples",
 )  # fmt: skip
-HEAD = ["Cause", "misses", "of", "share", "found", "misses - found", "examples"]
-PAIRED_HEAD = ["Missed with cause", "A", "B", "A - B", "p (Holm)"]
+HEAD = (
+    "Cause", "misses", "of", Column("share", format="range"), Column("found", format="percent"),
+    Column("misses - found", format="difference"), "examples",
+)  # fmt: skip
+PAIRED_HEAD = (
+    "Missed with cause", Column("A", format="percent"), Column("B", format="percent"), Column("A - B", format="difference"),
+    Column("p (Holm)", format="p"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class MissReport:
+class MissReport(Results):
     """A table of causes, with what it was made of."""
 
     table: MissTable
@@ -47,7 +47,7 @@ class MissReport:
     slice: str
     notes: list[str]
 
-    def as_json(self) -> str:
+    def as_dict(self) -> dict[str, Any]:
         runs = [
             {
                 "run": run.run,
@@ -69,7 +69,7 @@ class MissReport:
             }
             for name, each in self.table.paired.items()
         }
-        content = {
+        return {
             "k": self.table.k,
             "questions": self.table.n,
             "relevance": self.kind,
@@ -79,11 +79,9 @@ class MissReport:
             "method": self.table.method,
             "notes": self.notes,
         }
-        return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
 
-    def as_csv(self) -> str:
-        """Return CSV with a line for each cause of each run; the columns are COLUMNS. Examples are joined by spaces."""
-        text = io.StringIO()
+    def figures(self) -> ResultTable:
+        """Return a row for each cause of each run; the columns are COLUMNS. Examples are joined by spaces."""
         rows: list[dict[str, Any]] = [
             {"run": run.run, "k": run.k, "questions": run.questions, "misses": run.misses}
             | _figures(line)
@@ -91,81 +89,51 @@ class MissReport:
             for run in self.table.runs
             for line in run.lines
         ]
-        write_csv(text, COLUMNS, rows)
-        return text.getvalue()
+        return records_table(COLUMNS, rows)
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ResultTable]:
         return cause_tables(self.table, self.slice)
 
     def remarks(self) -> list[str]:
         return [*self.notes, self.table.method]
 
-    def as_latex(self) -> str:
-        return latex_table(self.tables(), self.remarks())
 
-    def as_rich(self) -> RenderableType:
-        from blindspot.backend.evaluation.report_text import rich_tables
-
-        return rich_tables(self.tables(), self.remarks())
-
-
-def cause_tables(table: MissTable, slice: str = "") -> list[Table]:
+def cause_tables(table: MissTable, slice: str = "") -> list[ResultTable]:
     """Return a table for each run that misses a question, and the paired table of two runs, in percent."""
     of_slice = f", slice {slice}" if slice else ""
-    tables: list[Table] = []
+    tables = []
     for run in table.runs:
         if not run.misses:
             continue
         letter = f"{run.side.upper()}: " if len(table.runs) > 1 else ""
-        caption = f"{letter}{run.run} misses {run.misses:,} of {counted(run.questions, 'question')} at {run.k}, %"
-        tables.append((caption + of_slice, HEAD, [_row(run.line(name)) for name in table.order]))
+        caption = f"{letter}{run.run} misses {run.misses:,} of {counted_by(run.questions, run.units, table.unit)} at {run.k}, %"
+        tables.append(ResultTable(caption + of_slice, HEAD, [_row(run.line(name), table.unit) for name in table.order]))
     if table.paired:
-        tables.append((f"Both runs over the same {counted(table.n, 'question')}, %", PAIRED_HEAD, paired_rows(table)))
+        caption = f"Both runs over the same {counted_by(table.n, table.units, table.unit)}, %"
+        tables.append(ResultTable(caption, PAIRED_HEAD, paired_rows(table)))
     return tables
 
 
 def nothing_missed(table: MissTable) -> list[str]:
     """Return a sentence for each run without a miss to explain."""
     return [
-        f"{run.run} finds every one of the {counted(run.questions, 'question')} at {run.k}, so it has no miss to explain."
+        f"{run.run} finds every one of the {counted_by(run.questions, run.units, table.unit)} at {run.k}, so it has no miss to explain."
         for run in table.runs
         if not run.misses
     ]
 
 
-def _row(line: CauseLine) -> list[str]:
-    return [
-        line.title,
-        f"{line.count:,}",
-        f"{line.share.n:,}",
-        interval_words(line.share),
-        percent(line.found),
-        interval_words(line.difference, signed=True),
-        " ".join(line.examples) or ABSENT,
-    ]
+def _row(line: CauseLine, unit: Unit) -> list[object]:
+    examples = " ".join(line.examples) or None
+    n = n_value(line.share.n, line.share.units, unit)
+    return [line.title, line.count, n, line.share, line.found, line.difference, examples]
 
 
-def paired_rows(table: MissTable) -> list[list[str]]:
+def paired_rows(table: MissTable) -> list[list[object]]:
     """Return a row for each cause that was measured in either run."""
     first: RunMisses = table.runs[0]
-    rows = []
-    for name in table.order:
-        each = table.paired.get(name)
-        if each is None:
-            continue
-        p = each.difference.p_shown
-        shares = [percent(side) for side in (each.a, each.b)]
-        difference = interval_words(each.difference.estimate, signed=True)
-        rows.append([first.line(name).title, *shares, difference, "<0.001" if p < 0.001 else f"{p:.3f}"])
-    return rows
-
-
-def interval_words(estimate: Estimate, signed: bool = False) -> str:
-    """Format an estimate in percent with its interval: "20.1 [17.5,23.0]"."""
-    if estimate.value is None or estimate.low is None:
-        return ABSENT
-    value, low, high = estimate.percent
-    return f"{value:+z.1f} [{low:+z.1f},{high:+z.1f}]" if signed else f"{value:.1f} [{low:.1f},{high:.1f}]"
+    found = ((first.line(name).title, table.paired[name]) for name in table.order if name in table.paired)
+    return [[title, each.a, each.b, each.difference.estimate, each.difference.p_shown] for title, each in found]
 
 
 def _figures(line: CauseLine) -> dict[str, Any]:

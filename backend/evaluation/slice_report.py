@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from blindspot.analysis.slices import Correction
-from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
+from blindspot.backend.core.units import generalisation, n_value
 from blindspot.backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, check_k, measure_all
-from blindspot.backend.evaluation.latex import Table, latex_table
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.backend.text.counting import noun
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from blindspot.backend.core.study import Study
 
-COLUMNS = ("slice", "k", "n", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
+COLUMNS = ("slice", "k", "n", "units", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
+HEAD = (
+    "Slice", "n", Column("A", format="percent"), Column("B", format="percent"), Column("A - B", format="difference"), "elsewhere",
+    "contribution", Column("p (adjusted)", format="p"),
+)  # fmt: skip
 CORRECTION_NAMES = {
     "westfall-young": (
         "the step-down maximum of Westfall and Young over sign flips, which controls the probability "
@@ -39,7 +40,7 @@ CORRECTION_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class SliceReport:
+class SliceReport(Results):
     a: str
     b: str
     k: int
@@ -51,6 +52,8 @@ class SliceReport:
             "b": self.b,
             "k": self.k,
             "n": self.found.n,
+            "units": self.found.units.count,
+            "unit": self.found.units.name,
             "difference": self.found.mean,
             "tried": self.found.tried,
             "correction": self.found.correction,
@@ -58,51 +61,33 @@ class SliceReport:
             "slices": [_figures(slice_) for slice_ in self.found.slices],
         }
 
-    def as_json(self) -> str:
-        return json.dumps(self.as_dict(), ensure_ascii=False, indent=2, allow_nan=False)
+    def figures(self) -> ResultTable:
+        return records_table(COLUMNS, [_figures(slice_) for slice_ in self.found.slices])
 
-    def as_csv(self) -> str:
-        text = io.StringIO()
-        write_csv(text, COLUMNS, (_figures(slice_) for slice_ in self.found.slices))
-        return text.getvalue()
+    def tables(self) -> list[ResultTable]:
+        rows = [
+            [
+                each.expression,
+                n_value(each.figures.n, each.figures.units, each.figures.unit),
+                each.figures.a,
+                each.figures.b,
+                each.figures.difference.estimate,
+                f"{100 * each.outside:+.1f}",
+                f"{100 * each.explained:+.1f}",
+                each.p_adjusted,
+            ]
+            for each in self.found.slices
+        ]
+        return [ResultTable(f"A: {self.a}, B: {self.b}, Success@{self.k}, %", HEAD, rows)]
 
-    def tables(self) -> list[Table]:
-        rows = []
-        for slice_ in self.found.slices:
-            both, estimate = slice_.figures, slice_.figures.difference.estimate
-            difference, low, high = estimate.percent
-            p = "<0.001" if slice_.p_adjusted < 0.001 else f"{slice_.p_adjusted:.3f}"
-            shares = (
-                f"{both.a.percent[0]:.1f}",
-                f"{both.b.percent[0]:.1f}",
-                f"{difference:+z.1f} [{low:+z.1f},{high:+z.1f}]",
-            )
-            rows.append(
-                [
-                    slice_.expression,
-                    f"{both.n:,}",
-                    *shares,
-                    f"{100 * slice_.outside:+.1f}",
-                    f"{100 * slice_.explained:+.1f}",
-                    p,
-                ]
-            )
-        head = ["Slice", "n", "A", "B", "A - B", "elsewhere", "contribution", "p (adjusted)"]
-        return [(f"A: {self.a}, B: {self.b}, Success@{self.k}, %", head, rows)]
-
-    def as_latex(self) -> str:
-        return latex_table(self.tables(), [method(self.found)])
-
-    def as_rich(self) -> RenderableType:
-        from blindspot.backend.evaluation.report_text import rich_tables
-
-        return rich_tables(self.tables(), [method(self.found)])
+    def remarks(self) -> list[str]:
+        return [method(self.found)]
 
 
 def _figures(each: FoundSlice) -> dict:
     both = each.figures
     estimate = both.difference.estimate
-    values = (each.expression, both.k, both.n, both.a.value, both.b.value, estimate.value, estimate.low, estimate.high, each.outside,
+    values = (each.expression, both.k, both.n, both.units, both.a.value, both.b.value, estimate.value, estimate.low, estimate.high, each.outside,
               each.explained, each.p, each.p_adjusted)  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 
@@ -110,13 +95,14 @@ def _figures(each: FoundSlice) -> dict:
 def method(found: FoundSlices) -> str:
     """Return the note on the method that is shown with the slices."""
     return (
-        f"{found.tried:,} slices of at least {found.min_questions} questions were tested: single conditions and "
+        f"{found.tried:,} slices of at least {found.min_questions} {noun(2, found.units.name)} were tested: single conditions and "
         "pairs of them. The null hypothesis of each: the mean difference in the slice equals the mean difference "
         "in the other questions, however often the two runs disagree in each. The test is a studentised score "
         f"test. Its p values are adjusted by {CORRECTION_NAMES[found.correction]}; slices with an adjusted p of at "
-        f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all {found.n:,} "
-        f"questions ({100 * found.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
-        "difference is, not why. Confirm it on other questions."
+        f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all "
+        f"{found.units.words()} ({100 * found.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
+        "difference is, not why. Confirm it on other questions. "
+        f"{generalisation(found.units.name)}"
     )
 
 

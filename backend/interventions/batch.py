@@ -18,6 +18,7 @@ from blindspot.analysis.accuracy import Estimate, mean, proportion
 from blindspot.analysis.significance import difference
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object, text_sha256, whole_folder, write_json, write_manifest
+from blindspot.backend.core.units import units_of
 from blindspot.backend.interventions.edits import EDITS
 from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer
 from blindspot.backend.interventions.misses import dense_run, missed, shuffled
@@ -111,6 +112,7 @@ def explain_misses(
         "encoder": explainer.dense.name,
         "missed": len(all_missed),
         "explained": len(explained),
+        "units": units_of([each.question for each in explained], study.settings.unit).codes.tolist(),
         "questions": [_record(each, k) for each in explained],
     }
     with study.building(f"{FOLDER}/{name}"), whole_folder(study.path(FOLDER, name)) as building:
@@ -175,31 +177,43 @@ def cause_counts(result: dict[str, Any]) -> list[CauseCount]:
     nothing = proportion(np.zeros(0, bool))
     for cause in (SHARED, NONE):
         has = np.array([row["cause"] == cause for row in rows], bool)
-        share = proportion(has)
+        share = proportion(has, _units(result))
         counted.append(CauseCount(cause, "", share, share, nothing, nothing, nothing, nothing, _examples(rows, has)))
     return counted
 
 
 def _counted(result: dict[str, Any], cause: str, edit: str) -> CauseCount:
-    rows, k = result["questions"], result["k"]
+    rows, k, units = result["questions"], result["k"], _units(result)
     first = np.array([row["cause"] == cause for row in rows], bool)
     named = first | np.array([any(each["edit"] == edit for each in row.get("causes", ())) for row in rows], bool)
+    applies = np.array([edit in row["edits"] for row in rows], bool)
     tried = [row["edits"][edit] for row in rows if edit in row["edits"]]
     gold = np.array([each["rank"] <= k for each in tried], bool)
-    both = [(each["rank"] <= k, each["placebos"]) for each in tried if each.get("placebos")]
-    own = np.array([is_in for is_in, _ in both], np.float64)
-    lifted = np.array([np.mean([rank is not None and rank <= k for rank in ranks]) for _, ranks in both], np.float64)
+    with_placebos = np.array([bool(each.get("placebos")) for each in tried], bool)
+    lifted = np.array(
+        [
+            np.mean([rank is not None and rank <= k for rank in each["placebos"]])
+            for each in tried
+            if each.get("placebos")
+        ]
+    )
+    paired = units[applies][with_placebos]
     return CauseCount(
         cause,
         edit,
-        proportion(named),
-        proportion(first),
-        proportion(np.array([edit in row["edits"] for row in rows], bool)),
-        proportion(gold),
-        mean(lifted),
-        difference(own, lifted),
+        proportion(named, units),
+        proportion(first, units),
+        proportion(applies, units),
+        proportion(gold, units[applies]),
+        mean(lifted, paired),
+        difference(gold[with_placebos], lifted, units=paired),
         _examples(rows, named),
     )
+
+
+def _units(result: dict[str, Any]) -> np.ndarray:
+    """Return the unit of observation of each question, (n,) int64. Older results have none: each question is its own."""
+    return np.array(result.get("units", range(len(result["questions"]))), dtype=np.int64)
 
 
 def _examples(rows: Sequence[dict[str, Any]], wanted: np.ndarray) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 ABOVE = 100  # passages at the top that an edit looks at
 PER_BLOCK = 64  # misses whose texts are encoded in one batch, and which one pass over the index ranks
+BEATEN = 0.75
+"""Share of a miss's placebos that the gold passage must leave behind after an edit, so that the edit names its cause."""
 SAMPLE = 16  # edited passages on which 16-bit arithmetic is checked against the encoder's own
 WORTH_CONVERTING = 256  # edited passages
 FILE = "edit_ranks.db"
@@ -81,8 +83,9 @@ class TriedEdit:
 
     @property
     def beats_placebos(self) -> bool:
-        """Whether the gold passage gets further than every placebo, by score; False without placebos."""
-        return bool(self.placebos) and all(each is None or self.score > each.score for each in self.placebos)
+        """Whether the gold passage gets further, by score, than BEATEN of the placebos; False without placebos."""
+        beaten = sum(each is None or self.score > each.score for each in self.placebos)
+        return bool(self.placebos) and beaten >= BEATEN * len(self.placebos)
 
     def lifted(self, k: int) -> int:
         """Return how many placebos the edit brings into the top k."""
@@ -106,7 +109,7 @@ class ExplainedMiss:
         return sorted((each for each in self.tried if each.rank <= k), key=lambda each: (each.size, -each.score))
 
     def named(self, k: int) -> list[TriedEdit]:
-        """Return the mending edits that name a cause: those that do more for the gold passage than for any placebo."""
+        """Return the mending edits that name a cause: those that beat their placebos."""
         return [each for each in self.mending(k) if each.beats_placebos]
 
     def cause(self, k: int) -> str | None:

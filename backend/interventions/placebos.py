@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from blindspot.db.corpus import Corpus
     from blindspot.db.records import Passage
 
-PLACEBOS = 9
-"""Placebos of a miss. A cause is named where the gold passage gets further than all of them: above the 90% quantile."""
+PLACEBOS = 9  # of a miss
 DRAWS = 8  # passages drawn for each placebo; those that answer, name the subject or have no words are passed over
 
 

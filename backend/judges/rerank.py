@@ -1,7 +1,7 @@
 """Reranking: the first ranks of another retriever's list, or of a stored run, in the order of a judge.
 
 A feature judge reranks lists of the retriever that it learned from. A cross-encoder scores the pairs of any list. A
-cascade, a language model or an imported judge orders by the scores that it has stored; it is asked nothing. Passages
+language model or an imported judge orders by the scores that it has stored; it is asked nothing. Passages
 that the judge does not know follow those that it knows, in their old order, and so do the ranks below the depth.
 """
 

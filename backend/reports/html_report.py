@@ -13,6 +13,7 @@ import numpy as np
 from blindspot.analysis import published
 from blindspot.analysis.relations import relation_name, relation_order
 from blindspot.backend.core.manifest import write_text
+from blindspot.backend.core.result_table import ResultTable
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
@@ -31,7 +32,7 @@ from blindspot.backend.reports.examples import example_parts
 from blindspot.backend.reports.interventions import intervention_parts, probe_parts
 from blindspot.backend.reports.labels import ANCHOR as LABELS
 from blindspot.backend.reports.labels import label_findings, label_parts, label_sentences
-from blindspot.backend.reports.markup import as_plot, as_table, heading, navigation, page, remark
+from blindspot.backend.reports.markup import as_plot, heading, navigation, page, remark
 from blindspot.backend.reports.training import ANCHOR as TRAINING
 from blindspot.backend.reports.training import trained_models, training_parts, training_sentences
 from blindspot.backend.text.answers import DEFAULT_RULE
@@ -106,7 +107,7 @@ def html_report(
     sections += training_parts(study, models, k)
     sections += [*intervention_parts(study, names), *probe_parts(study)]
     sections.append(heading("Accuracy of all runs", "accuracy"))
-    sections += [as_table(each) for each in (*overall_tables(result), *measure_tables(result), *cost_tables(result))]
+    sections += [each.as_html() for each in (*overall_tables(result), *measure_tables(result), *cost_tables(result))]
     sections += [remark(words) for words in [*result.notes, result.convention]]
     for number, members in enumerate(sets):
         sections.append(heading(f"All figures: {', '.join(members)}", f"set{number}"))
@@ -167,14 +168,14 @@ def _frequency_and_slices(study: Study, compared: Comparison, k: int, anchor: st
     curves = frequency_curves(Panel.of({a.name: a, b.name: b}), k)
     if any(points for each in curves.series.values() for points in each.values()):
         yield as_plot(report_plots.curve_plot(curves, [a.name, b.name]), f"frequency-{a.name}-{b.name}-at-{k}")
-        yield as_table(frequency_rows(curves, [a.name, b.name]))
+        yield frequency_rows(curves, [a.name, b.name]).as_html()
     else:
         yield remark("The frequency of these questions' subjects is unknown: run: blindspot import frequencies COUNTS.")
     found = find_in_runs(study, a.name, b.name, None, a.kind, a.rule)
     if found.found.slices:
-        yield as_table(
-            (f"Slices that explain the difference at {found.k}, A: {a.name}, B: {b.name}, %", *found.tables()[0][1:])
-        )
+        (table,) = found.tables()
+        title = f"Slices that explain the difference at {found.k}, A: {a.name}, B: {b.name}, %"
+        yield ResultTable(title, table.columns, table.rows).as_html()
     else:
         yield remark("No slice of the questions differs reliably from the rest.")
 
@@ -188,7 +189,7 @@ def _causes(compared: Comparison, anchor: str, hidden: Set[str]) -> Iterator[str
     a, b = compared.a.name, compared.b.name
     yield heading(f"Causes of the misses of {a} and {b} at {k}", anchor)
     yield as_plot(report_plots.cause_plot(table), f"causes-{a}-{b}")
-    yield from map(as_table, cause_tables(table))
+    yield from (each.as_html() for each in cause_tables(table))
     yield from map(remark, [*nothing_missed(table), table.method])
 
 
@@ -202,25 +203,25 @@ def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> 
         if any(points for each in curves.series.values() for points in each.values()):
             yield f"<h3>By frequency, {escape(relation_name(relation) if relation else 'all relations')}</h3>"
             yield as_plot(report_plots.curve_plot(curves, members), f"frequency-{members[0]}-{relation or 'all'}")
-            yield as_table(frequency_rows(curves, members))
+            yield frequency_rows(curves, members).as_html()
     if (panel.relations != "").any():
         table = relation_table(panel, k)
         order = sorted((row.group for row in table.rows), key=relation_order)
         yield f"<h3>By relation, Success@{k}</h3>"
         yield as_plot(report_plots.dumbbell(table, members, order), f"relations-{members[0]}")
-        yield as_table(relation_rows(table, members))
+        yield relation_rows(table, members).as_html()
         if k == published.K and any(name in published.TOP_20 for name in order):
             yield f'<p class="notice">{escape(published.not_comparable(len(study.corpus), len(panel)))}</p>'
-            yield as_table(published_rows(table, members, order))
+            yield published_rows(table, members, order).as_html()
 
 
 def _compared(study: Study, a: str, b: str, relevance: Kind, rule: str) -> Iterator[str]:
     yield f"<h3>{escape(a)} and {escape(b)}</h3>"
     by_relation = compare_runs(study, a, b, None, "relation", relevance, rule)
     yield f"<p><strong>{escape(by_relation.conclusion)}</strong> {escape(by_relation.reservation)}</p>"
-    yield from map(as_table, by_relation.tables())
+    yield from (each.as_html() for each in by_relation.tables())
     by_bucket = compare_runs(study, a, b, None, "bucket", relevance, rule)
-    yield as_table(by_bucket.tables()[1])
+    yield by_bucket.tables()[1].as_html()
     if saved(study):
-        yield as_table(compare_runs(study, a, b, None, "slice", relevance, rule).tables()[1])
+        yield compare_runs(study, a, b, None, "slice", relevance, rule).tables()[1].as_html()
     yield remark(" ".join([*by_bucket.notes, by_relation.method]))

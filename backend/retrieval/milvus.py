@@ -42,6 +42,9 @@ MARGIN = 32  # hits fetched beyond k and scored exactly
 LARGEST_K = 16_384  # Milvus's own limit, and the limit of its GPU indexes:
 LARGEST_K_ON_GPU = 1024
 SECONDS, SECONDS_TO_WRITE = 30.0, 300.0
+NEVER = (
+    2**31 - 1
+)  # ms between pings: the server of a file hangs up on a client that pings it every 10 s, pymilvus' default
 
 
 @job("index milvus", extras=("milvus",))
@@ -311,7 +314,8 @@ def connect(study: Study, uri: str) -> Any:
     logging.getLogger("pymilvus").setLevel(
         logging.CRITICAL
     )  # pymilvus logs each error that it raises, with its traceback
-    return MilvusClient(uri, token=key, timeout=SECONDS)
+    quiet = {"grpc_options": {"grpc.keepalive_time_ms": NEVER}} if _embedded(uri) else {}
+    return MilvusClient(uri, token=key, timeout=SECONDS, **quiet)
 
 
 @contextmanager

@@ -333,7 +333,7 @@ DENOISING.register(
         "add threshold. A passage that contains an answer has separate thresholds. It is kept as a negative only "
         "if enough labels of such passages show that the judge recognises them. Between the two, and without a "
         "score, the passage is dropped. The judge's own report sets the thresholds ('blindspot judge learn'). The scores "
-        "of a language model, a cascade or an imported judge decide at 0.5 and at the lowest positive grade.",
+        "of a language model or an imported judge decide at 0.5 and at the lowest positive grade.",
         _by_judge,
         uses_model=True,
         proposes="judge",

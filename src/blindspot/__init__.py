@@ -10,17 +10,33 @@
 Every figure comes from the functions behind the `blindspot` command. `docs/python.md` describes each method.
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.extras import explain_missing_imports
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:
+    from blindspot.backend.checking.check import Check
     from blindspot.study_frames import StudyFrames as Study
 
-__all__ = ["BadInput", "BlindspotError", "Missing", "Refused", "Study"]
+__all__ = ["BadInput", "BlindspotError", "Missing", "Refused", "Study", "check"]
 
 explain_missing_imports()
+
+
+def check(data: Any, study: str | None = None) -> Check:
+    """Check training data: a file, a `datasets.Dataset` or a DataFrame. See docs/check.md.
+
+    Args:
+        study: Folder of the study that is made of it; default FILE.check, and a temporary folder for data in memory.
+
+    Raises BadInput for data of no known form.
+    """
+    from blindspot.backend.checking.check import check as check_data
+
+    return check_data(data, study)
 
 
 def __getattr__(name: str) -> object:

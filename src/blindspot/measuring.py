@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +14,8 @@ from blindspot.opened import OpenedStudy, as_list
 if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
+
+    from blindspot.backend.core.result_table import Results
 
 Table = Literal["relation", "bucket", "slice"]
 
@@ -38,7 +39,7 @@ class StudyMeasures(OpenedStudy):
             ks: a cut-off or several.
             measures: a measure or several in addition to Success@k, as in `compare`.
 
-        The columns are run, relevance, group, measure, k, value, n, n_groups, low, high and method.
+        The columns are run, relevance, group, measure, k, value, n, units, n_groups, low, high and method.
         `attrs["convention"]` says how the figures were computed; `attrs["notes"]` holds warnings. Raises Missing,
         BadInput, Refused.
         """
@@ -48,7 +49,7 @@ class StudyMeasures(OpenedStudy):
         cut_offs = [ks] if isinstance(ks, int) else ks
         made = report(self.study, names, by, relevance, rule, cut_offs, measures=as_list(measures))
         notes = [*made.notes, *(f"{run.name}: {note}" for run in made.runs for note in run.notes)]
-        return _frame(made.as_csv(), convention=made.convention, notes=notes)
+        return _frame(made, convention=made.convention, notes=notes)
 
     def compare(
         self,
@@ -76,20 +77,20 @@ class StudyMeasures(OpenedStudy):
 
         made = compare_with(self.study, a, b, ComparisonOptions(k, by, relevance, rule, slice, measure))
         attributes = ("conclusion", "reservation", "method", "notes")
-        return _frame(made.as_csv(), **{name: getattr(made, name) for name in attributes})
+        return _frame(made, **{name: getattr(made, name) for name in attributes})
 
     def slices(
         self, a: str, b: str, k: int | None = None, slice: str = "", relevance: Kind = "answers"
     ) -> pd.DataFrame:
         """Return the slices in which the difference of two runs departs from the rest, as `compare --find-slices` does.
 
-        The columns are slice, k, n, a, b, difference, low, high, outside, explained, p and p_adjusted;
+        The columns are slice, k, n, units, a, b, difference, low, high, outside, explained, p and p_adjusted;
         `attrs["method"]` explains the test. Raises Missing, BadInput.
         """
         from blindspot.backend.evaluation.slice_report import find_in_runs, method
 
         made = find_in_runs(self.study, a, b, k, relevance, slice=slice)
-        return _frame(made.as_csv(), method=method(made.found))
+        return _frame(made, method=method(made.found))
 
     def causes(
         self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"
@@ -103,8 +104,7 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.miss_report import MissOptions, misses
 
         made = misses(self.study, a, b, MissOptions(k, relevance, slice=slice))
-        frame = _frame(made.as_csv(), method=made.table.method, notes=made.notes)
-        return frame.astype({"examples": object}).fillna({"examples": ""})
+        return _frame(made, method=made.table.method, notes=made.notes)
 
     def miss_causes(
         self, run: str, other: str | None = None, k: int = 20, slice: str = "", relevance: Kind = "answers"
@@ -210,9 +210,7 @@ class StudyMeasures(OpenedStudy):
         return path
 
 
-def _frame(text: str, **attributes: object) -> pd.DataFrame:
-    import pandas as pd
-
-    made = pd.read_csv(io.StringIO(text))
-    made.attrs.update(attributes)
+def _frame(results: Results, **attributes: object) -> pd.DataFrame:
+    made = results.figures().as_frame()
+    made.attrs = dict(attributes)
     return made

@@ -44,6 +44,7 @@ class JsonStream:
         self._decoder = json.JSONDecoder()
         self._text, self._at = "", 0
         self._line, self._counted = 1, 0
+        self._span = (0, 0)
 
     def peek(self) -> str:
         """Return the next character that is not white space; empty at the end."""
@@ -91,8 +92,12 @@ class JsonStream:
             if end == len(self._text) and self._text[end - 1] not in '"]}' and self._grow():
                 continue
             self.line()
-            self._at = end
+            self._span, self._at = (self._at, end), end
             return value
+
+    def raw(self) -> str:
+        """Return the text of the value that was read last. Call it before anything else is read."""
+        return self._text[slice(*self._span)]
 
     def end(self) -> None:
         """Raise BadInput unless only white space is left."""

@@ -1,0 +1,210 @@
+"""An interval of the share of hits, such as false negatives, in a finite set, valid after any number of labels.
+
+Such an interval is a confidence sequence: the intervals after 1, 2, 3 ... labels cover the true share all together with
+the stated probability. So people may look after each label and stop when they like; an interval for a fixed sample size
+that is looked at again and again covers far less often than it says.
+
+The method is betting (Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting", sections
+4 and 5; weighted draws: Shekhar, Xu, Lipton, Liang and Ramdas 2023). Pairs are drawn one after another without
+replacement, with probabilities proportional to their weights. The estimate at a draw of pair i,
+
+    (known hits + chances of the pairs left + (hit_i - chance_i) / probability_i) / population,
+
+has the true share as its mean, whatever the chances are. Against the hypothesis "the share is m", one bettor multiplies
+their wealth by 1 + stake * (m - estimate) at each draw, another by 1 + stake * (estimate - m). If the hypothesis is
+true, the mean of their wealth is a martingale, and by Ville's inequality it ever reaches 1 / (1 - level) with a
+probability of at most 1 - level. The interval holds the shares that are not rejected.
+
+Chances and stakes of a draw follow from earlier draws alone. The chance of a cell of pairs starts at its suspicion and
+moves to the share of hits among the cell's drawn pairs. Good suspicions make intervals shorter; bad ones cost labels
+and never validity.
+
+Shares between two points of the grid count as rejected if the bettor against too low a rate, with the stakes of the
+point below, and the bettor against too high a rate, with the stakes of the point above, reject them together. Both
+wealths are monotone in the share, so this holds for each share in between.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from blindspot.analysis.certificates import LARGEST_STAKE, hedge
+from blindspot.analysis.exact_bounds import LEVEL
+from blindspot.analysis.weighted_draws import Cells
+
+GRID = np.unique(
+    np.concatenate(
+        [np.linspace(0, 0.06, 31), np.linspace(0.06, 0.2, 71), np.linspace(0.2, 0.4, 51), np.linspace(0.4, 1, 31)]
+    ).round(9)
+)
+HORIZONS = ((0.45, 150), (0.55, 300))
+"""Share of the wealth that bettors begin with, and the number of labels at which they are best."""
+CLEAN, AGAINST_CLEAN = 0.03, 0.85
+"""Against shares up to `CLEAN`, so much of the wealth bets that the share is lower: "at most 2%" needs it."""
+EXPECTED, EXPECTED_WEIGHT = 0.08, 10.0
+"""The share of hits that is expected before any label, and how many labels that counts as."""
+OWN_WEIGHT = 10.0
+"""A cell's suspicion counts as much as this many labels of the cell."""
+_SPREADS = (0.25, 4.0)  # limits of a hypothesis's variance, in multiples of the estimated one
+_LEAST_VARIANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class RateSequence:
+    """The intervals of r studies after each of n draws.
+
+    Attributes:
+        low, high: (r, n) float64; between them lie the shares that were never rejected so far.
+        estimate: (r, n) float64, the chances of the pairs left and the known hits, as a share; within the interval.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    estimate: np.ndarray
+
+    @property
+    def half_width(self) -> np.ndarray:
+        """Half the length of each interval, (r, n) float64."""
+        result: np.ndarray = (self.high - self.low) / 2
+        return result
+
+
+def rate_sequence(hits: np.ndarray, drawn: np.ndarray, cells: Cells, level: float = LEVEL) -> RateSequence:
+    """Return the intervals along the draws of some studies.
+
+    Args:
+        hits: (r, n) bool or 0 and 1, in the order of the draws. drawn: (r, n) cell of each draw, drawn with the weights
+        of `cells`, as `blindspot.analysis.weighted_draws.draw_order` draws.
+        cells: The whole set, before any draw. Its chances tell which cells are suspicious; their level is learned.
+    """
+    hits = np.asarray(hits, np.float64)
+    studies, n = hits.shape
+    states, bettors = _Cells(cells, studies), _Bettors(studies, level)
+    low, high, estimate = (np.empty((studies, n)) for _ in range(3))
+    for step in range(n):
+        outlook = states.plan()
+        bettors.stake(step, outlook)
+        bettors.learn(states.learn(hits[:, step], drawn[:, step]))
+        low[:, step], high[:, step] = bettors.interval()
+        # Known hits, and drawn pairs that are none, leave only so much room.
+        low[:, step] = np.maximum(low[:, step], states.known / cells.size)
+        high[:, step] = np.minimum(high[:, step], 1 - (step + 1 - states.known) / cells.size)
+        estimate[:, step] = states.expected()
+    return RateSequence(low, high, np.clip(estimate, low, high))
+
+
+@dataclass(frozen=True)
+class _Outlook:
+    """What is known of the next estimate: its mean and variance by the chances, and its bounds; (r,) each."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    least: np.ndarray
+    most: np.ndarray
+
+
+class _Cells:
+    """The pairs that are left in each cell, and their chances by what was drawn before."""
+
+    def __init__(self, cells: Cells, studies: int):
+        self.size, self.weights = cells.size, cells.weights
+        mean = cells.mean_chance
+        self.shape = cells.chances / mean if mean else np.ones(len(cells.counts))
+        self.left = np.repeat(cells.counts[None].astype(np.float64), studies, axis=0)
+        self.seen, self.found = np.zeros_like(self.left), np.zeros_like(self.left)
+        self.known = np.zeros(studies)
+        self.rows = np.arange(studies)
+        self.chances = self._chances()
+
+    def plan(self) -> _Outlook:
+        """Return what the next draw may give."""
+        self.chances = self._chances()
+        weight = (self.left @ self.weights)[:, None]
+        self.scale = weight / (self.weights * self.size)  # 1 / (population * probability) of each cell's pairs
+        self.base = self.expected()
+        own = self.chances * (1 - self.chances)
+        variance = (self.left * self.weights / weight * self.scale**2 * own).sum(axis=1)
+        is_left = self.left > 0
+        least = self.base - np.where(is_left, self.chances * self.scale, 0.0).max(axis=1)
+        most = self.base + np.where(is_left, (1 - self.chances) * self.scale, 0.0).max(axis=1)
+        return _Outlook(self.base, np.maximum(variance, _LEAST_VARIANCE), least, most)
+
+    def learn(self, hits: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        """Take in a draw and return its estimate, (r,)."""
+        estimate: np.ndarray = self.base + (hits - self.chances[self.rows, drawn]) * self.scale[self.rows, drawn]
+        self.known = self.known + hits
+        self.found[self.rows, drawn] += hits
+        self.seen[self.rows, drawn] += 1
+        self.left[self.rows, drawn] -= 1
+        return estimate
+
+    def expected(self) -> np.ndarray:
+        """Return the known hits and the chances of the pairs left, as a share, (r,)."""
+        result: np.ndarray = (self.known + (self.left * self.chances).sum(axis=1)) / self.size
+        return result
+
+    def _chances(self) -> np.ndarray:
+        rate = (self.known + EXPECTED * EXPECTED_WEIGHT) / (self.seen @ self.shape + EXPECTED_WEIGHT)
+        suspected = np.clip(rate[:, None] * self.shape, 1e-5, 0.95)
+        chances: np.ndarray = (self.found + OWN_WEIGHT * suspected) / (self.seen + OWN_WEIGHT)
+        return chances
+
+
+class _Bettors:
+    """Two bettors for each horizon and each piece of the grid, and which pieces they rejected together.
+
+    Only the pieces that are not rejected yet are computed, those of all studies in one row.
+    """
+
+    def __init__(self, studies: int, level: float):
+        pieces = len(GRID) - 1
+        self.needed = -math.log(1 - level)
+        self.is_open = np.ones((studies, pieces), bool)
+        self.study, self.piece = np.divmod(np.arange(studies * pieces), pieces)
+        self.horizons = [horizon for _, horizon in HORIZONS]
+        against = np.where(GRID[1:] <= CLEAN, AGAINST_CLEAN, 0.5)  # wealth that bets on a lower share
+        begun = np.log([share for share, _ in HORIZONS])[:, None, None] + np.log(np.stack([against, 1 - against]))
+        self.begun = begun[:, :, self.piece]  # (horizons, 2, open pieces)
+        self.wealth = np.zeros_like(self.begun)
+        self.stakes = np.zeros_like(self.begun)
+
+    def stake(self, step: int, outlook: _Outlook) -> None:
+        """Choose the stakes of the next draw: as in `blindspot.analysis.certificates`, hedges of a digital option."""
+        low, high = GRID[self.piece], GRID[self.piece + 1]
+        estimated = np.clip(outlook.mean, 1e-4, 0.999)[self.study]
+        variance = outlook.variance[self.study]
+        sides = (
+            (low, LARGEST_STAKE / np.maximum(outlook.most[self.study] - low, 1e-9)),
+            (high, LARGEST_STAKE / np.maximum(high - outlook.least[self.study], 1e-9)),
+        )
+        for side, (share, largest) in enumerate(sides):
+            # Under the hypothesis the variance is that of its share, not of the estimated one.
+            ratio = np.clip(share * (1 - share) / (estimated * (1 - estimated)), *_SPREADS)
+            for place, horizon in enumerate(self.horizons):
+                while horizon <= step:
+                    horizon *= 2
+                spread = np.sqrt(variance * (horizon - step) * ratio)
+                tail = self.begun[place, side] - self.needed
+                self.stakes[place, side] = np.minimum(hedge(self.wealth[place, side], tail, spread), largest)
+
+    def learn(self, estimate: np.ndarray) -> None:
+        """Settle the bets of a draw."""
+        drawn = estimate[self.study]
+        gains = np.stack([GRID[self.piece] - drawn, drawn - GRID[self.piece + 1]])
+        self.wealth += np.log1p(self.stakes * gains)
+        logs = (self.wealth + self.begun).reshape(-1, len(self.piece))
+        kept = np.logaddexp.reduce(logs, axis=0) < self.needed
+        if not kept.all():
+            self.is_open[self.study[~kept], self.piece[~kept]] = False
+            self.study, self.piece = self.study[kept], self.piece[kept]
+            self.begun, self.wealth, self.stakes = (
+                values[:, :, kept] for values in (self.begun, self.wealth, self.stakes)
+            )
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ends of the pieces that are not rejected, (r,) each. Where all are, the whole range."""
+        first, last = self.is_open.argmax(axis=1), self.is_open.shape[1] - 1 - self.is_open[:, ::-1].argmax(axis=1)
+        return GRID[first], GRID[last + 1]

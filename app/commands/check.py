@@ -1,0 +1,135 @@
+"""`blindspot check`: what is wrong with a file of training data, and how many of its negatives are false."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from blindspot.app.commands.common import AsJson, progress
+
+if TYPE_CHECKING:
+    from blindspot.backend.checking.check import Check
+
+
+def check(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Training data as trainers write it: JSON lines, CSV, Parquet, Arrow, a saved Dataset, or a folder.",
+        ),
+    ],
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            "--study", metavar="DIR", help="Folder of the study that is made of the file (default FILE.check)."
+        ),
+    ] = None,
+    pairs: Annotated[
+        int,
+        typer.Option("--pairs", min=1, max=5000, help="Number of pairs to draw for judging; more continue the sample."),
+    ] = 300,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Let a judge of the study, or a cross-encoder by folder or name, judge the drawn pairs (default: people).",
+        ),
+    ] = None,
+    dev: Annotated[
+        Path | None, typer.Option("--dev", metavar="FILE", help="Dev or test questions, to find those that leak.")
+    ] = None,
+    collection: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Texts of passage ids, a TSV (default collection.tsv beside FILE)."),
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Texts of question ids, a TSV (default queries.tsv beside FILE)."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the file here without its false negatives, in the same format."),
+    ] = None,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Take false negatives out instead of turning them into positives.")
+    ] = False,
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=VALUE", help="Also drop what this rule drops, as in relative_margin=0.08 (with --out)."
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Check a file of training data: faults at once, and the share of false negatives from a few labels."""
+    from blindspot.backend.checking.check import check as check_file
+    from blindspot.backend.checking.check import questions_in
+
+    with progress() as watch:
+        held_out = [] if dev is None else questions_in(dev)
+        found = check_file(file, study, held_out, collection, queries, watch)
+        if found.facts.negatives:
+            found.draw(pairs, seed)
+            if judge is not None:
+                found.judge_with(judge, watch)
+        written = None if out is None else found.write(out, not drop, rule)
+    if json:
+        from blindspot.app.tables import print_json
+
+        print_json({**found.as_json(), "written": None if written is None else [str(path) for path in written[1]]})
+        return
+    _show(found)
+    if written is not None:
+        print(f"\nWrote {written[0]:,} rows: {', '.join(str(path) for path in written[1])}")
+
+
+def _show(found: Check) -> None:
+    from blindspot.backend.checking.card import batch_words, finding_words, rate_words, size_lines
+
+    print(f"{found.file.path}: {found.file.name}")
+    for line in size_lines(found.facts):
+        print(f"  {line}")
+    print("\nSeen at once")
+    for finding in found.facts.findings:
+        print(f"  {finding_words(finding)}")
+    if not found.facts.findings:
+        print("  nothing wrong")
+    if found.facts.batches:
+        print(f"\nInside the batch ({found.facts.doubled:,} rows share a question or a positive with another row)")
+        for batch in found.facts.batches:
+            print(f"  {batch_words(batch)}")
+    rate = found.rate()
+    if rate is None:
+        return
+    print("\nFalse negatives")
+    print(f"  {rate_words(rate)}")
+    if rate.judged < rate.drawn:
+        print(
+            f"  Next: blindspot open --study {found.study.folder}, and judge the batch 'check' by keys; then check again."
+        )
+    _show_rules(found)
+
+
+def _show_rules(found: Check) -> None:
+    from blindspot.backend.checking.card import paste_words, rule_words
+
+    curve = found.rules()
+    if not curve.rows:
+        return
+    print("\nRules: of the negatives that each keeps, so many are false")
+    print(f"  {'rule':<26}{'kept':>12}{'false':>8}{'interval':>16}{'false dropped':>15}{'true kept':>11}{'emptied':>9}")
+    for place, row in enumerate(curve.rows):
+        name = row.rule.as_text()
+        mark = "*" if place == curve.chosen else " "
+        print(
+            f"{mark} {name:<26}{row.kept:>12,}{row.false_share:>8.1%}{f'{row.low:.1%}-{row.high:.1%}':>16}"
+            f"{row.false_dropped:>15.0%}{row.true_kept:>11.0%}{row.questions_emptied:>9,}"
+        )
+    print(f"* {rule_words(curve)}" if curve.chosen is not None else "  No row is chosen.")
+    print(f"  Why: {curve.why}.")
+    if paste := paste_words(curve):
+        print(f"  {paste}")

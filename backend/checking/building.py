@@ -1,0 +1,294 @@
+"""Make a study of a trainer's file: its passages, its questions with their positives as gold, its negatives as a run.
+
+The study is what the app opens. `check/` in it holds the arrays of `blindspot.backend.checking.pairs` and a manifest that
+names the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from blindspot.backend.checking.formats.base import Entry
+from blindspot.backend.checking.pairs import Places
+from blindspot.backend.checking.reading import TrainingFile
+from blindspot.backend.checking.text_features import GroupedTexts, WordCounts, text_features
+from blindspot.backend.core.manifest import Manifest, file_sha256, read_manifest, whole_folder, write_manifest
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.formats.streams import not_utf8
+from blindspot.backend.data.leaks import words_key
+from blindspot.backend.progress import Progress
+from blindspot.db.corpus import CorpusWriter
+from blindspot.db.errors import BadInput, Missing
+from blindspot.db.records import Hits, Question
+
+FOLDER, LINES = "check", "lines.npy"
+RUN = "file"
+BLOCK = 6000  # passages whose words are in memory together
+QUESTIONS = 20_000  # in a transaction
+EMPTY = "[empty]"
+MOST_LISTED = 100  # negatives of a question in the run
+_FIELDS = ("row", "slot", "question", "passage", "positive", "score", "overlap", "shared", "similar", "empty")
+
+
+@dataclass(frozen=True)
+class CheckedStudy:
+    """A study that was made of a trainer's file. lines: (rows,) int64, the line of each row."""
+
+    study: Study
+    manifest: Manifest
+    places: Places
+    lines: np.ndarray
+
+    @property
+    def folder(self) -> Path:
+        return self.study.folder / FOLDER
+
+
+def open_checked(study: Study) -> CheckedStudy:
+    """Open a study that `build_study` made. Raises Missing for another one."""
+    manifest = read_manifest(study.folder / FOLDER)
+    if manifest is None:
+        raise Missing(
+            f"{study.folder} was not made of a training file; run 'blindspot check FILE' with another --study"
+        )
+    folder = study.folder / FOLDER
+    return CheckedStudy(study, manifest, Places.load(folder), np.load(folder / LINES))
+
+
+def source_sha256(path: Path) -> str:
+    """Return the hash of a file, or of all files of a folder."""
+    if not path.is_dir():
+        return file_sha256(path)
+    whole = hashlib.sha256()
+    for each in sorted(path.rglob("*")):
+        if each.is_file():
+            whole.update(f"{each.relative_to(path)}\0{file_sha256(each)}\n".encode())
+    return whole.hexdigest()
+
+
+def build_study(file: TrainingFile, folder: Path, sha256: str = "", progress: Progress | None = None) -> CheckedStudy:
+    """Read a file into a new study. Raises BadInput for the first wrong row; then nothing is left of the study."""
+    study = Study.create(folder, file.path.name)
+    builder = _Builder(file, progress)
+    try:
+        with CorpusWriter(study.folder / "corpus.db") as writer:
+            builder.read(writer)
+            writer.finish(file.path.name, sha256)
+        places = builder.places()
+        builder.add_questions(study, places)
+        _write_file_run(study, places, len(builder.questions))
+        with whole_folder(study.folder / FOLDER) as building:
+            places.save(building)
+            np.save(building / LINES, np.array(builder.lines, np.int64))
+            about = {
+                "kind": "check",
+                "source": str(file.path),
+                "sha256": sha256,
+                "form": file.format.name,
+                "layout": file.layout.name,
+                "rows": len(builder.lines),
+                "in_batch": file.layout.in_batch,
+                "beside": {role: str(path) for role, path in file.beside.items()},
+            }
+            write_manifest(building, about)
+    except BaseException:
+        _remove(study)
+        raise
+    return open_checked(study)
+
+
+def _remove(study: Study) -> None:
+    import shutil
+
+    shutil.rmtree(study.folder, ignore_errors=True)
+
+
+@dataclass
+class _Builder:
+    """Reads entries, numbers questions and passages, and compares texts, a block of rows at a time."""
+
+    file: TrainingFile
+    progress: Progress | None
+    lines: list[int] = field(default_factory=list)
+    questions: list[str] = field(default_factory=list)
+    answers: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    chunks: dict[str, list[np.ndarray]] = field(default_factory=lambda: {name: [] for name in _FIELDS})
+
+    def read(self, writer: CorpusWriter) -> None:
+        self._writer = writer
+        self._question_numbers: dict[bytes, int] = {}
+        self._spelled: dict[str, int] = {}
+        self._passage_numbers: dict[int, int] = {}
+        self._pending: list[tuple[str, str, str]] = []
+        self._counts = WordCounts()
+        for block in self._blocks():
+            self._add(block)
+            if self.progress is not None:
+                self.progress(len(self.lines), None, "reading rows")
+        if not self.questions:
+            raise BadInput("there is no row in it", self.file.path)
+
+    def _blocks(self) -> Iterator[list[tuple[int, Entry]]]:
+        """Yield rows with their numbers. Consecutive rows of a question stay together unless they are very many."""
+        block: list[tuple[int, Entry]] = []
+        size, last = 0, None
+        for number, (line, entry) in enumerate(self.file.entries()):
+            full = size >= BLOCK and entry.question != last
+            if full or size >= 8 * BLOCK:
+                yield block
+                block, size = [], 0
+            self.lines.append(line)
+            block.append((number, entry))
+            size, last = size + len(entry.slots), entry.question
+        if block:
+            yield block
+
+    def _add(self, block: list[tuple[int, Entry]]) -> None:
+        groups: list[str] = []
+        texts: dict[tuple[int, int], int] = {}  # (group, passage) to the place among the block's texts
+        positive: list[bool] = []
+        found: list[str] = []
+        of_group: list[int] = []
+        columns: dict[str, list] = {name: [] for name in ("row", "slot", "question", "passage", "positive", "score")}
+        at: list[int] = []
+        for number, entry in block:
+            if not groups or entry.question != groups[-1]:
+                groups.append(entry.question)
+            group, question = len(groups) - 1, self._question(entry)
+            for place, slot in enumerate(entry.slots):
+                passage = self._passage(slot.title, slot.text, number)
+                row = texts.setdefault((group, passage), len(found))
+                if row == len(found):
+                    found.append(slot.text)
+                    of_group.append(group)
+                    positive.append(slot.is_positive)
+                else:
+                    positive[row] = positive[row] or slot.is_positive
+                at.append(row)
+                values = (
+                    number,
+                    place,
+                    question,
+                    passage,
+                    slot.is_positive,
+                    np.nan if slot.score is None else slot.score,
+                )
+                for name, value in zip(columns, values, strict=True):
+                    columns[name].append(value)
+        self._flush()
+        features = text_features(
+            GroupedTexts(
+                [_no_nul(each) for each in groups],
+                [_no_nul(each) for each in found],
+                np.array(of_group, np.int64),
+                np.array(positive, bool),
+            ),
+            self._counts,
+        )
+        kinds = (np.int32, np.int16, np.int32, np.int32, bool, np.float32)
+        for (name, column), kind in zip(columns.items(), kinds, strict=True):
+            self.chunks[name].append(np.array(column, kind))
+        for name in ("overlap", "shared", "similar", "empty"):
+            self.chunks[name].append(getattr(features, name)[at])
+
+    def _question(self, entry: Entry) -> int:
+        number = self._spelled.get(entry.question)
+        if number is None:
+            text = self._sound(entry.question, len(self.lines) - 1)
+            number = self._question_numbers.setdefault(words_key(text), len(self.questions))
+            self._spelled[entry.question] = number
+            if number == len(self.questions):
+                self.questions.append(text)
+        if entry.answers:
+            self.answers.setdefault(number, entry.answers)
+        return number
+
+    def _passage(self, title: str, text: str, row: int) -> int:
+        key = hash((title, text))
+        number = self._passage_numbers.setdefault(key, len(self._passage_numbers))
+        if number == self._writer.count + len(self._pending):
+            self._pending.append((passage_id(number), self._sound(title, row, ""), self._sound(text, row)))
+        return number
+
+    def _flush(self) -> None:
+        self._writer.add_rows(self._pending)
+        self._pending = []
+
+    def _sound(self, text: str, row: int, empty: str = EMPTY) -> str:
+        """Return a text that the study can keep. Raises BadInput for bytes that are not UTF-8."""
+        if not text.isascii() and not_utf8(text):
+            raise BadInput(
+                "a text contains bytes that are not UTF-8 (or half a surrogate pair)", self.file.path, self.lines[row]
+            )
+        text = text.replace("\0", " ")
+        return text if text and not text.isspace() else empty
+
+    def places(self) -> Places:
+        """Return the arrays of the whole file."""
+        return Places(**{name: np.concatenate(self.chunks.pop(name)) for name in _FIELDS})
+
+    def add_questions(self, study: Study, places: Places) -> None:
+        """Add the questions, with their positives as gold."""
+        keys = places.positive_keys
+        owners, passages = keys >> 32, keys & 0xFFFFFFFF
+        bounds = np.searchsorted(owners, np.arange(len(self.questions) + 1))
+        for start in range(0, len(self.questions), QUESTIONS):
+            stop = min(start + QUESTIONS, len(self.questions))
+            study.questions.add(
+                Question(
+                    question_id(number),
+                    self.questions[number],
+                    self.answers.get(number, ()),
+                    dataset=RUN,
+                    split="train",
+                    gold=tuple(passage_id(each) for each in passages[bounds[number] : bounds[number + 1]].tolist()),
+                )
+                for number in range(start, stop)
+            )
+            if self.progress is not None:
+                self.progress(stop, len(self.questions), "saving questions")
+
+
+def _no_nul(text: str) -> str:
+    return text.replace("\0", " ")
+
+
+def question_id(number: int) -> str:
+    return f"q{number + 1}"
+
+
+def passage_id(number: int) -> str:
+    return f"p{number + 1}"
+
+
+def _write_file_run(study: Study, places: Places, questions: int) -> None:
+    """Write the file's negatives as a run: those of each question in their order, each passage once."""
+    rows = np.flatnonzero(~places.positive)
+    if not len(rows):
+        return
+    _, first = np.unique(places.keys[rows], return_index=True)
+    at = rows[np.sort(first)]
+    at = at[np.argsort(places.question[at], kind="stable")]
+    owners, begins, counts = np.unique(places.question[at], return_index=True, return_counts=True)
+    k = min(MOST_LISTED, int(counts.max()))
+    column = np.arange(len(at)) - np.repeat(begins, counts)
+    row = np.repeat(np.arange(len(owners)), counts)
+    kept = column < k
+    ordinals = np.full((len(owners), k), -1, np.int32)
+    scores = np.full((len(owners), k), -np.inf, np.float32)
+    ordinals[row[kept], column[kept]] = places.passage[at][kept]
+    # A run's scores fall along a row. Where the file has none, or not in this order, the rank stands for the score.
+    scores[row[kept], column[kept]] = -column[kept].astype(np.float32)
+    write_run(
+        study,
+        RUN,
+        [question_id(number) for number in owners.tolist()],
+        Hits(ordinals, scores),
+        {"retriever": "training file"},
+    )

@@ -1,0 +1,116 @@
+"""The card of a cleaned training file: what was found, how many negatives are false, who judged, what was not checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
+from blindspot.backend.checking.rules import RuleCurve
+from blindspot.backend.checking.sample import RateEstimate
+from blindspot.backend.checking.writing import Changes
+from blindspot.backend.text.counting import counted, noun
+
+NOT_CHECKED = (
+    "Positives were taken as right.",
+    "Pairs that nobody judged are as the file had them. What the labels call an answer is what these judges call one; "
+    "their own mistakes are in the estimate.",
+    "In-batch negatives were compared by their texts alone: identical questions, identical and near-identical positives.",
+)
+
+
+def card(name: str, form: str, facts: FileFacts, rate: RateEstimate | None, curve: RuleCurve, changes: Changes) -> str:
+    """Return the card as Markdown."""
+    rule = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
+    sections = {
+        "The file": [f"- {form}", *(f"- {line}" for line in size_lines(facts))],
+        "Seen at once": [f"- {finding_words(finding)}" for finding in facts.findings] or ["- nothing"],
+        "Inside the batch": [f"- {batch_words(each)}" for each in facts.batches or ()],
+        "False negatives": [rate_words(rate)] if rate is not None else ["Nobody judged any pair."],
+        "Rule": rule,
+        "Changed": [f"- {line}" for line in change_lines(changes)],
+        "Not checked": [f"- {line}" for line in NOT_CHECKED],
+    }
+    parts = [f"# Checked training data: {name}", ""]
+    for heading, lines in sections.items():
+        if lines:
+            parts += [f"## {heading}", "", *lines, ""]
+    return "\n".join([*parts, "Made with Blindspot (`blindspot check`)."]) + "\n"
+
+
+def size_lines(facts: FileFacts) -> list[str]:
+    """Return what the file holds."""
+    return [
+        f"{counted(facts.rows, 'row')}, {counted(facts.questions, 'question')}, {counted(facts.passages, 'passage')}",
+        f"{counted(facts.positives, 'positive pair')}, {counted(facts.negatives, 'negative pair')} (each counted once)",
+    ]
+
+
+def finding_words(finding: FileFinding) -> str:
+    lines = (
+        f"; {noun(len(finding.lines), 'line')} {', '.join(f'{line:,}' for line in finding.lines)}"
+        if finding.lines
+        else ""
+    )
+    more = " ..." if finding.count > len(finding.lines) and finding.lines else ""
+    return (
+        f"{finding.count:,} of {counted(finding.of, finding.unit)} ({finding.share:.1%}): {finding.words}{lines}{more}"
+    )
+
+
+def batch_words(batch: BatchSize) -> str:
+    return (
+        f"batches of {batch.size:,}: {batch.rows:.1%} of the rows have a false negative among the other rows' positives "
+        f"({batch.pairs:,.0f} in an epoch)"
+    )
+
+
+def rate_words(rate: RateEstimate) -> str:
+    """Return the rate with its interval in a sentence or two."""
+    known = f" {rate.known_false:,} of them the file itself calls positive." if rate.known_false else ""
+    if rate.estimate is None or rate.low is None or rate.high is None:
+        return f"{counted(rate.pairs, 'negative pair')}; none is judged yet.{known}"
+    unsettled = f", {rate.unsettled:,} unsettled" if rate.unsettled else ""
+    return (
+        f"{rate.estimate:.1%} of {counted(rate.pairs, 'negative pair')} are false, {rate.low:.1%} to {rate.high:.1%} "
+        f"({rate.level:.0%} interval, valid whenever one stops).{known} Judged by {rate.by}: "
+        f"{counted(rate.judged, 'pair')}, {rate.false:,} false{unsettled}."
+    )
+
+
+def rule_words(curve: RuleCurve) -> str:
+    """Return the chosen rule, what to paste, and its promise."""
+    assert curve.chosen is not None
+    row = curve.rows[curve.chosen]
+    rule = f"`{row.rule.as_text()}`"
+    paste = f"; paste `{row.rule.argument}`" if row.rule.argument else "; apply it with `blindspot check --out --rule`"
+    promise = "" if curve.promise is None else f", at most {curve.promise:.1%} for all rows together"
+    return (
+        f"{rule} keeps {counted(row.kept, 'negative pair')}, of which {row.false_share:.1%} are false "
+        f"({row.low:.1%} to {row.high:.1%}{promise}), and leaves {counted(row.questions_emptied, 'question')} without a "
+        f"negative{paste}"
+    )
+
+
+def paste_words(curve: RuleCurve) -> str:
+    """Return the best rule that mining takes, if the chosen one is the judge; else nothing."""
+    if curve.to_paste is None or curve.to_paste == curve.chosen:
+        return ""
+    row = curve.rows[curve.to_paste]
+    return (
+        f"The best rule to mine with: `{row.rule.argument}` keeps {counted(row.kept, 'negative pair')}, of which "
+        f"{row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%})"
+    )
+
+
+def change_lines(changes: Changes) -> Sequence[str]:
+    lines = [
+        f"{counted(changes.count(what), 'negative')} {what}"
+        for what in ("relabelled", "dropped")
+        if changes.count(what)
+    ]
+    if changes.unfilled:
+        lines.append(
+            f"{counted(changes.unfilled, 'row')} went with a false negative: the question has no other negative to put "
+            "in its place"
+        )
+    return lines or ["nothing"]

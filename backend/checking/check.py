@@ -1,0 +1,210 @@
+"""Check a file of training data. A check is a study underneath; this is what the command, Python and the app call."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blindspot.analysis.exact_bounds import LEVEL
+from blindspot.backend.checking.building import FOLDER, CheckedStudy, build_study, open_checked, source_sha256
+from blindspot.backend.checking.card import card
+from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding, facts
+from blindspot.backend.checking.files import InMemory
+from blindspot.backend.checking.judging import judge_sample, labels_of_judge
+from blindspot.backend.checking.reading import TrainingFile, open_training_file
+from blindspot.backend.checking.rules import MiningRule, RuleCurve, compare_rules, parse_rule
+from blindspot.backend.checking.sample import (
+    DRAWS,
+    JudgedDraws,
+    PairId,
+    RateEstimate,
+    SamplePlan,
+    draw_sample,
+    estimate_rate,
+    judged_draws,
+    peoples_labels,
+    read_sample,
+    trace,
+)
+from blindspot.backend.checking.writing import Changes, plan_changes, write_changed
+from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.core.study import Study
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import Refused
+
+FACTS = "facts.json"
+PEOPLE = "people"
+
+
+@dataclass
+class Check:
+    """A checked file.
+
+    Attributes:
+        file: The file. checked: The study that was made of it. facts: What was seen at once. judge: Whose labels count;
+        None for people's.
+    """
+
+    file: TrainingFile
+    checked: CheckedStudy
+    facts: FileFacts
+    judge: str | None = None
+
+    @property
+    def study(self) -> Study:
+        """The study; the app opens it as any other."""
+        return self.checked.study
+
+    @property
+    def labels(self) -> dict[PairId, str]:
+        """The labels that count, by (question id, passage id)."""
+        if self.judge is None:
+            return peoples_labels(self.checked)
+        made = read_sample(self.checked)
+        return {} if made is None else labels_of_judge(self.checked, made, self.judge)
+
+    @property
+    def by(self) -> str:
+        return PEOPLE if self.judge is None else f"the judge {self.judge}"
+
+    def draw(self, pairs: int = DRAWS, seed: int = 0) -> SamplePlan:
+        """Draw pairs to judge, or continue the sample up to this number. They are queued as a batch of the study."""
+        return draw_sample(self.checked, pairs, seed=seed)
+
+    def judge_with(self, judge: str, progress: Progress | None = None) -> None:
+        """Let a judge judge the drawn pairs: one of the study, or a cross-encoder by folder or name."""
+        self.judge = judge_sample(self.checked, self.draw(), judge, progress)
+
+    def rate(self, level: float = LEVEL) -> RateEstimate | None:
+        """Return the share of false negatives as the labels so far prove it; None before anything was drawn."""
+        return estimate_rate(self.checked, self.labels, self.by, level)
+
+    def judged(self) -> JudgedDraws | None:
+        return judged_draws(self.checked, self.labels)
+
+    def trace(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return estimate, low and high after each label, for a chart; empty before the first label."""
+        judged = self.judged()
+        if judged is None or not len(judged):
+            return np.zeros(0), np.zeros(0), np.zeros(0)
+        return trace(judged, level)
+
+    def rules(self, level: float = LEVEL) -> RuleCurve:
+        """Compare the rules that drop negatives by the labels so far."""
+        return compare_rules(self.checked, self.judged(), level)
+
+    def changes(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Changes:
+        """Return what would change of the file. Raises BadInput for a rule that file or labels do not allow."""
+        chosen = parse_rule(rule) if isinstance(rule, str) else rule
+        return plan_changes(self.file, self.checked, self.labels, relabel, chosen, self.by)
+
+    def write(
+        self, out: str | Path, relabel: bool = True, rule: MiningRule | str | None = None
+    ) -> tuple[int, list[Path]]:
+        """Write the file without its false negatives, the list of changes and the card. Returns rows and paths."""
+        found = self.changes(relabel, rule)
+        about = card(self.file.path.name, self.file.name, self.facts, self.rate(), self.rules(), found)
+        return write_changed(self.file, self.checked, found, Path(out), about)
+
+    def cleaned(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Any:
+        """Return the Dataset or DataFrame without its false negatives. Raises Refused for a check of a file."""
+        if not isinstance(self.file.file, InMemory):
+            raise Refused("this is the check of a file; call .write(OUT)")
+        return self.file.file.cleaned(self.changes(relabel, rule).replacements)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as `blindspot check --json` prints it."""
+        rate = self.rate()
+        return {
+            "file": str(self.file.path),
+            "form": self.file.name,
+            "study": str(self.study.folder),
+            "facts": self.facts.as_json(),
+            "rate": None if rate is None else rate.as_json(),
+            "rules": self.rules().as_json(),
+        }
+
+
+def check(
+    source: Any,
+    study: str | Path | None = None,
+    held_out: Iterable[str] = (),
+    collection: str | Path | None = None,
+    queries: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Check:
+    """Check a file of training data, or a Dataset or DataFrame in memory. Draws nothing yet.
+
+    Args:
+        source: A file or folder, or a `datasets.Dataset`, or a DataFrame.
+        study: The folder of the study that is made of it, or was made of it before. Default: FILE.check beside the
+        file; of data in memory, a temporary folder.
+        held_out: Questions of dev and test sets, to look for leaks.
+        collection, queries: Where the texts of ids are.
+
+    Raises:
+        BadInput: no file of a known form, or a wrong row. Refused: the study belongs to another file.
+    """
+    file = open_training_file(
+        source, None if collection is None else Path(collection), None if queries is None else Path(queries)
+    )
+    in_memory = isinstance(file.file, InMemory)
+    if study is None:
+        beside = file.path.with_name(file.path.name + ".check")
+        folder = Path(tempfile.mkdtemp(prefix="blindspot-check-")) if in_memory else beside
+    else:
+        folder = Path(study)
+    sha256 = "" if in_memory else source_sha256(file.path)
+    if (folder / FOLDER).is_dir():
+        checked = open_checked(Study.open(folder))
+        if in_memory or checked.manifest["sha256"] != sha256:
+            raise Refused(f"{folder} was made of another file, or the file changed since; give another --study")
+    else:
+        checked = build_study(file, folder, sha256, progress)
+    return Check(file, checked, _facts(file, checked, list(held_out)))
+
+
+def open_check(study: Study) -> Check:
+    """Open the check that a study was made of. Raises Missing for another study, BadInput if the file is gone."""
+    checked = open_checked(study)
+    beside = {role: Path(path) for role, path in checked.manifest["beside"].items()}
+    file = open_training_file(checked.manifest["source"], beside.get("collection"), beside.get("queries"))
+    return Check(file, checked, _facts(file, checked, []))
+
+
+def is_check(study: Study) -> bool:
+    """Return whether a study was made of a training file."""
+    return (study.folder / FOLDER / "manifest.json").is_file()
+
+
+def _facts(file: TrainingFile, checked: CheckedStudy, held_out: list[str]) -> FileFacts:
+    """Return the facts, stored ones if no other dev questions are given."""
+    path = checked.folder / FACTS
+    if path.is_file() and not held_out:
+        plain = read_json(path)
+        findings = [FileFinding(**{**each, "lines": tuple(each["lines"])}) for each in plain.pop("findings")]
+        batches = plain.pop("batches")
+        return FileFacts(
+            **plain, findings=findings, batches=None if batches is None else [BatchSize(**each) for each in batches]
+        )
+    found = facts(checked, [*held_out, *file.held_out_questions()])
+    write_json(path, found.as_json())
+    return found
+
+
+def questions_in(path: str | Path) -> list[str]:
+    """Return the questions of a dev or test file: training data, JSON lines or a table with a column of questions, or
+    plain lines.
+    """
+    from blindspot.backend.checking.files import open_rows
+    from blindspot.backend.checking.formats.base import QUESTIONS
+
+    file = open_rows(path)
+    column = next((name for name in (*QUESTIONS, "text") if name in file.columns), file.columns[0])
+    return [str(values[column]) for _, values in file.rows() if not re.fullmatch(r"\s*", str(values[column]))]

@@ -1,0 +1,258 @@
+"""What is seen in a training file at once, before anybody judges anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from blindspot.backend.checking.building import CheckedStudy
+from blindspot.backend.checking.near_copies import near_copies
+from blindspot.backend.checking.pairs import Places, is_in, negative_pairs
+from blindspot.backend.data.leaks import words_key
+from blindspot.backend.judging.near_duplicates import THRESHOLD
+
+BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+SHOWN = 5
+CUT_SHARE, CUT_LEAST = 0.01, 5
+"""Texts are cut if at least this share of all passages, and so many, have exactly the length of the longest."""
+
+
+@dataclass(frozen=True)
+class FileFinding:
+    """Something that is wrong, or may be.
+
+    Attributes:
+        name: For JSON. words: What it is. count, of: So many of so many. unit: What is counted.
+        lines: Lines of the first few, in the file.
+    """
+
+    name: str
+    words: str
+    count: int
+    of: int
+    unit: str
+    lines: tuple[int, ...] = ()
+
+    @property
+    def share(self) -> float:
+        return self.count / self.of if self.of else 0.0
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """What batches of one size hold, on average over shuffled epochs.
+
+    Attributes:
+        rows: Share of rows with a false negative among the other rows' positives. pairs: False negatives in an epoch.
+    """
+
+    size: int
+    rows: float
+    pairs: float
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """The facts of a file. batches: None if the form trains without in-batch negatives; `doubled` are the rows that
+    share a question or a positive with another row.
+    """
+
+    rows: int
+    questions: int
+    passages: int
+    positives: int
+    negatives: int
+    findings: list[FileFinding] = field(default_factory=list)
+    doubled: int = 0
+    batches: list[BatchSize] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def facts(checked: CheckedStudy, held_out: Iterable[str] = ()) -> FileFacts:
+    """Look through a file.
+
+    Args:
+        held_out: Questions of dev and test sets.
+    """
+    places, study = checked.places, checked.study
+    rows = int(checked.manifest["rows"])
+    pairs = negative_pairs(places)
+    findings = [*_false_by_the_file(checked), *_doubled(checked, rows), *_texts(checked), *_lacking(checked, rows)]
+    findings += _leaks(checked, held_out)
+    doubled, batches = 0, None
+    if checked.manifest["in_batch"] and rows > 1:
+        doubled, batches = in_batch(places, rows, _positive_groups(checked))
+    return FileFacts(
+        rows,
+        len(study.questions),
+        len(study.corpus),
+        len(places.positive_keys),
+        len(pairs) + int(len(np.unique(places.keys[places.known_false]))),
+        [finding for finding in findings if finding.count],
+        doubled,
+        batches,
+    )
+
+
+def _false_by_the_file(checked: CheckedStudy) -> list[FileFinding]:
+    places = checked.places
+    negative = ~places.positive
+    row_keys = places.row.astype(np.int64) << 32 | places.passage
+    own = negative & is_in(row_keys, np.unique(row_keys[places.positive]))
+    other = places.known_false & ~own
+    near = negative & ~places.known_false & (places.similar >= THRESHOLD)
+    total = int(negative.sum())
+    return [
+        _of_places(checked, "positive_among_negatives", "negatives that are the row's own positive", own, total),
+        _of_places(
+            checked, "positive_elsewhere", "negatives that another row calls positive for the question", other, total
+        ),
+        _of_places(
+            checked, "near_identical", "negatives that are nearly identical to a positive of the row", near, total
+        ),
+    ]
+
+
+def _of_places(checked: CheckedStudy, name: str, words: str, chosen: np.ndarray, total: int) -> FileFinding:
+    return FileFinding(name, words, int(chosen.sum()), total, "negative", _lines(checked, checked.places.row[chosen]))
+
+
+def _lines(checked: CheckedStudy, rows: np.ndarray) -> tuple[int, ...]:
+    return tuple(int(checked.lines[row]) for row in np.unique(rows)[:SHOWN])
+
+
+def _doubled(checked: CheckedStudy, rows: int) -> list[FileFinding]:
+    """Rows that are there twice, and passages that are twice in the negatives of a row."""
+    places = checked.places
+    mixed = (places.passage.astype(np.uint64) * 2 + places.positive) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(31))) * (places.slot.astype(np.uint64) * 2 + 3)
+    whole = np.zeros(rows, np.uint64)
+    np.add.at(whole, places.row, mixed)
+    first = np.zeros(rows, np.uint64)
+    first[places.row] = places.question
+    _, at = np.unique(whole ^ (first * np.uint64(0xBF58476D1CE4E5B9)), return_index=True)
+    again = np.ones(rows, bool)
+    again[at] = False
+    keys = places.row.astype(np.int64) << 32 | places.passage
+    negative = np.flatnonzero(~places.positive)
+    _, kept = np.unique(keys[negative], return_index=True)
+    twice = np.ones(len(negative), bool)
+    twice[kept] = False
+    return [
+        FileFinding("doubled_rows", "rows that are the same as an earlier row", int(again.sum()), rows, "row", _lines(checked, np.flatnonzero(again))),
+        FileFinding(
+            "doubled_negatives",
+            "negatives that are twice in their row",
+            int(twice.sum()),
+            len(negative),
+            "negative",
+            _lines(checked, places.row[negative[twice]]),
+        ),
+    ]  # fmt: skip
+
+
+def _texts(checked: CheckedStudy) -> list[FileFinding]:
+    """Empty and cut texts."""
+    places, corpus = checked.places, checked.study.corpus
+    longest, number = corpus.connection.execute(
+        "SELECT length(text), count(*) FROM passage GROUP BY 1 ORDER BY 1 DESC LIMIT 1"
+    ).fetchone()
+    cut = number if number >= max(CUT_LEAST, CUT_SHARE * len(corpus)) and longest > 1 else 0
+    dots = corpus.connection.execute(
+        "SELECT count(*) FROM passage WHERE text LIKE '%...' OR text LIKE '%…'"
+    ).fetchone()[0]
+    return [
+        FileFinding("empty_texts", "passages without a word", int(places.empty.sum()), len(places), "place", _lines(checked, places.row[places.empty])),
+        FileFinding("cut_texts", f"passages of exactly {longest:,} characters, the longest there are: cut", int(cut), len(corpus), "passage"),
+        FileFinding("cut_with_dots", "passages that end in an ellipsis", int(dots), len(corpus), "passage"),
+    ]  # fmt: skip
+
+
+def _lacking(checked: CheckedStudy, rows: int) -> list[FileFinding]:
+    places = checked.places
+    questions = len(checked.study.questions)
+    with_negative = np.zeros(questions, bool)
+    with_negative[places.question[~places.positive]] = True
+    with_positive = np.zeros(questions, bool)
+    with_positive[places.question[places.positive]] = True
+    none = 0 if not (~places.positive).any() else int((~with_negative).sum())
+    return [
+        FileFinding("without_negatives", "questions without a negative", none, questions, "question"),
+        FileFinding(
+            "without_positives", "questions without a positive", int((~with_positive).sum()), questions, "question"
+        ),
+    ]
+
+
+def _leaks(checked: CheckedStudy, held_out: Iterable[str]) -> list[FileFinding]:
+    keys = {words_key(text) for text in held_out}
+    if not keys:
+        return []
+    count, leaked = 0, []
+    for question in checked.study.questions.all():
+        if words_key(question.text) in keys:
+            count += 1
+            leaked.append(int(question.id[1:]) - 1)
+    rows = checked.places.row[np.isin(checked.places.question, leaked)]
+    words = "questions that are in the dev or test set as well"
+    return [
+        FileFinding("leaked_questions", words, count, len(checked.study.questions), "question", _lines(checked, rows))
+    ]
+
+
+# In the batch
+
+
+def _positive_groups(checked: CheckedStudy) -> np.ndarray:
+    """Return a number for each passage that its near-identical positives share, (passages,) int64."""
+    corpus = checked.study.corpus
+    groups = np.arange(len(corpus), dtype=np.int64)
+    positives = np.unique(checked.places.passage[checked.places.positive])
+
+    def texts(rows: Sequence[int]) -> list[str]:
+        return [passage.text for passage in corpus.passages(positives[np.asarray(rows)].tolist())]
+
+    groups[positives] = positives[near_copies(len(positives), texts)]
+    return groups
+
+
+def in_batch(places: Places, rows: int, groups: np.ndarray) -> tuple[int, list[BatchSize]]:
+    """Return how many rows share a question or a positive with another row, and what follows for each batch size.
+
+    A row's in-batch negatives are the positives of the other rows of its batch. The positive of a row is a false
+    negative of another row if a row of that question calls it, or a near-identical text, positive.
+
+    Args:
+        groups: (passages,) a number that near-identical passages share.
+    """
+    positive = np.flatnonzero(places.positive)
+    _, first = np.unique(places.row[positive], return_index=True)
+    chosen = positive[first]  # a row trains with its first positive
+    owner, group = places.question[chosen], groups[places.passage[chosen]]
+    number = len(chosen)
+    of_group = np.bincount(group, minlength=len(groups))
+    edges = np.unique(places.question[positive].astype(np.int64) << 32 | groups[places.passage[positive]])
+    shared = np.bincount(edges >> 32, of_group[edges & 0xFFFFFFFF], minlength=int(owner.max(initial=0)) + 1)
+    others = np.maximum(shared[owner] - 1, 0)
+    values, counts = np.unique(others, return_counts=True)
+    sizes = [size for size in BATCHES if size <= number] or [number]
+    return int((others > 0).sum()), [_batch(values, counts, number, size) for size in sizes]
+
+
+def _batch(others: np.ndarray, counts: np.ndarray, rows: int, size: int) -> BatchSize:
+    """Return the expectations for a batch size. A batch is a row and size - 1 of the others, drawn without replacement."""
+    from scipy.special import gammaln
+
+    left = rows - 1 - others
+    with np.errstate(invalid="ignore"):
+        none = np.where(
+            left >= size - 1,
+            np.exp(gammaln(left + 1) - gammaln(left - size + 2) - gammaln(rows) + gammaln(rows - size + 1)),
+            0.0,
+        )
+    return BatchSize(size, float(counts @ (1 - none) / rows), float(counts @ others * (size - 1) / (rows - 1)))

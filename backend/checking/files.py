@@ -1,0 +1,519 @@
+"""Kinds of files that hold rows, read and written back: what does not change keeps its bytes, columns and order.
+
+JSON lines, a JSON array, CSV and TSV with and without a header, Parquet, Arrow, saved datasets, BEIR folders, and tables
+in memory. Rows are read by `blindspot.backend.data.table_files` where it knows the kind.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
+
+from blindspot.backend.checking.formats.base import Values
+from blindspot.backend.core.manifest import text_sha256
+from blindspot.backend.data.formats.json_stream import open_json, records
+from blindspot.backend.data.formats.streams import ByteSource, head, not_utf8, numbered_lines
+from blindspot.backend.data.table_files import binary_kind, columns_of, rows_of, table_files, table_kind
+from blindspot.db.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Replacements = Mapping[int, Sequence[Values]]
+"""The rows that come in the place of a row, by its number from 0; no rows take it out."""
+TRAIN = ("train", None)
+_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+
+
+class RowFile(ABC):
+    """A file of rows.
+
+    Attributes:
+        path: The file or folder. kind: In a word or two.
+    """
+
+    kind = ""
+    columns: list[str]
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @abstractmethod
+    def rows(self) -> Iterator[tuple[int, Values]]:
+        """Yield line and values of each row of the training split. Raises BadInput for the first wrong row."""
+
+    @abstractmethod
+    def write(self, target: Path, replacements: Replacements) -> int:
+        """Write the file with replaced rows, and return their number. Nothing is left of an interrupted writing."""
+
+    def held_out(self) -> Iterator[tuple[int, Values]]:
+        """Yield the rows of dev and test splits, if the file has such."""
+        return iter(())
+
+
+class _Table(RowFile):
+    """A file that `rows_of` reads."""
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self.columns = columns_of(path)
+
+    def rows(self) -> Iterator[tuple[int, Values]]:
+        return self._rows(True)
+
+    def held_out(self) -> Iterator[tuple[int, Values]]:
+        return self._rows(False)
+
+    def _rows(self, train: bool) -> Iterator[tuple[int, Values]]:
+        for row in rows_of(self.path):
+            if isinstance(row, BadInput):
+                raise row
+            if (row.split in TRAIN) == train or (train and not self.path.is_dir()):
+                yield row.line, row.values
+
+
+class JsonLines(_Table):
+    kind = "JSON lines"
+
+    def write(self, target: Path, replacements: Replacements) -> int:
+        count, number = 0, -1
+        with _binary(target) as out:
+            for line in _raw_lines(self.path):
+                if not line.strip():
+                    out.write(line)
+                    continue
+                number += 1
+                if number not in replacements:
+                    out.write(line)
+                    count += 1
+                    continue
+                end = line[len(line.rstrip(b"\r\n")) :] or b"\n"
+                for values in replacements[number]:
+                    out.write(_json_like(values, line).encode() + end)
+                    count += 1
+        return count
+
+
+class Csv(_Table):
+    kind = "CSV"
+
+    def write(self, target: Path, replacements: Replacements) -> int:
+        count = 0
+        with _binary(target) as out:
+            for number, (raw, record) in enumerate(self._records(), -1):
+                if number not in replacements:
+                    out.write(raw.encode())
+                    count += number >= 0 and bool(record)
+                    continue
+                buffer = io.StringIO()
+                ending = "\r\n" if raw.endswith("\r\n") else "\n"
+                quoting: Literal[0, 1] = csv.QUOTE_ALL if self._quotes_all else csv.QUOTE_MINIMAL
+                writer = csv.writer(buffer, delimiter=self._separator, lineterminator=ending, quoting=quoting)
+                for values in replacements[number]:
+                    writer.writerow([values[name] for name in self.columns])
+                    count += 1
+                out.write(buffer.getvalue().encode())
+        return count
+
+    def _records(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the text and the fields of each record, the header first; blank lines come with the next record."""
+        taken: list[str] = []
+
+        def lines() -> Iterator[str]:
+            for line in _raw_lines(self.path):
+                taken.append(line.decode("utf-8", "surrogateescape"))
+                yield taken[-1]
+
+        first = next(line for line in _raw_lines(self.path) if line.strip()).decode("utf-8", "surrogateescape")
+        first = first.removeprefix("\ufeff")
+        self._separator = max("\t,;", key=first.count)
+        self._quotes_all = first.startswith('"')
+        for record in csv.reader(lines(), delimiter=self._separator):
+            if record:
+                yield "".join(taken), record
+                taken.clear()
+
+
+class BareTsv(RowFile):
+    """Tabs between, no header, no quotes. The columns are called 0, 1, 2 and so on."""
+
+    kind = "TSV without a header"
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        _, first = next(numbered_lines(ByteSource(path)), (1, ""))
+        self.columns = [str(place) for place in range(first.count("\t") + 1)]
+
+    def rows(self) -> Iterator[tuple[int, Values]]:
+        for number, text in numbered_lines(ByteSource(self.path)):
+            if not text.isascii() and not_utf8(text):
+                raise BadInput("this line contains bytes that are not UTF-8", self.path, number)
+            values = text.split("\t")
+            if len(values) != len(self.columns):
+                raise BadInput(f"{len(values)} fields where the first line has {len(self.columns)}", self.path, number)
+            yield number, dict(zip(self.columns, values, strict=True))
+
+    def write(self, target: Path, replacements: Replacements) -> int:
+        count, number = 0, -1
+        with _binary(target) as out:
+            for line in _raw_lines(self.path):
+                number += bool(line.strip())
+                if number not in replacements or not line.strip():
+                    out.write(line)
+                    count += bool(line.strip())
+                    continue
+                end = line[len(line.rstrip(b"\r\n")) :] or b"\n"
+                for values in replacements[number]:
+                    out.write("\t".join(str(values[name]) for name in self.columns).encode() + end)
+                    count += 1
+        return count
+
+
+class JsonArray(RowFile):
+    """An array of objects, as DPR has it."""
+
+    kind = "JSON"
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self.columns = list(next(self.rows())[1])
+
+    def rows(self) -> Iterator[tuple[int, Values]]:
+        for line, record in records(open_json(ByteSource(self.path))):
+            if isinstance(record, BadInput):
+                raise record
+            yield line, record
+
+    def write(self, target: Path, replacements: Replacements) -> int:
+        before, between, after = self._around()
+        stream, count = open_json(ByteSource(self.path)), 0
+        with _binary(target) as out:
+            out.write(before.encode())
+            for number, _ in enumerate(stream.array()):
+                raw = stream.raw()
+                texts = [_json_like(each, raw.encode()) for each in replacements.get(number, ())]
+                for text in texts if number in replacements else [raw]:
+                    out.write((between if count else "").encode() + text.encode())
+                    count += 1
+            out.write(after.encode())
+        return count
+
+    def _around(self) -> tuple[str, str, str]:
+        """Return the text before the first object, between objects and after the last."""
+        text = head(self.path, 1 << 20).decode("utf-8", "ignore")
+        begin = text.index("{")
+        _, end = json.JSONDecoder().raw_decode(text, begin) if len(text) < 1 << 20 else self._first_end(text, begin)
+        following = text.find("{", end)
+        between = text[end:following] if following > 0 else ",\n"
+        with _opened(self.path) as file:
+            tail = b""
+            while block := file.read(1 << 20):
+                tail = (tail + block)[-4096:]
+        last = tail.decode("utf-8", "ignore")
+        return text[:begin], between, last[last.rindex("}") + 1 :]
+
+    def _first_end(self, text: str, begin: int) -> tuple[Any, int]:
+        try:
+            return json.JSONDecoder().raw_decode(text, begin)
+        except json.JSONDecodeError:
+            return None, len(text)
+
+
+class Parquet(_Table):
+    kind = "Parquet"
+
+    def write(self, target: Path, replacements: Replacements) -> int:
+        if not replacements:  # writers of other versions lay out pages in other ways: only a copy has the same bytes
+            import pyarrow.parquet as parquet
+
+            with _binary(target) as out, open(self.path, "rb") as source:
+                shutil.copyfileobj(source, out)
+            return int(parquet.read_metadata(self.path).num_rows)
+        return _write_parquet(self.path, target, replacements, 0)[1]
+
+
+class Arrow(_Table):
+    kind = "Arrow"
+
+    def write(self, target: Path, replacements: Replacements) -> int:
+        return _write_arrow(self.path, target, replacements, 0)[1]
+
+
+class SavedDataset(_Table):
+    """A folder that `Dataset.save_to_disk` or `DatasetDict.save_to_disk` wrote, or one of Parquet files."""
+
+    kind = "saved dataset"
+
+    def write(self, target: Path, replacements: Replacements) -> int:
+        return _write_folder(self.path, target, replacements)
+
+
+class InMemory(RowFile):
+    """A `datasets.Dataset` or a pandas DataFrame."""
+
+    kind = "table in memory"
+
+    def __init__(self, data: Any):
+        super().__init__(Path("the data in memory"))
+        self.data = data
+        self.is_frame = hasattr(data, "to_dict") and hasattr(data, "iloc")
+        if not self.is_frame and not hasattr(data, "column_names"):
+            raise BadInput(f"{type(data).__name__} is neither a datasets.Dataset nor a DataFrame; give one of them")
+        if isinstance(getattr(data, "column_names", None), dict):
+            raise BadInput("this is a DatasetDict; give one of its splits, such as data['train']")
+        self.columns = [str(name) for name in (data.columns if self.is_frame else data.column_names)]
+
+    def rows(self) -> Iterator[tuple[int, Values]]:
+        for start in range(0, len(self.data), 1024):
+            if self.is_frame:
+                block = self.data.iloc[start : start + 1024].to_dict("records")
+                block = [{name: _plain(value) for name, value in row.items()} for row in block]
+            else:
+                columns = self.data.with_format(None)[start : start + 1024]
+                block = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            yield from enumerate(block, start + 1)
+
+    def write(self, target: Path, replacements: Replacements) -> int:
+        raise Refused("a table in memory is not written to a file; call .cleaned()")
+
+    def cleaned(self, replacements: Replacements) -> Any:
+        """Return the table with replaced rows, of the same kind, with the same columns and types."""
+        if self.is_frame:
+            import pandas
+
+            plain = [
+                values for number, (_, row) in enumerate(self.rows()) for values in replacements.get(number, [row])
+            ]
+            frame = pandas.DataFrame(plain, columns=list(self.data.columns))
+            return frame.astype(self.data.dtypes.to_dict())
+        from datasets import Dataset
+
+        rows = (values for number, (_, row) in enumerate(self.rows()) for values in replacements.get(number, [row]))
+        return Dataset.from_list(list(rows), features=self.data.features)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a DataFrame as JSON has it."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return None if isinstance(value, float) and value != value else value
+
+
+def open_rows(path: str | Path) -> RowFile:
+    """Open a file or folder of rows. Raises BadInput: none, empty, a pickle, or another kind of file."""
+    from blindspot.backend.checking.beir_folder import BeirFolder, is_beir
+
+    path = Path(path)
+    if path.is_dir():
+        return BeirFolder(path) if is_beir(path) else SavedDataset(path)
+    binary = binary_kind(path)
+    if binary is not None:
+        return Parquet(path) if binary == "parquet" else Arrow(path)
+    start = head(path, 4096)
+    if not start:
+        raise BadInput("the file is empty", path)
+    if start.startswith(_PICKLES):
+        raise BadInput("this is a pickle, which can run code when it is read; save it as JSON lines or Parquet", path)
+    if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
+        return _json_array(path)
+    kind = table_kind(path)
+    if kind == "csv" and b"\0" in start:
+        raise BadInput("this is a binary file of no known kind; give JSON lines, CSV, Parquet or Arrow", path)
+    if kind == "csv" and _is_bare(start):
+        return BareTsv(path)
+    return JsonLines(path) if kind == "jsonl" else Csv(path)
+
+
+def _json_array(path: Path) -> RowFile:
+    try:
+        return JsonArray(path)
+    except StopIteration:
+        raise BadInput("the array is empty", path) from None
+
+
+def _is_bare(start: bytes) -> bool:
+    """Return whether a TSV has no header: the first line's fields are no names of columns."""
+    line = start.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")[0].rstrip("\r")
+    fields = line.split("\t")
+    if len(fields) < 3:
+        return False
+    names = [field.strip().lower() for field in fields]
+    return not (all(name and len(name) < 40 and " " not in name for name in names) and not names[0].isdigit())
+
+
+# Writing
+
+
+@contextmanager
+def _binary(target: Path) -> Iterator[IO[bytes]]:
+    """Open a file that appears when the block ends; gzip if its name ends so."""
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        opened = cast("IO[bytes]", gzip.open(partial, "wb") if target.suffix == ".gz" else open(partial, "wb"))  # noqa: SIM115
+    except OSError as error:
+        raise Refused(f"{target}: cannot be written ({error.strerror or error}); choose another place") from error
+    try:
+        with opened as file:
+            yield file
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    with open(path, "rb") as plain:
+        if plain.read(2) == b"\x1f\x8b":
+            plain.seek(0)
+            with gzip.open(plain) as file:
+                yield file  # type: ignore[misc]
+        else:
+            plain.seek(0)
+            yield plain
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    """Yield lines with their ends, decompressed."""
+    rest = b""
+    for block in ByteSource(path):
+        lines = (rest + block).split(b"\n")
+        rest = lines.pop()
+        yield from (line + b"\n" for line in lines)
+    if rest:
+        yield rest
+
+
+def _json_like(values: Values, raw: bytes) -> str:
+    """Write an object in the style of another one: spaces, escapes and indents."""
+    text = raw.decode("utf-8", "replace").strip()
+    is_ascii = text.isascii() and "\\u" in text
+    if "\n" in text:
+        base = len(text.rsplit("\n", 1)[1]) - 1
+        inner = text.split("\n")[1]
+        step = max(1, len(inner) - len(inner.lstrip()) - base)
+        return json.dumps(values, ensure_ascii=is_ascii, indent=step).replace("\n", "\n" + " " * base)
+    separators = (", ", ": ") if '": ' in text[:200] else (",", ":")
+    return json.dumps(values, ensure_ascii=is_ascii, separators=separators)
+
+
+def _write_folder(source: Path, target: Path, replacements: Replacements) -> int:
+    """Write a folder with replaced rows in its training split; the other files are copied."""
+    if target.exists() and any(target.iterdir()):
+        raise Refused(f"{target} is not empty; choose another place")
+    number = count = 0
+    written = set()
+    for table in table_files(source):
+        place = target / table.path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if table.split in TRAIN:
+            write = _write_parquet if table_kind(table.path) == "parquet" else _write_arrow
+            number, rows = write(table.path, place, replacements, number)
+            count += rows
+            written.add(table.path)
+    for path in sorted(source.rglob("*")):
+        if path.is_file() and path not in written:
+            place = target / path.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if path.name == "state.json" and replacements:
+                place.write_text(_new_fingerprint(path.read_text(encoding="utf-8"), replacements), encoding="utf-8")
+            else:
+                shutil.copyfile(path, place)
+    return count
+
+
+def _new_fingerprint(state: str, replacements: Replacements) -> str:
+    """Return state.json with another fingerprint: `datasets` would else take cached results of the old rows."""
+    plain = json.loads(state)
+    content = json.dumps([[number, list(rows)] for number, rows in sorted(replacements.items())], default=str)
+    old = str(plain.get("_fingerprint"))
+    return state.replace(f'"{old}"', f'"{text_sha256(old, content)[:16]}"')
+
+
+def _write_parquet(source: Path, target: Path, replacements: Replacements, first: int) -> tuple[int, int]:
+    """Write a Parquet file, a row group at a time. Returns the number of the next row, and the rows written."""
+    import pyarrow.parquet as parquet
+
+    number, count = first, 0
+    with parquet.ParquetFile(source) as reader:
+        groups = reader.metadata.num_row_groups
+        compression = reader.metadata.row_group(0).column(0).compression if groups else "snappy"
+        with _binary(target) as out, parquet.ParquetWriter(out, reader.schema_arrow, compression=compression) as writer:
+            for group in range(groups):
+                table = reader.read_row_group(group)
+                changed = _replaced(table, replacements, number)
+                writer.write_table(changed, row_group_size=max(1, changed.num_rows))
+                number, count = number + table.num_rows, count + changed.num_rows
+    return number, count
+
+
+def _write_arrow(source: Path, target: Path, replacements: Replacements, first: int) -> tuple[int, int]:
+    """As `_write_parquet`, of an Arrow file or stream, a batch at a time."""
+    import pyarrow as pa
+
+    number, count = first, 0
+    with pa.memory_map(str(source)) as mapped:
+        stream = mapped.read(6) != b"ARROW1"
+        mapped.seek(0)
+        reader = pa.ipc.open_stream(mapped) if stream else pa.ipc.open_file(mapped)
+        batches = iter(reader) if stream else map(reader.get_batch, range(reader.num_record_batches))
+        make = pa.ipc.new_stream if stream else pa.ipc.new_file
+        with _binary(target) as out, make(out, reader.schema) as writer:
+            for batch in batches:
+                changed = _replaced(pa.Table.from_batches([batch]), replacements, number)
+                if changed.num_rows:
+                    writer.write_table(changed.combine_chunks())
+                number, count = number + batch.num_rows, count + changed.num_rows
+    return number, count
+
+
+def _replaced(table: pa.Table, replacements: Replacements, first: int) -> pa.Table:
+    """Return rows from number `first` on with the replaced ones; the others are not taken apart."""
+    import pyarrow as pa
+
+    places = sorted(number - first for number in replacements if first <= number < first + table.num_rows)
+    if not places:
+        return table
+    parts, begin = [], 0
+    for place in places:
+        parts.append(table.slice(begin, place - begin))
+        parts.append(pa.Table.from_pylist(list(replacements[first + place]), schema=table.schema))
+        begin = place + 1
+    parts.append(table.slice(begin))
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def sample_of(file: RowFile, count: int = 20) -> list[Values]:
+    """Return the first rows."""
+    return [values for _, values in islice(file.rows(), count)]
+
+
+def texts_of_ids(path: Path, wanted: Iterable[str]) -> dict[str, str]:
+    """Return the texts of some ids in a TSV of id and text (and perhaps title), or in JSON lines. Raises BadInput."""
+    left, found = set(wanted), {}
+    for number, text in numbered_lines(ByteSource(path)):
+        if text.startswith("{"):
+            try:
+                record = json.loads(text)
+            except ValueError:
+                raise BadInput("this is not JSON", path, number) from None
+            id = str(record.get("_id", record.get("id", record.get("docid", ""))))
+            body = " ".join(filter(None, (record.get("title"), record.get("text", record.get("contents")))))
+        else:
+            id, tab, body = text.partition("\t")
+            if not tab:
+                raise BadInput("no tab between id and text", path, number)
+            if id in left:
+                fields = body.split("\t")
+                body = fields[0] if len(fields) == 1 else f"{fields[1]} {fields[0]}"
+        if id in left:
+            found[id] = body
+    return found

@@ -1,0 +1,63 @@
+"""MS MARCO's triples of ids: question, positive, negative, with tabs between. The texts are in other files.
+
+`collection.tsv` holds id and text, or `psgs_w100.tsv` id, text and title; `queries*.tsv` id and text. They are looked for
+beside the file, or named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from blindspot.backend.checking.formats.base import (
+    TRAINING_FORMATS,
+    Cell,
+    Entry,
+    RowLayout,
+    Slot,
+    TrainingFormat,
+    Values,
+)
+from blindspot.backend.data.formats.fields import FieldError
+
+
+@dataclass
+class IdLayout(RowLayout):
+    """texts: of the ids of each needed file, once they are looked up."""
+
+    name: str = "MS MARCO's id triples"
+    texts: dict[str, dict[str, str]] = field(default_factory=lambda: {"collection": {}, "queries": {}})
+
+    def ids(self, values: Values) -> dict[str, list[str]]:
+        """Return the ids that a row needs, by file."""
+        return {"queries": [values["0"]], "collection": [values["1"], values["2"]]}
+
+    def entry(self, values: Values, previous: Values | None = None) -> Entry:
+        slots = [Slot(column == "1", self._text("collection", values[column])) for column in ("1", "2")]
+        return Entry(self._text("queries", values["0"]), slots)
+
+    def _text(self, role: str, id: str) -> str:
+        found = self.texts[role].get(id)
+        if found is None:
+            raise FieldError(f"the id {id[:40]!r} is not in the {role}; give --{role} FILE")
+        return found
+
+    def cell(self, values: Values, place: int) -> Cell:
+        return (values[str(place + 1)],)
+
+    def changed(
+        self, values: Values, false: Sequence[int], added: Sequence[int], spares: Sequence[Cell]
+    ) -> list[Values]:
+        others = [cell for cell in spares if cell[0] not in (values["1"], values["2"])]
+        return [{**values, "1": values["2"], "2": others[0][0]}] if added and others else []
+
+
+def _recognise(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
+    if list(columns) != ["0", "1", "2"] or not all(value.isdigit() for row in rows for value in row.values()):
+        return None
+    return IdLayout()
+
+
+TRAINING_FORMATS.register(
+    TrainingFormat("id-triples", "MS MARCO's triples of ids", _recognise, needs=("collection", "queries"))
+)

@@ -1,0 +1,73 @@
+"""Let a judge, not people, judge the sample of a checked file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from blindspot.backend.checking.building import CheckedStudy
+from blindspot.backend.checking.pairs import negative_pairs
+from blindspot.backend.checking.sample import PairId, SamplePlan, unjudged
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.judges.judge import judge_kind_of, judges_of
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.progress import Progress
+from blindspot.db.errors import Missing
+from blindspot.db.records import Hits
+
+RUN = "check-sample"
+SURE = 0.5
+"""A judge calls a pair positive from this probability on."""
+
+
+def judge_sample(checked: CheckedStudy, made: SamplePlan, judge: str, progress: Progress | None = None) -> str:
+    """Let a judge score the drawn pairs, and return its name.
+
+    Args:
+        judge: A judge of the study; or a cross-encoder by its folder or Hugging Face name, which is added.
+
+    Raises:
+        Missing: no such judge and no such model.
+    """
+    study = checked.study
+    if judge not in {card.name for card in judges_of(study)}:
+        name = Path(judge).name
+        check_name(name, "judge")
+        if name not in {card.name for card in judges_of(study)}:
+            from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
+
+            add_cross_encoder(study, name, judge, progress=progress)
+        judge = name
+    if len(labels_of_judge(checked, made, judge, missing=True)) < len(made.draws):
+        kind = judge_kind_of(study, judge)
+        if type(kind).run_job is None:
+            raise Missing(f"judge {judge!r} has no scores of the drawn pairs; import them for run {RUN!r}")
+        _write_run(checked, made)
+        type(kind).run_job(study, judge, RUN, progress=progress)  # type: ignore[misc]
+    return judge
+
+
+def labels_of_judge(checked: CheckedStudy, made: SamplePlan, judge: str, missing: bool = False) -> dict[PairId, str]:
+    """Return what a judge says of the drawn pairs. missing: return nothing if it has no scores at all."""
+    if missing and judge not in checked.study.parts("scores"):
+        return {}
+    drawn = unjudged(made, negative_pairs(checked.places), {})
+    scores = ScoreStore.open(checked.study, judge)(drawn)
+    return {pair: "positive" if scores[pair] >= SURE else "negative" for pair in drawn if pair in scores}
+
+
+def _write_run(checked: CheckedStudy, made: SamplePlan) -> None:
+    """Write the drawn pairs as a run, which every kind of judge can judge."""
+    of_question: dict[str, list[int]] = {}
+    for question, passage in unjudged(made, negative_pairs(checked.places), {}):
+        of_question.setdefault(question, []).append(int(passage[1:]) - 1)
+    k = max(map(len, of_question.values()))
+    ordinals = np.full((len(of_question), k), -1, np.int32)
+    scores = np.full((len(of_question), k), -np.inf, np.float32)
+    for row, passages in enumerate(of_question.values()):
+        ordinals[row, : len(passages)] = passages
+        scores[row, : len(passages)] = -np.arange(len(passages))
+    settings = {"retriever": "sample of a training file"}
+    write_run(checked.study, RUN, list(of_question), Hits(ordinals, scores), settings, replace=True)

@@ -1,0 +1,136 @@
+"""The passages of a file in arrays: one entry for each place of a passage in a row, and one for each negative pair.
+
+Texts go to the study's collection and questions; arrays keep their numbers. Questions that differ only in case, spaces
+and punctuation are one question, and identical passages are one passage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+PLACES = "places.npz"
+FEATURES = ("overlap", "shared", "similar")
+
+
+@dataclass(frozen=True)
+class Places:
+    """n places of passages in rows, in the order of the file.
+
+    Attributes:
+        row: (n,) int32, from 0. slot: (n,) int16, the place in the row. question, passage: (n,) int32, rows of the
+        study's questions and collection. positive: (n,) bool. score: (n,) float32, NaN where the file has none.
+        overlap: (n,) float32, share of the question's words in the passage, rare words counting more. shared: (n,)
+        float32, share of the passage's words that a positive of the row has. similar: (n,) float32, largest share of
+        5-word sequences that the passage has in common with a positive of the row. The last three are 0 for positives.
+        empty: (n,) bool, a text without a word.
+    """
+
+    row: np.ndarray
+    slot: np.ndarray
+    question: np.ndarray
+    passage: np.ndarray
+    positive: np.ndarray
+    score: np.ndarray
+    overlap: np.ndarray
+    shared: np.ndarray
+    similar: np.ndarray
+    empty: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def save(self, folder: Path) -> None:
+        np.savez(folder / PLACES, **{name: getattr(self, name) for name in self.__dataclass_fields__})
+
+    @classmethod
+    def load(cls, folder: Path) -> Places:
+        with np.load(folder / PLACES, allow_pickle=False) as stored:
+            return cls(**{name: stored[name] for name in cls.__dataclass_fields__})
+
+    @cached_property
+    def keys(self) -> np.ndarray:
+        """(n,) int64, a number for each pair of question and passage."""
+        result: np.ndarray = self.question.astype(np.int64) << 32 | self.passage
+        return result
+
+    @cached_property
+    def positive_keys(self) -> np.ndarray:
+        """The pairs that some row calls positive, ascending."""
+        return np.unique(self.keys[self.positive])
+
+    @cached_property
+    def known_false(self) -> np.ndarray:
+        """(n,) bool: negatives that a row of the same question calls positive."""
+        return ~self.positive & is_in(self.keys, self.positive_keys)
+
+
+@dataclass(frozen=True)
+class NegativePairs:
+    """The distinct negative pairs of a file: m questions with passages that no row of the question calls positive.
+
+    Attributes:
+        keys: (m,) int64, ascending. places: (m,) int64, the first place of each. question, passage: (m,) int32.
+        rank: (m,) int16, the place of the passage among the question's negatives, from 1; the first of several.
+        score, positive_score: (m,) float32, of the pair, and the lowest of the question's positives in the row. NaN
+        where the file has none. features: (m, 3) float32, `FEATURES`.
+    """
+
+    keys: np.ndarray
+    places: np.ndarray
+    question: np.ndarray
+    passage: np.ndarray
+    rank: np.ndarray
+    score: np.ndarray
+    positive_score: np.ndarray
+    features: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def is_in(keys: np.ndarray, ascending: np.ndarray) -> np.ndarray:
+    """Return for each key whether it is among ascending ones."""
+    if not len(ascending):
+        return np.zeros(len(keys), bool)
+    found = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
+    result: np.ndarray = ascending[found] == keys
+    return result
+
+
+def negative_pairs(places: Places) -> NegativePairs:
+    """Return the distinct negative pairs, without those that are known to be positive."""
+    rows = np.flatnonzero(~places.positive & ~places.known_false)
+    keys, first = np.unique(places.keys[rows], return_index=True)
+    at = rows[first]
+    ranks = _ranks(places)
+    lowest = _lowest_positive(places)
+    features = np.stack([getattr(places, name)[at] for name in FEATURES], axis=1)
+    return NegativePairs(
+        keys, at, places.question[at], places.passage[at], ranks[at], places.score[at], lowest[at], features
+    )
+
+
+def _ranks(places: Places) -> np.ndarray:
+    """Return the number of each place among the negatives of its question, from 1, in the order of the file."""
+    order = np.argsort(places.question, kind="stable")
+    negative = ~places.positive[order]
+    running = np.cumsum(negative)
+    begins = np.flatnonzero(np.r_[True, np.diff(places.question[order]) != 0])
+    before = np.repeat(running[begins] - negative[begins], np.diff(np.r_[begins, len(order)]))
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = running - before
+    return ranks
+
+
+def _lowest_positive(places: Places) -> np.ndarray:
+    """Return for each place the lowest score of its question's positives, as `mine_hard_negatives` takes it."""
+    lowest = np.full(int(places.question.max(initial=-1)) + 1, np.inf, np.float32)
+    scored = places.positive & np.isfinite(places.score)
+    np.minimum.at(lowest, places.question[scored], places.score[scored])
+    lowest[np.isinf(lowest)] = np.nan
+    result: np.ndarray = lowest[places.question]
+    return result

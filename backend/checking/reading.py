@@ -1,0 +1,108 @@
+"""Open a trainer's file: the kind of file, the form of its rows, and the entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from blindspot.backend.checking.files import InMemory, RowFile, open_rows, sample_of, texts_of_ids
+from blindspot.backend.checking.formats.base import TRAINING_FORMATS, Entry, RowLayout, TrainingFormat
+from blindspot.backend.data.formats.fields import FieldError
+from blindspot.db.errors import BadInput
+
+_NAMES = {"collection": ("collection*.tsv", "corpus.jsonl", "psgs*.tsv"), "queries": ("queries*.tsv", "queries.jsonl")}
+
+
+@dataclass
+class TrainingFile:
+    """A trainer's file: its rows, and how they read.
+
+    Attributes:
+        beside: The files that ids were looked up in, by role.
+    """
+
+    file: RowFile
+    format: TrainingFormat
+    layout: RowLayout
+    beside: dict[str, Path]
+
+    @property
+    def path(self) -> Path:
+        return self.file.path
+
+    @property
+    def name(self) -> str:
+        """The form in words: "triplets, JSON lines"."""
+        return f"{self.layout.name}, {self.file.kind}"
+
+    def entries(self) -> Iterator[tuple[int, Entry]]:
+        """Yield line and entry of each row. Raises BadInput for the first wrong row."""
+        previous = None
+        for line, values in self.file.rows():
+            try:
+                yield line, self.layout.entry(values, previous)
+            except (FieldError, KeyError) as error:
+                raise BadInput(_words(error), self.path, line) from None
+            previous = values
+
+    def held_out_questions(self) -> Iterator[str]:
+        """Yield the questions of dev and test splits in the same file."""
+        for line, values in self.file.held_out():
+            try:
+                yield self.layout.entry(values).question
+            except (FieldError, KeyError) as error:
+                raise BadInput(_words(error), self.path, line) from None
+
+
+def open_training_file(source: Any, collection: Path | None = None, queries: Path | None = None) -> TrainingFile:
+    """Open a trainer's file, or a Dataset or DataFrame in memory.
+
+    Args:
+        collection, queries: Where the texts of ids are; default files beside it.
+
+    Raises:
+        BadInput: no file of a known form; ids without their texts.
+    """
+    file = open_rows(source) if isinstance(source, str | Path) else InMemory(source)
+    rows = sample_of(file)
+    if not rows:
+        raise BadInput("there is no row in it", file.path)
+    for form in TRAINING_FORMATS:
+        try:
+            layout = form.recognise(file.columns, rows)
+        except FieldError as error:
+            raise BadInput(str(error), file.path) from None
+        if layout is not None:
+            beside = _look_up(file, layout, form, {"collection": collection, "queries": queries})
+            return TrainingFile(file, form, layout, beside)
+    columns = ", ".join(name[:40] for name in file.columns[:8])
+    known = "; ".join(form.what for form in TRAINING_FORMATS)
+    raise BadInput(f"no training data of a known form; columns: {columns}. Known: {known}", file.path)
+
+
+def _look_up(file: RowFile, layout: Any, form: TrainingFormat, given: dict[str, Path | None]) -> dict[str, Path]:
+    """Read the texts of the ids that a file names, and return where they are."""
+    if not form.needs:
+        return {}
+    places = {}
+    for role in form.needs:
+        folder = file.path if file.path.is_dir() else file.path.parent
+        found = given[role] or next((each for name in _NAMES[role] for each in sorted(folder.glob(name))), None)
+        if found is None:
+            raise BadInput(
+                f"holds ids without texts; give --{role} FILE with an id, a tab and a text on each line", file.path
+            )
+        places[role] = Path(found)
+    wanted: dict[str, set[str]] = {role: set() for role in form.needs}
+    for _, values in file.rows():
+        for role, ids in layout.ids(values).items():
+            wanted[role].update(ids)
+    for role, path in places.items():
+        layout.texts[role] = texts_of_ids(path, wanted[role])
+    return places
+
+
+def _words(error: Exception) -> str:
+    return f"there is no {error}" if isinstance(error, KeyError) else str(error)

@@ -1,0 +1,259 @@
+"""The pairs of a file that are judged: a probability sample of its negative pairs, and the rate that their labels prove.
+
+The set are the distinct negative pairs that no row of their question calls positive; those that one does are counted as
+false and not judged. `check/sample.json` holds the cells and the draws in their order. More draws continue the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from blindspot.analysis.exact_bounds import LEVEL
+from blindspot.analysis.rate_sequence import rate_sequence
+from blindspot.analysis.weighted_draws import Cells, draw_order
+from blindspot.backend.checking.building import CheckedStudy, passage_id, question_id
+from blindspot.backend.checking.pairs import NegativePairs, negative_pairs
+from blindspot.backend.checking.suspicion import cells_by_suspicion, suspicion
+from blindspot.backend.core.manifest import read_object, write_json
+from blindspot.backend.judging.batches import pair_items
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.labels import Labels
+from blindspot.db.queue import Queue
+
+PLAN = "sample.json"
+BATCH = "check"
+DRAWS = 300
+MOST_DRAWS = 5000
+FALSE = "positive"
+PairId = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class SamplePlan:
+    """What is drawn of a file.
+
+    Attributes:
+        cells: Of the pairs that may be drawn. draws: (n,) int64 place of each draw among `negative_pairs`. member: (n,)
+        cell of each draw. suspicion: What the suspicion is made of. batches: Names of the batches.
+    """
+
+    cells: Cells
+    draws: np.ndarray
+    member: np.ndarray
+    seed: int
+    suspicion: list[str]
+    batches: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        cells = {name: getattr(self.cells, name).tolist() for name in ("counts", "chances", "weights")}
+        arrays = {"draws": self.draws.tolist(), "member": self.member.tolist()}
+        return {"cells": cells, **arrays, "seed": self.seed, "suspicion": self.suspicion, "batches": self.batches}
+
+
+@dataclass(frozen=True)
+class RateEstimate:
+    """The share of false negatives among the distinct negative pairs of a file, as labels prove it so far.
+
+    Attributes:
+        pairs: Distinct negative pairs. known_false: Of them, those that the file itself calls positive. judged: Drawn
+        pairs that have a label, up to the first one without. false: Those of them that are positive. unsettled: Judged
+        pairs that people disagree on or are unsure of; they count as not false in `low`, and as false in `high`.
+        estimate, low, high: The share, and an interval that is valid whenever one stops. None before the first label.
+        level: Of the interval. by: Who judged. drawn: Pairs that were drawn.
+    """
+
+    pairs: int
+    known_false: int
+    drawn: int
+    judged: int
+    false: int
+    unsettled: int
+    estimate: float | None
+    low: float | None
+    high: float | None
+    level: float
+    by: str
+
+    @property
+    def half_width(self) -> float | None:
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "half_width": self.half_width}
+
+
+@dataclass(frozen=True)
+class JudgedDraws:
+    """The judged beginning of the draws.
+
+    Attributes:
+        pairs: All negative pairs of the file. plan: The whole sample. false, unsettled: (n,) bool of the first n draws.
+    """
+
+    pairs: NegativePairs
+    plan: SamplePlan
+    false: np.ndarray
+    unsettled: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.false)
+
+    @property
+    def places(self) -> np.ndarray:
+        """(n,) place of each judged draw among the pairs."""
+        return self.plan.draws[: len(self)]
+
+    @property
+    def cells(self) -> np.ndarray:
+        return self.plan.member[: len(self)]
+
+
+def read_sample(checked: CheckedStudy) -> SamplePlan | None:
+    """Return the stored sample, or None. Raises BadInput for a damaged file."""
+    path = checked.folder / PLAN
+    if not path.is_file():
+        return None
+    try:
+        plain = read_object(path)
+        cells = Cells(**{name: np.array(values) for name, values in plain.pop("cells").items()})
+        draws, member = (np.array(plain.pop(name), np.int64) for name in ("draws", "member"))
+        return SamplePlan(cells, draws, member, **plain)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"is not a sample ({error}); delete the study and check the file again", path) from None
+
+
+def draw_sample(
+    checked: CheckedStudy, count: int = DRAWS, judged: np.ndarray | None = None, seed: int = 0
+) -> SamplePlan:
+    """Draw pairs and queue them as a batch; or continue a sample that is too short.
+
+    Args:
+        judged: A judge's probabilities of all pairs, to draw suspicious pairs more often; of the first drawing alone.
+
+    Raises:
+        Refused: the file has no negatives, or too many are asked for.
+    """
+    if not 1 <= count <= MOST_DRAWS:
+        raise Refused(f"draw 1 to {MOST_DRAWS:,} pairs, not {count:,}")
+    pairs = negative_pairs(checked.places)
+    if not len(pairs):
+        raise Refused("the file has no negatives, so there is nothing to judge")
+    made = read_sample(checked)
+    if made is not None and len(made.draws) >= min(count, len(pairs)):
+        return made
+    # The cells follow from the file alone unless a judge helped: then they are stored with the pairs' cells.
+    if made is None:
+        suspicions, used = suspicion(pairs, judged)
+        cells, member = cells_by_suspicion(suspicions)
+        np.save(checked.folder / "cells.npy", member.astype(np.int16))
+        made = SamplePlan(cells, np.zeros(0, np.int64), np.zeros(0, np.int64), seed, used, [])
+    member = np.load(checked.folder / "cells.npy").astype(np.int64)
+    order, _ = draw_order(made.cells.weights[member], made.seed, min(count, len(pairs)))
+    name = BATCH if not made.batches else f"{BATCH}-{len(made.batches) + 1}"
+    drawn = replace(made, draws=order, member=member[order], batches=[*made.batches, name])
+    ids = _ids(pairs, order[len(made.draws) :])
+    Queue(checked.study.labels_path).add_batch(
+        name,
+        pair_items(checked.study, ids),
+        {"pairs": len(ids), "origin": "check", "seed": made.seed, "size": len(ids)},
+    )
+    write_json(checked.folder / PLAN, drawn.as_json())
+    return drawn
+
+
+def _ids(pairs: NegativePairs, places: np.ndarray) -> list[PairId]:
+    return [
+        (question_id(question), passage_id(passage))
+        for question, passage in zip(pairs.question[places].tolist(), pairs.passage[places].tolist(), strict=True)
+    ]
+
+
+def judged_draws(checked: CheckedStudy, labels: Mapping[PairId, str]) -> JudgedDraws | None:
+    """Return the draws up to the first one without a label; None without a sample.
+
+    Args:
+        labels: Label of each judged pair; "open" where people disagree or are unsure.
+    """
+    made = read_sample(checked)
+    if made is None:
+        return None
+    pairs = negative_pairs(checked.places)
+    found = []
+    for pair in _ids(pairs, made.draws):
+        if pair not in labels:
+            break
+        found.append(labels[pair])
+    false = np.array([label == FALSE for label in found], bool)
+    return JudgedDraws(pairs, made, false, np.array([label == "open" for label in found], bool))
+
+
+def peoples_labels(checked: CheckedStudy) -> dict[PairId, str]:
+    """Return the labels that people gave: "open" if they disagree, are unsure or call the question bad."""
+    store = Labels(checked.study.labels_path, read_only=True)
+    bad = set(store.bad_questions())
+    return {
+        (pair.question, pair.passage): "open" if pair.question in bad else pair.label or "open"
+        for pair in store.consensus()
+    }
+
+
+def estimate_rate(
+    checked: CheckedStudy, labels: Mapping[PairId, str], by: str = "people", level: float = LEVEL
+) -> RateEstimate | None:
+    """Return what labels prove of the share of false negatives; None without a sample."""
+    judged = judged_draws(checked, labels)
+    if judged is None:
+        return None
+    places = checked.places
+    known = len(np.unique(places.keys[places.known_false]))
+    total = len(judged.pairs) + known
+    unsettled = int(judged.unsettled.sum())
+    none = RateEstimate(
+        total,
+        known,
+        len(judged.plan.draws),
+        len(judged),
+        int(judged.false.sum()),
+        unsettled,
+        None,
+        None,
+        None,
+        level,
+        by,
+    )
+    if not len(judged):
+        return none
+    of_drawn = interval(judged.false, judged.unsettled, judged.cells, judged.plan.cells, level)
+    middle, low, high = ((known + share * len(judged.pairs)) / total for share in of_drawn)
+    return replace(none, estimate=middle, low=low, high=high)
+
+
+def interval(
+    false: np.ndarray, unsettled: np.ndarray, drawn: np.ndarray, cells: Cells, level: float = LEVEL
+) -> tuple[float, float, float]:
+    """Return the estimate and the ends of the interval after n draws.
+
+    Unsettled pairs count as not false at the lower end and as false at the upper end.
+    """
+    if not unsettled.any():
+        found = rate_sequence(false[None], drawn[None], cells, level)
+        return float(found.estimate[0, -1]), float(found.low[0, -1]), float(found.high[0, -1])
+    both = np.stack([false, false | unsettled])
+    found = rate_sequence(both, np.stack([drawn, drawn]), cells, level)
+    middle = float(found.estimate[:, -1].mean())
+    return middle, float(found.low[0, -1]), float(found.high[1, -1])
+
+
+def trace(judged: JudgedDraws, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return estimate, low and high after each label, (n,) each, of the pairs that were drawn from; for a chart."""
+    found = rate_sequence(judged.false[None], judged.cells[None], judged.plan.cells, level)
+    return found.estimate[0], found.low[0], found.high[0]
+
+
+def unjudged(made: SamplePlan, pairs: NegativePairs, labels: Mapping[PairId, str]) -> Sequence[PairId]:
+    """Return the drawn pairs without a label, in their order."""
+    return [pair for pair in _ids(pairs, made.draws) if pair not in labels]

@@ -1,0 +1,69 @@
+"""How suspicious each negative pair is of being false, without a GPU and without labels.
+
+The suspicion is the mean of what is there, each as a rank among all pairs: the share of the question's words in the
+passage, how much the passage has in common with the positive, the file's own score, and a judge's probabilities. It
+decides how often pairs are drawn, and never what is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from blindspot.analysis.weighted_draws import Cells
+from blindspot.backend.checking.pairs import FEATURES, NegativePairs
+
+EDGES = np.array([0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98])
+"""Quantiles of suspicion that separate the cells; the most suspicious 2% are one."""
+SEPARATION = 1.3
+"""How far apart the suspicions of false and of true negatives are taken to be, in standard deviations (AUC 0.82)."""
+EXPECTED = 0.08
+UNIFORM = 0.65
+"""Share of uniform drawing; the rest is in proportion to the standard deviation of a cell's pairs."""
+WEIGHTS: Mapping[str, float] = {"overlap": 1.0, "shared": 0.5, "similar": 0.5, "score": 2.0, "judge": 4.0}
+
+
+def suspicion(pairs: NegativePairs, judged: np.ndarray | None = None) -> tuple[np.ndarray, list[str]]:
+    """Return (m,) float64, higher for more suspicious pairs, and what it is made of.
+
+    Args:
+        judged: (m,) a judge's probabilities, NaN for none.
+    """
+    parts = {name: pairs.features[:, place].astype(np.float64) for place, name in enumerate(FEATURES)}
+    parts["score"] = pairs.score.astype(np.float64)
+    if judged is not None:
+        parts["judge"] = judged
+    total, used = np.zeros(len(pairs)), []
+    for name, values in parts.items():
+        known = np.isfinite(values)
+        if known.any() and np.ptp(values[known]) > 0:
+            total += WEIGHTS[name] * _ranks(np.where(known, values, np.median(values[known])))
+            used.append(name)
+    return total, used
+
+
+def cells_by_suspicion(suspicions: np.ndarray) -> tuple[Cells, np.ndarray]:
+    """Return the cells of pairs that are drawn alike, and each pair's cell, (m,) int64."""
+    from scipy.stats import norm
+
+    size = len(suspicions)
+    if size < 2 or np.ptp(suspicions) == 0:
+        return Cells(np.array([size]), np.array([EXPECTED]), np.ones(1)), np.zeros(size, np.int64)
+    placed = np.searchsorted(EDGES, _ranks(suspicions))
+    _, member, counts = np.unique(placed, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts) / size
+    middle = ends - counts / size / 2
+    ratios = np.exp(SEPARATION * norm.ppf(middle))
+    chances = np.clip(EXPECTED * ratios / (ratios @ counts / size), 1e-3, 0.9)
+    spread = np.sqrt(chances * (1 - chances))
+    weights = UNIFORM + (1 - UNIFORM) * spread / (spread @ counts / size)
+    return Cells(counts.astype(np.int64), chances, weights), member
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Return the rank of each value from 0 to 1; equal values have the mean of their ranks."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    result: np.ndarray = (ends - (counts - 1) / 2 - 0.5)[place] / len(values)
+    return result

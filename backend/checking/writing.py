@@ -1,0 +1,197 @@
+"""Write a training file back without its false negatives: same kind, columns and order.
+
+A false negative that somebody judged becomes a positive (or goes, if so asked). A negative that the file itself calls
+positive goes, and so does what a rule drops: nobody judged it. `FILE.changes.jsonl` lists every change with its reason,
+and `FILE.card.md` says what is known of the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blindspot.backend.checking.building import CheckedStudy, passage_id, question_id
+from blindspot.backend.checking.formats.base import Cell, RowLayout, Values
+from blindspot.backend.checking.pairs import negative_pairs
+from blindspot.backend.checking.reading import TrainingFile
+from blindspot.backend.checking.rules import MiningRule, kept_by
+from blindspot.backend.checking.sample import FALSE, PairId, judged_draws
+from blindspot.backend.data.formats.files import written_whole
+from blindspot.db.errors import Refused
+
+MOST_SPARES = 20  # other negatives of a question that fill the places of its false ones
+SHOWN = 200  # characters of a passage in the list of changes
+JUDGED, BY_THE_FILE, BY_RULE = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """What happens to a negative at a place in the file, and why."""
+
+    line: int
+    slot: int
+    question: str
+    passage: str
+    change: str
+    reason: str
+    by: str
+
+
+@dataclass
+class Changes:
+    """What is changed of a file.
+
+    Attributes:
+        replacements: The rows that come in the place of a row, by its number. changes: One for each place.
+        unfilled: Rows that went because their question has no other negative.
+    """
+
+    replacements: dict[int, list[Values]] = field(default_factory=dict)
+    changes: list[FileChange] = field(default_factory=list)
+    unfilled: int = 0
+
+    def count(self, what: str) -> int:
+        return sum(change.change == what for change in self.changes)
+
+
+def plan_changes(
+    file: TrainingFile,
+    checked: CheckedStudy,
+    labels: Mapping[PairId, str],
+    relabel: bool = True,
+    rule: MiningRule | None = None,
+    by: str = "people",
+) -> Changes:
+    """Return what changes. The file is read twice.
+
+    Args:
+        relabel: Turn judged false negatives into positives; else take them out.
+        rule: Also drop the negatives that a rule drops.
+
+    Raises BadInput for a rule that the file does not allow.
+    """
+    why = _reasons(checked, labels, rule)
+    found = Changes()
+    if not why.any():
+        return found
+    relabel = relabel and file.layout.can_relabel
+    places = checked.places
+    by_row: dict[int, list[int]] = defaultdict(list)
+    for place in np.flatnonzero(why).tolist():
+        by_row[int(places.row[place])].append(place)
+    spares = _spares(file, checked, why)
+    became: set[int] = set()
+    for number, (_, values) in enumerate(file.file.rows()):
+        if number not in by_row:
+            continue
+        false, added = [], []
+        for place in by_row[number]:
+            slot, key = int(places.slot[place]), int(places.keys[place])
+            gains = relabel and why[place] == JUDGED and key not in became
+            if gains:
+                became.add(key)
+                added.append(slot)
+            false.append(slot)
+            found.changes.append(_change(checked, place, int(why[place]), gains, rule, by))
+        rows = file.layout.changed(values, false, added, spares.get(int(places.question[by_row[number][0]]), ()))
+        found.replacements[number] = rows
+        found.unfilled += not rows and bool(added)
+    return found
+
+
+def _reasons(checked: CheckedStudy, labels: Mapping[PairId, str], rule: MiningRule | None) -> np.ndarray:
+    """Return for each place why it changes, (n,) int8; 0 for no change."""
+    places = checked.places
+    why = np.zeros(len(places), np.int8)
+    if rule is not None:
+        pairs = negative_pairs(places)
+        dropped = pairs.keys[~kept_by(rule, pairs, judged_draws(checked, labels))]
+        why[~places.positive & np.isin(places.keys, dropped)] = BY_RULE
+    why[places.known_false] = BY_THE_FILE
+    false = [
+        (int(question[1:]) - 1) << 32 | (int(passage[1:]) - 1)
+        for (question, passage), label in labels.items()
+        if label == FALSE
+    ]
+    why[~places.positive & ~places.known_false & np.isin(places.keys, np.array(false, np.int64))] = JUDGED
+    return why
+
+
+def _spares(file: TrainingFile, checked: CheckedStudy, why: np.ndarray) -> dict[int, list[Cell]]:
+    """Return true negatives of each question that changes, as cells; none for forms that take none."""
+    if type(file.layout).cell is RowLayout.cell:
+        return {}
+    places = checked.places
+    wanted = np.unique(places.question[why > 0])
+    chosen = np.flatnonzero((why == 0) & ~places.positive & np.isin(places.question, wanted))
+    by_row: dict[int, list[int]] = defaultdict(list)
+    seen: set[int] = set()
+    count: dict[int, int] = defaultdict(int)
+    for place in chosen.tolist():
+        question, key = int(places.question[place]), int(places.keys[place])
+        if key not in seen and count[question] < MOST_SPARES:
+            seen.add(key)
+            count[question] += 1
+            by_row[int(places.row[place])].append(place)
+    cells: dict[int, list[Cell]] = defaultdict(list)
+    for number, (_, values) in enumerate(file.file.rows()):
+        for place in by_row.get(number, ()):
+            cells[int(places.question[place])].append(file.layout.cell(values, int(places.slot[place])))
+    return cells
+
+
+def _change(checked: CheckedStudy, place: int, why: int, gains: bool, rule: MiningRule | None, by: str) -> FileChange:
+    places = checked.places
+    question, passage = int(places.question[place]), int(places.passage[place])
+    reasons = {
+        JUDGED: "judged as an answer to the question",
+        BY_THE_FILE: "a row of the file calls it positive for the question",
+        BY_RULE: "" if rule is None else f"the rule {rule.as_text()} drops it; nobody judged it",
+    }
+    return FileChange(
+        int(checked.lines[places.row[place]]),
+        int(places.slot[place]),
+        question_id(question),
+        passage_id(passage),
+        "relabelled" if gains else "dropped",
+        reasons[why],
+        {JUDGED: by, BY_THE_FILE: "the file", BY_RULE: "the rule"}[why],
+    )
+
+
+def write_changed(
+    file: TrainingFile, checked: CheckedStudy, found: Changes, out: Path, card: str
+) -> tuple[int, list[Path]]:
+    """Write the changed file, the list of changes and the card. Returns the rows and the paths.
+
+    Raises Refused if the file would be written over itself.
+    """
+    if out.resolve() == file.path.resolve() or out.resolve() in file.path.resolve().parents:
+        raise Refused(f"{out} is the file that was checked; choose another place")
+    rows = file.file.write(out, found.replacements)
+    changes, about = out.with_name(out.name + ".changes.jsonl"), out.with_name(out.name + ".card.md")
+    texts = _Texts(checked)
+    with written_whole(changes) as lines:
+        for change in found.changes:
+            lines.write(json.dumps({**change.__dict__, **texts.of(change)}, ensure_ascii=False) + "\n")
+    with written_whole(about) as lines:
+        lines.write(card)
+    return rows, [out, changes, about]
+
+
+class _Texts:
+    """The texts of changes, from the study."""
+
+    def __init__(self, checked: CheckedStudy):
+        self.study = checked.study
+
+    def of(self, change: FileChange) -> dict[str, Any]:
+        passage = self.study.corpus.passage(int(change.passage[1:]) - 1)
+        question = self.study.questions.get(change.question)
+        return {"question_text": question.text, "passage_text": passage.text[:SHOWN]}

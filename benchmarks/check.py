@@ -1,0 +1,217 @@
+"""Do the intervals of `blindspot check` cover, and how many labels do they need? How long does a check take?
+
+    python -m benchmarks.check                      # simulated files with known truth
+    python -m benchmarks.check --file F --truth T   # a real file: T.npy says which of its negative pairs are false
+    python -m benchmarks.check --rows 100000        # seconds and memory of a check
+
+Simulated files have 20,000 negative pairs. A pair's suspicion is normal; that of false ones is higher by so much that the
+area under the ROC curve (AUC) is as stated. The engine is not told the AUC. Each run draws and judges pairs with its
+seed, and looks at the interval after every label: it covers if the truth is inside all of them. "fixed" are the labels
+that a simple random sample of a fixed size takes for the same half-width, with one look at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.machine import machine
+from blindspot.analysis.rate_sequence import rate_sequence
+from blindspot.analysis.weighted_draws import Cells, draw_order
+from blindspot.backend.checking.suspicion import EXPECTED, cells_by_suspicion
+
+if TYPE_CHECKING:
+    from blindspot.backend.checking.building import CheckedStudy
+    from blindspot.backend.checking.pairs import NegativePairs
+
+RUNS, DRAWS, PAIRS = 1000, 300, 20_000
+STOPS = (50, 100, 150, 200, 300)
+FILES = (
+    (0.10, 0.5),
+    (0.10, 0.7),
+    (0.10, 0.8),
+    (0.10, 0.9),
+    (0.10, 0.95),
+    (0.02, 0.8),
+    (0.30, 0.8),
+    (0.0, 0.5),
+    (0.0, 0.8),
+)
+"""Share of false negatives, and AUC of the suspicion; 0.5 for none."""
+TARGET = 0.02
+BLOCK = 100  # runs in memory together
+RULE_SAMPLES = 20
+WORDS = ("riv", "cas", "tre", "sing", "eng", "val", "mus", "art", "vote", "port")
+
+
+def simulated(rate: float, auc: float, seed: int = 0) -> tuple[np.ndarray, Cells, np.ndarray]:
+    """Return which pairs are false, the cells, and each pair's cell."""
+    from scipy.stats import norm
+
+    rng = np.random.default_rng(seed)
+    false = np.arange(PAIRS) < round(rate * PAIRS)
+    if auc == 0.5:
+        return false, Cells(np.array([PAIRS]), np.array([EXPECTED]), np.ones(1)), np.zeros(PAIRS, np.int64)
+    cells, member = cells_by_suspicion(rng.normal(size=PAIRS) + math.sqrt(2) * norm.ppf(auc) * false)
+    return false, cells, member
+
+
+def measure(false: np.ndarray, cells: Cells, member: np.ndarray, runs: int) -> dict[str, object]:
+    """Return coverage at all stops together, and the median half-width and the share below TARGET at some stops."""
+    truth, covered, widths, clean = false.mean(), 0, [], []
+    at = np.array([stop - 1 for stop in STOPS])
+    for start in range(0, runs, BLOCK):
+        seeds = range(start, min(start + BLOCK, runs))
+        orders = np.array([draw_order(cells.weights[member], seed, DRAWS)[0] for seed in seeds])
+        found = rate_sequence(false[orders], member[orders], cells)
+        covered += int(((found.low <= truth + 1e-12) & (found.high >= truth - 1e-12)).all(axis=1).sum())
+        widths.append(found.half_width[:, at])
+        clean.append(found.high[:, at] <= TARGET + 1e-12)
+    return {
+        "covers": covered / runs,
+        "half_width": np.median(np.concatenate(widths), axis=0).tolist(),
+        "clean": np.concatenate(clean).mean(axis=0).tolist(),
+    }
+
+
+def fixed_labels(rate: float, half_width: float) -> int:
+    """Return the size of a simple random sample with this half-width (95%, normal)."""
+    return math.ceil(1.959964**2 * rate * (1 - rate) / half_width**2)
+
+
+def report(rows: Iterator[tuple[str, float, dict[str, object]]]) -> None:
+    heads = " ".join(f"{f'± at {stop}':>9}" for stop in STOPS)
+    print(f"{'file':<34}{'covers':>8} {heads}   fixed for ± at 150, 300; at most {TARGET:.0%} proved at 200")
+    for name, rate, found in rows:
+        widths = found["half_width"]
+        assert isinstance(widths, list)
+        fixed = ", ".join(f"{fixed_labels(rate, widths[STOPS.index(stop)]):,}" for stop in (150, 300)) if rate else "-"
+        clean = found["clean"]
+        assert isinstance(clean, list)
+        print(
+            f"{name:<34}{found['covers']:>8.1%} {' '.join(f'{100 * width:>9.1f}' for width in widths)}   {fixed}; "
+            f"{clean[STOPS.index(200)]:.0%}",
+            flush=True,
+        )
+
+
+def real(path: Path, truth: Path, runs: int) -> Iterator[tuple[str, float, dict[str, object]]]:
+    """Measure a real file, with and without suspicion; then print what the rules promise and keep."""
+    from blindspot.backend.checking.check import check
+    from blindspot.backend.checking.pairs import negative_pairs
+    from blindspot.backend.checking.suspicion import suspicion
+
+    false = np.load(truth)
+    with tempfile.TemporaryDirectory() as folder:
+        found = check(path, Path(folder) / "study")
+        pairs = negative_pairs(found.checked.places)
+        if len(pairs) != len(false):
+            raise SystemExit(f"{truth} has {len(false):,} pairs, the file {len(pairs):,}")
+        cells, member = cells_by_suspicion(suspicion(pairs)[0])
+        yield f"{path.name}, suspicion", false.mean(), measure(false, cells, member, runs)
+        alone = Cells(np.array([len(pairs)]), np.array([EXPECTED]), np.ones(1))
+        yield f"{path.name}, none", false.mean(), measure(false, alone, np.zeros(len(pairs), np.int64), runs)
+        np.save(found.checked.folder / "cells.npy", member.astype(np.int16))
+        report_rules(found.checked, pairs, false, cells, member)
+
+
+def report_rules(
+    checked: CheckedStudy, pairs: NegativePairs, false: np.ndarray, cells: Cells, member: np.ndarray
+) -> None:
+    """Print for some samples the chosen rule, its promise, and the truth."""
+    from blindspot.backend.checking.rules import compare_rules, kept_by
+    from blindspot.backend.checking.sample import JudgedDraws, SamplePlan
+
+    kept_promises, inside, total = 0, [], 0
+    for seed in range(RULE_SAMPLES):
+        order, _ = draw_order(cells.weights[member], seed, DRAWS)
+        plan = SamplePlan(cells, order, member[order], seed, [], [])
+        judged = JudgedDraws(pairs, plan, false[order], np.zeros(DRAWS, bool))
+        curve = compare_rules(checked, judged)
+        shares = [float(false[kept_by(row.rule, pairs, judged)].mean()) for row in curve.rows]
+        inside += [row.low <= share <= row.high for row, share in zip(curve.rows, shares, strict=True)]
+        if curve.chosen is None or curve.promise is None:
+            print(f"sample {seed}: no rule is chosen")
+            continue
+        row, share = curve.rows[curve.chosen], shares[curve.chosen]
+        kept, total = kept_by(row.rule, pairs, judged), total + 1
+        kept_promises += share <= curve.promise
+        print(
+            f"sample {seed}: {row.rule.as_text()} keeps {row.kept:,}; false among them {row.false_share:.1%} "
+            f"({row.low:.1%} to {row.high:.1%}), at most {curve.promise:.1%}; in truth {share:.1%}. False dropped "
+            f"{row.false_dropped:.0%}, in truth {(false & ~kept).sum() / false.sum():.0%}",
+            flush=True,
+        )
+    print(f"promises kept {kept_promises} of {total}; intervals of all rows cover {np.mean(inside):.1%}")
+
+
+def generated_file(path: Path, rows: int, passages: int = 100_000) -> Path:
+    """Write n-tuples with five negatives of a hundred words each, drawn from `passages` different ones."""
+    rng = np.random.default_rng(0)
+    vocabulary = [f"{word}{number}" for word in WORDS for number in range(2000)]
+    texts = [
+        " ".join(vocabulary[each] for each in rng.integers(len(vocabulary), size=100).tolist()) for _ in range(passages)
+    ]
+    with open(path, "w", encoding="utf-8") as file:
+        for row in range(rows):
+            places = rng.integers(passages, size=6).tolist()
+            record = {
+                "anchor": f"what is the {vocabulary[row % len(vocabulary)]} of {row}?",
+                "positive": texts[places[0]],
+            }
+            record |= {f"negative_{number}": texts[place] for number, place in enumerate(places[1:], 1)}
+            file.write(json.dumps(record) + "\n")
+    return path
+
+
+def timed(rows: int) -> None:
+    """Print seconds and memory until the facts are there, and until the first pair can be judged."""
+    from blindspot.backend.checking.check import check
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = generated_file(Path(folder) / "mined.jsonl", rows)
+        size = path.stat().st_size
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        began, processor = time.monotonic(), time.process_time()
+        found = check(path, Path(folder) / "study")
+        facts, used = time.monotonic() - began, time.process_time() - processor
+        found.draw()
+        drawn = time.monotonic() - began - facts
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(
+        f"{rows:,} rows, {size / 1e6:,.0f} MB: facts after {facts:,.0f} s ({used:,.0f} s of the processor), the first pair "
+        f"{drawn:,.1f} s later; peak memory {peak / 1024:,.0f} MB (before: {before / 1024:,.0f} MB)",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=RUNS, help="runs of each file")
+    parser.add_argument("--file", type=Path, help="a real file")
+    parser.add_argument("--truth", type=Path, help="its truth, .npy, in the order of its negative pairs")
+    parser.add_argument("--rows", type=int, help="time a check of so many rows instead")
+    arguments = parser.parse_args()
+    print(machine())
+    if arguments.rows:
+        timed(arguments.rows)
+    elif arguments.file:
+        report(real(arguments.file, arguments.truth, arguments.runs))
+    else:
+        report(
+            (f"{rate:.0%} false, AUC {auc:.2f}" if auc > 0.5 else f"{rate:.0%} false, no suspicion", rate, measure(*simulated(rate, auc), arguments.runs))
+            for rate, auc in FILES
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+"""`blindspot check`: facts against brute force, the sample, the rate, the rules, the command."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from blindspot.app.cli import app
+from blindspot.backend.checking.check import check, is_check, open_check
+from blindspot.backend.checking.facts import in_batch
+from blindspot.backend.checking.pairs import Places, negative_pairs
+from blindspot.backend.checking.rules import compare_rules, kept_by, parse_rule
+from blindspot.backend.checking.sample import draw_sample, estimate_rate, judged_draws, read_sample, unjudged
+from blindspot.backend.core.study import Study
+from blindspot.backend.judging.near_duplicates import near_duplicates
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.queue import Queue
+from tests import training_files as made
+
+WORDS = [f"w{number}" for number in range(400)]
+
+
+def words(rng, count=30):
+    return " ".join(rng.choice(WORDS, count))
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def messy(tmp_path_factory):
+    """120 triplets with every fault planted, and the texts."""
+    rng = np.random.default_rng(3)
+    texts = [words(rng) for _ in range(60)]
+    near = [text.rsplit(" ", 2)[0] + " other end" for text in texts[:20]]
+    rows = []
+    for _ in range(120):
+        question = f"what is {rng.choice(WORDS[:25])}"
+        pick = [texts[place] for place in rng.integers(0, 60, 2)]
+        rows.append({"anchor": str(question), "positive": pick[0], "negative": pick[1]})
+    rows[4]["negative"] = rows[4]["positive"]
+    for place in (7, 8, 9):
+        copy = texts.index(rows[place]["positive"])
+        rows[place]["positive"], rows[place]["negative"] = texts[copy % 20], near[copy % 20]
+    rows[11]["negative"] = ""
+    rows[30] = dict(rows[29])
+    rows[31]["anchor"] = rows[29]["anchor"].upper() + "?"
+    folder = tmp_path_factory.mktemp("messy")
+    return check(write(folder / "messy.jsonl", rows), folder / "study"), rows
+
+
+def count(found, name):
+    return next((finding.count for finding in found.facts.findings if finding.name == name), 0)
+
+
+def key(question):
+    return question.lower().rstrip("?")
+
+
+def test_facts_are_those_of_brute_force(messy):
+    found, rows = messy
+    positives = {(key(row["anchor"]), row["positive"]) for row in rows}
+    negatives = {(key(row["anchor"]), row["negative"]) for row in rows}
+    assert found.facts.rows == 120
+    assert found.facts.questions == len({key(row["anchor"]) for row in rows})
+    assert found.facts.passages == len({row[name] for row in rows for name in ("positive", "negative")})
+    assert (found.facts.positives, found.facts.negatives) == (len(positives), len(negatives))
+    assert count(found, "positive_among_negatives") == sum(row["positive"] == row["negative"] for row in rows)
+    assert count(found, "positive_elsewhere") == sum(
+        row["positive"] != row["negative"] and (key(row["anchor"]), row["negative"]) in positives for row in rows
+    )
+    assert count(found, "near_identical") == sum(
+        row["positive"] != row["negative"]
+        and (key(row["anchor"]), row["negative"]) not in positives
+        and near_duplicates([row["positive"], row["negative"]])[1] == 0
+        for row in rows
+    ) >= 3  # fmt: skip
+    assert (
+        count(found, "doubled_rows") == 120 - len({(key(r["anchor"]), r["positive"], r["negative"]) for r in rows}) >= 1
+    )
+    assert count(found, "empty_texts") == 1
+
+
+def test_findings_name_lines(messy):
+    found, rows = messy
+    [finding] = [each for each in found.facts.findings if each.name == "positive_among_negatives"]
+    expected = [line for line, row in enumerate(rows, 1) if row["positive"] == row["negative"]]
+    assert list(finding.lines) == expected[:5]
+
+
+def test_false_negatives_in_the_batch_are_those_of_simulated_epochs(messy):
+    """Shuffle the rows and count, for batches of 32."""
+    found, rows = messy
+    texts = sorted({row["positive"] for row in rows})
+    same = {text: text for text in texts}
+    for one, other in combinations(texts, 2):
+        if near_duplicates([one, other], 0.9)[1] == 0:
+            same[other] = same[one]
+    owners = [key(row["anchor"]) for row in rows]
+    positive = [same[row["positive"]] for row in rows]
+    of_question = {owner: {positive[i] for i in range(120) if owners[i] == owner} for owner in owners}
+    clash = np.array([[i != j and positive[j] in of_question[owners[i]] for j in range(120)] for i in range(120)])
+    assert found.facts.doubled == int(clash.any(axis=1).sum())
+    rng = np.random.default_rng(0)
+    hit, pairs = [], []
+    for _ in range(3000):
+        batch = rng.permutation(120)[:32]
+        inside = clash[np.ix_(batch, batch)]
+        hit.append(inside.any(axis=1).mean())
+        pairs.append(inside.sum() / 32 * 120)
+    [size] = [each for each in found.facts.batches if each.size == 32]
+    assert size.rows == pytest.approx(np.mean(hit), abs=4 * np.std(hit) / np.sqrt(3000))
+    assert size.pairs == pytest.approx(np.mean(pairs), abs=4 * np.std(pairs) / np.sqrt(3000))
+    assert [each.size for each in found.facts.batches] == [32, 64]
+
+
+def test_without_doubled_texts_no_batch_has_a_false_negative():
+    rows = 100
+    arrays = dict.fromkeys(("score", "overlap", "shared", "similar"), np.zeros(rows, np.float32))
+    numbers = np.arange(rows, dtype=np.int32)
+    places = Places(
+        row=numbers, slot=np.zeros(rows, np.int16), question=numbers, passage=numbers, positive=np.ones(rows, bool),
+        empty=np.zeros(rows, bool), **arrays,
+    )  # fmt: skip
+    doubled, batches = in_batch(places, rows, np.arange(rows))
+    assert doubled == 0 and all(batch.rows == 0 and batch.pairs == 0 for batch in batches)
+
+
+def test_a_cut_text_is_seen(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [
+        {"anchor": f"q {i}", "positive": words(rng, 40)[:90], "negative": words(rng, int(rng.integers(3, 8)))}
+        for i in range(30)
+    ]
+    found = check(write(tmp_path / "a.jsonl", rows))
+    [cut] = [each for each in found.facts.findings if each.name == "cut_texts"]
+    assert cut.count == 30 and "90 characters" in cut.words
+
+
+# A file with known truth: what the sample proves, and what the rules do
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    """1,500 n-tuples whose scores tell false from true negatives, but whose margins do not; with the truth."""
+    rng = np.random.default_rng(7)
+    rows, truth = [], {}
+    for i in range(300):
+        level = rng.normal(0, 1)
+        false = rng.random(5) < 0.12
+        scores = 0.5 + 0.1 * rng.normal(size=5) + 0.2 * false
+        question = f"question {i} {words(rng, 4)}"
+        negatives = [words(rng, 12) for _ in range(5)]
+        truth |= {(question, text): bool(one) for text, one in zip(negatives, false, strict=True)}
+        # The positive's score follows the negatives', so a margin says nothing.
+        positive = float(scores.max() + abs(level))
+        row = {"anchor": question, "positive": words(rng, 12)}
+        row |= {f"negative_{n}": text for n, text in enumerate(negatives, 1)}
+        rows.append({**row, "scores": [positive, *map(float, scores)]})
+    folder = tmp_path_factory.mktemp("scored")
+    found = check(write(folder / "scored.jsonl", rows), folder / "study")
+    texts = {question.id: question.text for question in found.study.questions.all()}
+    passages = {passage.id: passage.text for passage in found.study.corpus.scan()}
+    false = {
+        (f"q{q + 1}", f"p{p + 1}"): truth[texts[f"q{q + 1}"], passages[f"p{p + 1}"]]
+        for pairs in [negative_pairs(found.checked.places)]
+        for q, p in zip(pairs.question.tolist(), pairs.passage.tolist(), strict=True)
+    }
+    return found, false
+
+
+def labels_of(found, false, pairs=300):
+    made_of = draw_sample(found.checked, pairs)
+    drawn = unjudged(made_of, negative_pairs(found.checked.places), {})
+    return {pair: "positive" if false[pair] else "negative" for pair in drawn}
+
+
+def test_the_rate_of_a_sample_covers_the_truth_and_stops_at_the_first_gap(scored):
+    found, false = scored
+    labels = labels_of(found, false)
+    truth = np.mean(list(false.values()))
+    rate = estimate_rate(found.checked, labels)
+    assert rate.judged == 300 and rate.pairs == 1500
+    assert rate.low <= truth <= rate.high and rate.half_width < 0.06
+    assert rate.false == sum(label == "positive" for label in labels.values())
+    gap = list(labels)[40]
+    assert estimate_rate(found.checked, {pair: label for pair, label in labels.items() if pair != gap}).judged == 40
+    assert estimate_rate(found.checked, {}).low is None
+
+
+def test_pairs_that_nobody_settles_widen_the_interval(scored):
+    found, false = scored
+    labels = labels_of(found, false)
+    settled = estimate_rate(found.checked, labels)
+    unsure = {pair: "open" if place % 10 == 0 else label for place, (pair, label) in enumerate(labels.items())}
+    rate = estimate_rate(found.checked, unsure)
+    assert rate.unsettled == 30
+    assert rate.half_width > settled.half_width and rate.high >= settled.high - 0.02
+
+
+def test_more_pairs_continue_the_sample(scored):
+    found, false = scored
+    labels_of(found, false)
+    before = read_sample(found.checked)
+    more = draw_sample(found.checked, 340)
+    assert more.draws[:300].tolist() == before.draws[:300].tolist() and len(more.draws) >= 340
+    assert len(np.unique(more.draws)) == len(more.draws)
+    names = [batch.name for batch in Queue(found.study.labels_path).batches()]
+    assert names[:2] == ["check", "check-2"]
+    assert draw_sample(found.checked, 100).draws.tolist() == more.draws.tolist()
+
+
+def test_a_margin_that_tells_nothing_is_not_chosen(scored):
+    found, false = scored
+    labels = labels_of(found, false)
+    judged = judged_draws(found.checked, labels)
+    curve = compare_rules(found.checked, judged)
+    auc = {each.name: each for each in curve.qualities}
+    assert auc["max_score"].low > 0.5 and auc["max_score"].auc > 0.8
+    chosen = curve.rows[curve.chosen]
+    assert chosen.rule.name in ("max_score", "judge")
+    assert chosen.rule.argument is None or chosen.rule.argument.startswith("mine_hard_negatives(..., max_score=")
+    truth = np.array(list(false.values()))
+    assert curve.rows[curve.to_paste].rule.name == "max_score"
+    plain = curve.as_json()
+    assert plain["paste"] == curve.rows[curve.to_paste].rule.argument
+    assert parse_rule(plain["chosen"]) == chosen.rule
+    assert {row["paste"] for row in plain["rows"] if row["rule"] == "max_score"} == {
+        f"mine_hard_negatives(..., max_score={row['value']:g})" for row in plain["rows"] if row["rule"] == "max_score"
+    }
+    for row in curve.rows:
+        if row.rule.name != "judge":
+            keeps = kept_by(row.rule, judged.pairs, judged)
+            assert row.kept == keeps.sum()
+    inside = [
+        row.low <= truth[kept_by(row.rule, judged.pairs, judged)].mean() <= row.high
+        for row in curve.rows
+        if row.rule.name != "judge"
+    ]
+    assert np.mean(inside) >= 0.9
+    assert truth[kept_by(chosen.rule, judged.pairs, judged)].mean() <= curve.promise
+
+
+def test_rules_are_read_as_trainers_write_them(scored):
+    found, _ = scored
+    pairs = negative_pairs(found.checked.places)
+    assert (kept_by(parse_rule("max_score=0.6"), pairs, None) == (pairs.score <= 0.6)).all()
+    margin = kept_by(parse_rule("relative_margin=0.1"), pairs, None)
+    assert (margin == (pairs.score <= pairs.positive_score - 0.1 * np.abs(pairs.positive_score))).mean() > 0.999
+    assert (kept_by(parse_rule("range_min=2"), pairs, None) == (pairs.rank > 2)).all()
+    with pytest.raises(BadInput, match="no rule"):
+        parse_rule("margin")
+    with pytest.raises(BadInput, match="needs labels"):
+        kept_by(parse_rule("judge=0.3"), pairs, None)
+
+
+def test_few_labels_compare_nothing(scored):
+    found, false = scored
+    labels = dict(list(labels_of(found, false).items())[:8])
+    curve = compare_rules(found.checked, judged_draws(found.checked, labels))
+    assert curve.chosen is None and curve.rows == [] and "judge until" in curve.why
+
+
+def test_a_rule_drops_and_keeps_the_rest(scored, tmp_path):
+    found, _ = scored
+    rows, [out, changes, card] = found.write(tmp_path / "out.jsonl", rule="max_score=0.7")
+    written = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(written) == rows
+    assert all(max(row["scores"][1:]) <= 0.7 for row in written)
+    reasons = {json.loads(line)["reason"] for line in changes.read_text().splitlines()}
+    assert reasons == {"the rule max_score=0.7 drops it; nobody judged it"}
+    assert "Not checked" in card.read_text()
+
+
+# The command, and the study underneath
+
+
+def run(*arguments):
+    from typer.testing import CliRunner
+
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def test_the_command_prints_facts_and_json(tmp_path):
+    path = made.flag_embedding(tmp_path / "train.jsonl")
+    shown = run("check", path)
+    assert shown.exit_code == 0, shown.output
+    assert "FlagEmbedding, JSON lines" in shown.output and "48 negative pairs" in shown.output
+    assert "blindspot open --study" in shown.output
+    plain = json.loads(run("check", path, "--json").stdout)
+    assert plain["facts"]["rows"] == 24 and plain["rate"]["drawn"] == 48 and plain["rules"]["chosen"] is None
+    study = Study.open(tmp_path / "train.jsonl.check")
+    assert is_check(study) and open_check(study).facts.rows == 24
+    assert len(study.questions) == 24 and study.runs() == ["file"]
+
+
+def test_the_command_writes_and_refuses_to_write_over_the_file(tmp_path):
+    path = made.tevatron(tmp_path / "train.jsonl")
+    assert run("check", path, "--out", tmp_path / "clean.jsonl").exit_code == 0
+    assert (tmp_path / "clean.jsonl").read_bytes() == path.read_bytes()
+    with pytest.raises(Refused, match="choose another place"):
+        check(path).write(path)
+
+
+def test_dev_questions_that_leak_are_found(tmp_path):
+    path = made.tevatron(tmp_path / "train.jsonl")
+    (tmp_path / "dev.jsonl").write_text(json.dumps({"query": made.pairs()[3][0].lower()}) + "\n")
+    shown = run("check", path, "--dev", tmp_path / "dev.jsonl")
+    assert "1 of 24 questions" in shown.output and "dev or test" in shown.output
+
+
+def test_a_judge_judges_the_sample(tmp_path):
+    """A ready cross-encoder; its labels are of a machine, and people's stay their own."""
+    import torch
+    import transformers
+
+    from tests.studies import tiny_bert
+
+    path = made.tevatron(tmp_path / "train.jsonl")
+    model = tmp_path / "tiny-judge"
+    tiny_bert(model)
+    torch.manual_seed(1)
+    config = transformers.BertConfig.from_pretrained(model, num_labels=1)
+    transformers.BertForSequenceClassification(config).save_pretrained(model)
+    shown = run("check", path, "--judge", model)
+    assert shown.exit_code == 0, shown.output + str(shown.exception)
+    assert "Judged by the judge tiny-judge: 48 pairs" in shown.output
+    assert "none is judged yet" in run("check", path).output
