@@ -165,9 +165,16 @@ class PlantedProse:
             text = f"{title} once met {subject}. {' '.join(fill[4:8])} The talk was of {answer}."
         gold = self._add(title, text)
         made = Question(
-            f"{cause}.{len(self.misses)}", question, (answer,), relation, subject, frequency=SIBLINGS,
-            dataset="planted", split="dev", gold=(gold,),
-        )  # fmt: skip
+            f"{cause}.{len(self.misses)}",
+            question,
+            (answer,),
+            relation,
+            subject,
+            frequency=SIBLINGS,
+            dataset="planted",
+            split="dev",
+            gold=(gold,),
+        )
         of_clean = Passage(f"{gold}-clean", clean_title, clean)
         self.misses.append(PlantedMiss(cause, made, self.passages[-1], asked, of_clean, rivals))
 
