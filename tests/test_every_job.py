@@ -229,6 +229,6 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     say(study, "ann", question.id, {next(p.id for p in listed if p.id not in question.gold): "negative"})
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0
     assert submit(judge_with_labels, "said", "mined")["run"] == "mined"
-    submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
+    submit(label_budget, "budget", "mined", start="tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
     assert set(results) == registered - IN_THE_DEMO
     assert len(registered) >= 26 and "torch" in sys.modules

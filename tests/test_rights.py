@@ -134,10 +134,12 @@ IN_THE_PAGES = {"see results", "ask live", "see others' labels"}
 
 
 KINDS = every_kind()
+NEEDED = {"retrieve": {"kind": "bm25"}}
+"""What a kind of job needs to be checked at all, besides a name."""
 
 
 def submit(study: Study, kind: str, by: str | None) -> None:
-    jobs.submit_request(study, jobs.JobRequest(KINDS[kind], {"name": "n"}), by=by)
+    jobs.submit_request(study, jobs.JobRequest(KINDS[kind], {"name": "n"} | NEEDED.get(kind, {})), by=by)
 
 
 def attempts():
