@@ -15,7 +15,7 @@ help:
 	@echo "make test      install, run all tests in $(WORKERS) processes (browser tests too, where there is a browser)"
 	@echo "make quick     the unit tests that need no browser, model or JVM"
 	@echo "make check     format, lint and types (under a minute)"
-	@echo "make soak      the long tests"
+	@echo "make soak      the long tests, and those of numbers as on other machines"
 	@echo "make bench     the benchmarks (CPU)"
 	@echo "make coverage  all tests, with the share of lines and branches they reach"
 	@echo "make format    ruff format, and the lint faults that ruff can mend"
@@ -57,6 +57,7 @@ check-js:
 
 soak: .venv/.installed-dev
 	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m tests.other_machines
 
 bench: .venv/.installed-dev
 	$(BIN)/python -m benchmarks

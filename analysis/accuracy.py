@@ -75,11 +75,11 @@ def recall_at(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarra
         relevant: (q, K) bool. No passage may occur twice in a row.
         n_relevant: (q,) int, the number of relevant passages of each question in the whole collection.
 
-    Returns: (q,) float64, NaN for a question without relevant passages (leave it out of the mean).
+    Returns: (q,) float64; 0 for a question without relevant passages, as in trec_eval.
     """
     hits = np.asarray(relevant, dtype=bool)[:, : _rank(k)].sum(axis=1)
     n_relevant = np.asarray(n_relevant)
-    shares: np.ndarray = np.divide(hits, n_relevant, out=np.full(len(hits), np.nan), where=n_relevant > 0)
+    shares: np.ndarray = np.divide(hits, n_relevant, out=np.zeros(len(hits)), where=n_relevant > 0)
     return shares
 
 
@@ -87,13 +87,13 @@ def average_precision(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> n
     """Return the average precision of each question: the sum of the precision at the rank of each relevant passage in
     the top k, divided by the number of relevant passages (trec_eval's `map_cut`). Its mean over questions is MAP@k.
 
-    Arguments and NaN as in `recall_at`. Returns: (q,) float64.
+    Arguments as in `recall_at`. Returns: (q,) float64.
     """
     relevant = np.asarray(relevant, dtype=bool)[:, : _rank(k)]
     precision = relevant.cumsum(axis=1) / np.arange(1, relevant.shape[1] + 1)
     n_relevant = np.asarray(n_relevant)
     sums = np.where(relevant, precision, 0.0).sum(axis=1)
-    averages: np.ndarray = np.divide(sums, n_relevant, out=np.full(len(sums), np.nan), where=n_relevant > 0)
+    averages: np.ndarray = np.divide(sums, n_relevant, out=np.zeros(len(sums)), where=n_relevant > 0)
     return averages
 
 
@@ -101,12 +101,12 @@ def r_precision(relevant: np.ndarray, n_relevant: np.ndarray) -> np.ndarray:
     """Return the share of relevant passages among the first R, where R is the number of relevant passages of the
     question. If R is larger than the width of `relevant`, the missing ranks count as not relevant.
 
-    Arguments and NaN as in `recall_at`. Returns: (q,) float64.
+    Arguments as in `recall_at`. Returns: (q,) float64.
     """
     relevant, n_relevant = np.asarray(relevant, dtype=bool), np.asarray(n_relevant)
     within = np.arange(relevant.shape[1]) < n_relevant[:, None]
     found = (relevant & within).sum(axis=1)
-    shares: np.ndarray = np.divide(found, n_relevant, out=np.full(len(found), np.nan), where=n_relevant > 0)
+    shares: np.ndarray = np.divide(found, n_relevant, out=np.zeros(len(found)), where=n_relevant > 0)
     return shares
 
 
@@ -118,10 +118,10 @@ def ndcg_at(grades: np.ndarray, ideal: np.ndarray, k: int) -> np.ndarray:
         grades: (q, K) grades of the hits, 0 for a passage that is not relevant.
         ideal: (q, m) grades of all relevant passages of each question, falling along a row, padded with 0.
 
-    Returns: (q,) float64, NaN for a question without relevant passages.
+    Returns: (q,) float64; 0 for a question without relevant passages, as in trec_eval.
     """
     gain, best = (_discounted(np.asarray(each)[:, : _rank(k)]) for each in (grades, ideal))
-    normalised: np.ndarray = np.divide(gain, best, out=np.full(len(gain), np.nan), where=best > 0)
+    normalised: np.ndarray = np.divide(gain, best, out=np.zeros(len(gain)), where=best > 0)
     return normalised
 
 

@@ -77,11 +77,9 @@ def kappa(
     about = (len(a), len(np.unique(questions)), float((a == b).mean()) if len(a) else None, method)
     if len(np.unique(np.concatenate([a, b]))) < 2:
         return Agreement(None, None, None, *about)
-    from statsmodels.stats.inter_rater import cohens_kappa
-
     width = int(max(a.max(), b.max())) + 1
     cells = np.eye(width * width)[a * width + b]
-    value = float(cohens_kappa(cells.sum(axis=0).reshape(width, width), return_results=False))
+    value = float(_kappa_of(cells.sum(axis=0).reshape(1, width, width))[0])
     drawn = _kappa_of(resampled(summed(cells, questions), resamples, seed).reshape(-1, width, width))
     low, high = percentiles(drawn, level)
     return Agreement(value, low, high, *about)

@@ -83,9 +83,9 @@ def difference(
 
 def mcnemar(only_a: int, only_b: int) -> float:
     """Return the exact two-sided p value of McNemar's test; 1.0 if no question is found by one run alone."""
-    from statsmodels.stats.contingency_tables import mcnemar as exact_test
+    from scipy.stats import binomtest
 
-    return float(exact_test([[0, only_a], [only_b, 0]], exact=True).pvalue)
+    return float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
 
 
 def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -105,9 +105,9 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
 def benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return (m,) p values adjusted for the false discovery rate (Benjamini and Yekutieli 2001), under any
     dependence."""
-    from statsmodels.stats.multitest import fdrcorrection
+    from scipy.stats import false_discovery_control
 
-    return fdrcorrection(p_values, method="negcorr")[1] if len(p_values) else np.zeros(0)
+    return np.asarray(false_discovery_control(p_values, method="by"))
 
 
 def independent_difference(a: Estimate, b: Estimate) -> Estimate:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from blindspot.analysis.audit import Rate
 from blindspot.analysis.prediction_powered import PoweredRate
+from blindspot.backend.core.result_table import ResultTable, rich_tables
 from blindspot.backend.judges.powered_audit import PoweredAudit
 from blindspot.backend.judging.audits import Audit
 
@@ -26,9 +27,6 @@ def powered_words(found: PoweredAudit) -> str:
 
 def print_audit(found: Audit, powered: Sequence[PoweredAudit]) -> None:
     """Print the rates of false negatives: of labels alone, then with each judge's scores."""
-    from rich.markup import escape
-    from rich.table import Table
-
     from blindspot.app.console import Terminal
 
     assert found.overall is not None
@@ -38,17 +36,16 @@ def print_audit(found: Audit, powered: Sequence[PoweredAudit]) -> None:
     for each in powered:
         print(f"  with a judge: {powered_words(each)}")
     helping = [each for each in powered if each.overall is not None]
-    console = Terminal()
+    tables = []
     for kind, groups in found.by.items():
-        table = Table(
-            kind, "questions", "passages", "labels alone, %", *(escape(f"with {each.judge}, %") for each in helping)
-        )
+        rows = []
         for group, rates in groups.items():
             rate = rates.positive
             cells = [_interval_words(each.by.get(kind, {}).get(group)) for each in helping]
-            table.add_row(escape(group), f"{rate.questions:,}", f"{rate.passages:,}", _interval_words(rate), *cells)
-        if groups:
-            console.print(table)
+            rows.append([group, rate.questions, rate.passages, _interval_words(rate), *cells])
+        heads = [kind, "questions", "passages", "labels alone, %", *(f"with {each.judge}, %" for each in helping)]
+        tables += [ResultTable("", heads, rows)] if rows else []
+    Terminal().print(rich_tables(tables, []))
 
 
 def _rate_words(rate: Rate) -> str:

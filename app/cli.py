@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from blindspot.app.commands import (
     agents,
     batches,
+    consent,
     experiments,
     exports,
     hub,
@@ -47,7 +48,7 @@ PATH: dict[str, tuple[str, ...]] = {
     "Judge": ("batch", "people", "labels", "judge"),
     "Clean": ("training-set",),
     "Train": ("train", "read"),
-    "Share": ("export", "hub", "serve", "mcp"),
+    "Share": ("export", "hub", "serve", "mcp", "consent"),
     "Keep": ("jobs", "copy", "rename", "describe", "delete"),
 }  # fmt: skip
 """The commands as the work goes, and in each step the most used first."""
@@ -94,7 +95,7 @@ GROUPS = {
     "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
     "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
     "training-set": sets.training_set_app, "train": train.train_app, "experiment": experiments.experiment_app,
-    "export": exports.export_app, "hub": hub.hub_app, "jobs": jobs.jobs_app, "tags": tags.tags_app, "judge": judge.judge_app,
+    "export": exports.export_app, "hub": hub.hub_app, "jobs": jobs.jobs_app, "tags": tags.tags_app, "judge": judge.judge_app, "consent": consent.consent_app,
 }  # fmt: skip
 train.train_app.command("rocketqa")(recipe.rocketqa)
 train.train_app.command("reader")(train_reader)

@@ -12,10 +12,11 @@ import streamlit as st
 from blindspot.app.components.marks import notice
 from blindspot.app.log import where_details_are
 from blindspot.app.markup import show
+from blindspot.db.connection import NotSaved
 from blindspot.db.errors import BlindspotError
 
 THROUGH_MAIN = "through-main"
-TRANSIENT_ERRORS = (OSError, sqlite3.Error)
+TRANSIENT_ERRORS = (OSError, sqlite3.Error, NotSaved)
 """Errors that may be temporary, such as a full disk or a locked database. The page tries again."""
 SECONDS_TO_RETRY = 5.0
 

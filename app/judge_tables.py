@@ -9,6 +9,7 @@ from rich.table import Column, Table
 
 from blindspot.analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES
 from blindspot.app.console import Terminal
+from blindspot.backend.core.result_table import ResultTable, rich_tables
 from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
@@ -51,33 +52,37 @@ def print_judges(found: JudgeTable) -> None:
 
 def print_judge(figures: JudgeFigures) -> None:
     """Print the confusion, thresholds, calibration and trust of one judge."""
-    table = Table("people say", *(Column(f"score {grade}", justify="right") for grade in figures.grades))
-    for label, counts in figures.confusion.items():
-        table.add_row(label, *(f"{count:,}" for count in counts))
-    console.print(table)
-    table = Table(*(Column(name, justify="right") for name in ("from score", "precision %", "recall %", "missed %")))
-    for each in figures.thresholds:
-        table.add_row(f"{each.threshold:g}", rate_text(each.precision), rate_text(each.recall), rate_text(each.missed))
-    console.print(table)
-    table = Table(*(Column(name, justify="right") for name in ("scores", "mean score", "positive %", "pairs")))
-    for each_bin in figures.calibration:
-        span = f"{each_bin.low:.1f}–{each_bin.high:.1f}"
-        table.add_row(span, f"{each_bin.mean:.2f}", rate_text(each_bin.positive), f"{each_bin.positive.passages:,}")
-    console.print(table)
-    table = Table(
-        "group", Column("precision %", justify="right"), "positives", Column("missed %", justify="right"), "negatives"
+    confusion = [[label, *counts] for label, counts in figures.confusion.items()]
+    thresholds = [
+        [f"{each.threshold:g}", *(rate_text(rate) for rate in (each.precision, each.recall, each.missed))]
+        for each in figures.thresholds
+    ]
+    calibration = [
+        [f"{each.low:.1f}–{each.high:.1f}", f"{each.mean:.2f}", rate_text(each.positive), each.positive.passages]
+        for each in figures.calibration
+    ]
+    trust = [
+        [
+            "all" if by == "all" else f"{by} {group.group}",
+            rate_text(group.precision),
+            group.positives,
+            rate_text(group.missed),
+            group.negatives,
+        ]
+        for by, groups in figures.trust.items()
+        for group in groups
+    ]
+    tables = (
+        ResultTable("", ["people say", *(f"score {grade}" for grade in figures.grades)], confusion),
+        ResultTable("", ["from score", "precision %", "recall %", "missed %"], thresholds),
+        ResultTable("", ["scores", "mean score", "positive %", "pairs"], calibration),
+        ResultTable("", ["group", "precision %", "positives", "missed %", "negatives"], trust),
     )
-    for by, groups in figures.trust.items():
-        for group in groups:
-            name = "all" if by == "all" else f"{by} {group.group}"
-            table.add_row(
-                escape(name), rate_text(group.precision), group.positives, rate_text(group.missed), group.negatives
-            )
-    console.print(table)
-    print(
+    note = (
         f"Trust its positives: at least {RIGHT_POSITIVES:.0%} are right. Trust its negatives: at most "
         f"{MISSED_POSITIVES:.0%} answer. yes and no are what the whole interval says."
     )
+    console.print(rich_tables(tables, [note]))
 
 
 def rate_text(rate: Rate) -> str:

@@ -1,11 +1,10 @@
-"""Lines that `blindspot judge` prints about a judge: how good it is, what a run would cost, what its stages decided."""
+"""Lines that `blindspot judge` prints about a judge: how good it is, and what a run would cost."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from blindspot.backend.text.counting import counted, duration
-from blindspot.db.errors import Missing
+from blindspot.backend.text.counting import counted, duration, noun
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -68,7 +67,34 @@ def _bound(drop: dict[str, Any]) -> list[str]:
     ]
 
 
-def plan_lines(found: LLMPlan) -> list[str]:
+def asked_lines(found: dict[str, Any], limit: int | None, max_cost: float | None) -> list[str]:
+    """Say which pairs a language model left without a score and why, from the result of `judge_with_llm`."""
+    lines = []
+    if found["unknown"]:
+        lines.append(
+            f"{counted(found['unknown'], 'pair')} got no valid grade, twice; the last such answer: "
+            f"{found['unreadable']!r}. The same command asks again."
+        )
+    if found["failed"]:
+        lines.append(f"{counted(found['failed'], 'pair')} got no answer; the same command asks again.")
+    if found["refused_options"]:
+        lines.append(
+            f"The endpoint refuses {' and '.join(found['refused_options'])}; it was asked without, or by the newer name."
+        )
+    if found["too_dear"]:
+        lines.append(
+            f"{counted(found['too_dear'], 'pair')} left, because --max-cost {max_cost:g} is for all calls together: the "
+            f"answers of this judge cost {found['spent']:,.4f} so far."
+        )
+    if limit is not None and found["scored"] >= limit:
+        lines.append(
+            f"{counted(found['scored'], 'pair')} {noun(found['scored'], 'has', 'have')} a score of this judge; --limit "
+            "is for all calls together, raise it for more."
+        )
+    return lines
+
+
+def plan_lines(found: LLMPlan, max_cost: float | None = None) -> list[str]:
     """Say what a language model would be asked, at which cost, and where the texts go."""
     how = "from earlier answers" if found.measured else "estimated from the length of the texts"
     lines = [
@@ -78,20 +104,16 @@ def plan_lines(found: LLMPlan) -> list[str]:
         f"{duration(found.seconds)} ({how}).",
         f"Texts go to {found.destination}. Nothing was sent.",
     ]
-    return lines if found.allowed else [*lines, "Allow it once with --send."]
+    if found.spent:
+        lines.append(f"The answers of this judge cost {found.spent:,.4f} so far.")
+    if max_cost is not None and (found.spent or 0.0) + (found.cost or 0.0) > max_cost:
+        lines.append(f"--max-cost {max_cost:g} is for all calls together and is too little for all these pairs.")
+    return [*lines, found.how_to_allow] if found.how_to_allow else lines
 
 
 def cost_words(cost: float | None) -> str:
     """Return the end of a sentence about the cost."""
     return ", cost unknown (no price given)" if cost is None else f", cost {cost:,.4f}"
-
-
-def stage_lines(result: dict[str, Any]) -> list[str]:
-    """Say how many pairs each stage of a cascade decided, and their cost."""
-    return [
-        f"  {stage}: {counted(pairs, 'pair')} {decided or 'left to judge'}" + (f", cost {cost:,.4f}" if cost else "")
-        for stage, decided, pairs, cost in result["stages"]
-    ]
 
 
 def language_model_line(opened: Study, card: JudgeCard) -> str:
@@ -112,25 +134,3 @@ def language_model_line(opened: Study, card: JudgeCard) -> str:
     return ", ".join(words) + (
         "" if card.scored else f"; no scores yet, run: blindspot judge run {card.name} --run RUN"
     )
-
-
-def decision_lines(opened: Study, cascade: str, run: str, question: str, passages: int) -> list[str]:
-    """Say which stage of a cascade decided each of a question's top passages.
-
-    Raises:
-        Missing: the run does not hold the question.
-    """
-    from blindspot.backend.judges.cascade import DecisionStore
-
-    found, decisions = opened.run(run), DecisionStore(opened, cascade).of(question)
-    row = found.row(question)
-    if row is None:
-        raise Missing(f"run {run!r} holds no question {question!r}")
-    rows = [ordinal for ordinal in found.hits.ordinals[row, :passages].tolist() if ordinal >= 0]
-    lines = []
-    for rank, passage in enumerate(opened.corpus.passages(rows), 1):
-        decision = decisions.get(passage.id)
-        said = "not judged" if decision is None else f"{decision.stage}: {decision.decided or 'to judge'}"
-        cost = f", cost {decision.cost:.5f}" if decision is not None and decision.cost else ""
-        lines.append(f"{rank}. {said}{cost}  {passage.title} ({passage.id})")
-    return lines

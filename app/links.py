@@ -1,7 +1,7 @@
 """Personal links: the server exchanges the secret of a link for a session before any page sees the secret.
 
 The server answers a request for `/?invite=SECRET` with a cookie and a redirect to the same page without the secret; an
-annotator's link without a page leads to Judge. The secret therefore stays out of the address bar, the history and the
+annotator's or adjudicator's link without a page leads to Judge. The secret therefore stays out of the address bar, the history and the
 cookies. The cookie contains the token of the session. Scripts cannot read the cookie, other sites cannot send it, and
 over https it is only sent encrypted.
 """
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
 from blindspot.db.errors import BlindspotError
-from blindspot.db.people import SESSION_SECONDS, People
+from blindspot.db.labels import Labels
+from blindspot.db.people import SESSION_SECONDS, People, Person
+from blindspot.db.queue import Queue
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 INVITATION = "invite"
 LINK, INVALID = "link", "invalid"
 """The parameter and value that mark an invalid link after the redirect."""
+Work = tuple[str, list[tuple[str, str]]]
+"""A page and the parameters of its address."""
+HOME: Work = ("", [])
 _OLD_SECRET = "link%3A"
 """Prefix of the cookies in which earlier versions stored the secret itself."""
 
@@ -66,34 +71,49 @@ async def _answer(scope: Scope) -> Response | None:
     if secret is None or labels_path is None:
         return None
     try:
-        token, first_page = await run_in_threadpool(_sign_in, labels_path, secret)
+        token, work = await run_in_threadpool(_sign_in, labels_path, secret)
     except BlindspotError as error:
         return PlainTextResponse(str(error), 503)
-    return _redirect(request, labels_path, token, first_page)
+    return _redirect(request, labels_path, token, work)
 
 
-def _sign_in(labels_path: Path, secret: str) -> tuple[str | None, str]:
-    """Return the token of a new session, and the page that a link without a page opens: an annotator's work, or
-    Home.
-    """
+def _sign_in(labels_path: Path, secret: str) -> tuple[str | None, Work]:
+    """Return the token of a new session, and what a link without a page opens."""
     people = People(labels_path)
     try:
         person = people.invited(secret)
-        annotates = person is not None and not person.may("see others' labels")
-        return people.sign_in(secret), "judge" if annotates else ""
+        return people.sign_in(secret), _work(labels_path, person) if person is not None else HOME
     finally:
         people.close()
 
 
-def _redirect(request: Request, labels_path: Path, token: str | None, first_page: str) -> Response:
+def _work(labels_path: Path, person: Person) -> Work:
+    """Return a person's work: the disputes that an adjudicator can settle now, else the queue; of a lead, Home."""
+    if person.may("make batches"):
+        return HOME
+    if person.may("adjudicate"):
+        labels, queue = Labels(labels_path), Queue(labels_path)
+        try:
+            if labels.disputed(without=queue.hidden(person.name)):
+                return "judge", [("adjudicate", "1")]
+        finally:
+            labels.close()
+            queue.close()
+    return "judge", []
+
+
+def _redirect(request: Request, labels_path: Path, token: str | None, work: Work) -> Response:
     from starlette.responses import RedirectResponse
 
     remaining = [
         pair for pair in parse_qsl(request.scope["query_string"].decode("latin-1")) if pair[0] not in (INVITATION, LINK)
     ]
-    query = urlencode(remaining if token else [*remaining, (LINK, INVALID)])
+    named = request.scope["path"].rsplit("/", 1)[-1]
+    first_page, parameters = work
+    more = [(LINK, INVALID)] if token is None else [] if named else parameters
+    query = urlencode([*remaining, *more])
     # A relative address lets a proxy serve the app under a path, and prevents redirects to other sites.
-    page = "./" + quote(request.scope["path"].rsplit("/", 1)[-1] or first_page)
+    page = "./" + quote(named or first_page)
     response = RedirectResponse(f"{page}?{query}" if query else page, 303)
     response.headers["Cache-Control"] = "no-store"
     response.headers["Referrer-Policy"] = "no-referrer"

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import streamlit as st
 
 from blindspot.app import study, who
 from blindspot.app.components.behaviour import behaviour, style
 from blindspot.app.components.header import header
 from blindspot.app.components.marks import notice
+from blindspot.app.components.path import path
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.entry import THROUGH_MAIN
 from blindspot.app.markup import show
@@ -56,6 +59,8 @@ def main() -> None:
         return
     st.set_page_config(page_title=f"{page.title} · {name}")
     show(header(name, page.title, person))
+    with suppress(BlindspotError):  # a page whose study has a fault says so itself
+        show(path(opened, page.title))
     st.session_state[THROUGH_MAIN] = True
     page.run()
 

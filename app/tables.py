@@ -10,12 +10,12 @@ from rich.table import Column, Table
 
 from blindspot.app.console import Terminal
 from blindspot.app.terminal import clean_json
+from blindspot.backend.core.result_table import ResultTable
 from blindspot.backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blindspot.analysis.accuracy import Estimate
     from blindspot.backend.core.summary import Step
     from blindspot.backend.data.importing.from_results import ResultsImport
     from blindspot.backend.evaluation.oracle import Oracle
@@ -98,23 +98,15 @@ def print_results_import(made: ResultsImport, folder: str) -> None:
 
 def print_oracle(found: Oracle) -> None:
     """One line a run: its measure, and in how many questions no other run is better, or every other run is worse."""
-    heads = [_right(name) for name in (f"{found.measure}, %", "95% interval", "best", "best alone")]
-    title = f"{found.measure} by {found.relevance} over {counted(found.n, 'question')}"
-    table = Table("run", *heads, title=title, title_justify="left")
-    for each in found.choices:
-        table.add_row(escape(each.run), *_percent(each.estimate), f"{each.best:,}", f"{each.alone:,}")
-    table.add_row("oracle", *_percent(found.estimate), f"{found.n - found.none:,}", "")
-    console.print(table)
+    rows: list[list[object]] = [[each.run, each.estimate, each.best, each.alone] for each in found.choices]
+    rows.append(["oracle", found.estimate, found.n - found.none, ""])
     gain, low, high = (100 * (value or 0.0) for value in (found.gain.value, found.gain.low, found.gain.high))
-    console.print(
-        f"Choosing the best run for each question would gain {gain:.1f} points over {escape(found.best_run)} "
+    note = (
+        f"Choosing the best run for each question would gain {gain:.1f} points over {found.best_run} "
         f"({low:.1f} to {high:.1f}). In {counted(found.none, 'question')} every run has 0."
     )
-
-
-def _percent(estimate: Estimate) -> tuple[str, str]:
-    value, low, high = (100 * (each or 0.0) for each in (estimate.value, estimate.low, estimate.high))
-    return f"{value:.1f}", f"{low:.1f} to {high:.1f}"
+    title = f"{found.measure} by {found.relevance} over {counted(found.n, 'question')}, %"
+    console.print(ResultTable(title, ["run", found.measure, "best", "best alone"], rows, [note]).as_rich())
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:
@@ -139,21 +131,19 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
         print("No point yet. Add one: blindspot judge curve")
         return
     last = points[-1]
-    figures = (Column(name, justify="right", no_wrap=True) for name in ("reranker @1", "adapter @20"))
-    table = Table(*map(_right, ("point", "labels", "judged")), "from", *figures)
-    table.add_row("", "", "", "nothing", _interval(last.base_reranker), _interval(last.base_adapter))
+    rows = [["", "", "", "nothing", _interval(last.base_reranker), _interval(last.base_adapter)]]
     for point in points:
         for scope, learned in point.scopes.items():
             numbers = (str(point.number), f"{point.labels:,}", f"{point.judged:,}")
-            table.add_row(*numbers, scope, _interval(learned.reranker), _interval(learned.adapter))
-    console.print(table)
-    for line in (
+            rows.append([*numbers, scope, _interval(learned.reranker), _interval(learned.adapter)])
+    notes = [
         *(f"{scope}: {words}" for scope, words in SCOPES.items()),
         f"Success on {counted(last.base_reranker.n, 'dev question')} by {last.relevance}, 95% intervals. Dev "
         "questions measure and never train.",
         *worked(last),
-    ):
-        print(line)
+    ]
+    heads = ["point", "labels", "judged", "from", "reranker @1", "adapter @20"]
+    console.print(ResultTable("", heads, rows, notes).as_rich())
 
 
 def _interval(share: Share | None) -> str:

@@ -19,7 +19,6 @@ import streamlit as st
 
 from blindspot.app.links import INVALID, INVITATION, cookie_name, session_cookie
 from blindspot.app.server import SIGN_IN
-from blindspot.backend.demo import ANNOTATORS
 from blindspot.backend.service.guard import is_loopback
 from blindspot.db.errors import BlindspotError, Refused
 from blindspot.db.people import People, Person
@@ -41,6 +40,11 @@ def mode() -> Mode:
     if setting in ("none", "links"):
         return "local" if setting == "none" else "links"
     return "local" if is_loopback(st.get_option("server.address") or "") else "links"
+
+
+def on_this_machine() -> bool:
+    """Return whether only people who use this machine reach the app, so that what they decide is the machine's owner's."""
+    return mode() == "local" and os.environ.get(SIGN_IN) != "none"
 
 
 def who(labels_path: Path) -> Person | None:
@@ -117,7 +121,7 @@ def real_people(labels_path: Path) -> list[Person]:
     """Return the people of the study without machines and the demo's simulated annotators, in whose name nobody signs
     in.
     """
-    return [person for person in people(labels_path).all() if person.name not in ANNOTATORS and person.kind == "person"]
+    return [person for person in people(labels_path).all() if not person.simulated and person.kind == "person"]
 
 
 def forget(labels_path: Path) -> None:

@@ -276,7 +276,7 @@ def relabel(bench: Bench) -> None:
 
 
 def adapter(bench: Bench, training_set: str) -> None:
-    """Linear and MLP maps over MiniLM's index; settings chosen at the first seed and kept for the others."""
+    """A linear map over MiniLM's index; settings chosen at the first seed and kept for the others."""
     from blindspot.backend.training.adapter import read_questions
     from blindspot.backend.training.adapter_map import MapLearner, TrainingQuestions, learn
     from blindspot.backend.training.training_settings import AdapterSettings
@@ -305,30 +305,25 @@ def adapter(bench: Bench, training_set: str) -> None:
         "seconds a seed",
     )
     row("MiniLM as it is", *(interval(success(start, k)) for k in (1, 5, 20)), "", "", "", "")
-    for kind in ("linear", "mlp"):
-        chosen: dict[str, float | int] = {}
-        for refresh in (False, True):
-            found, seconds = [], []
-            for seed in SEEDS:
-                settings = AdapterSettings(
-                    kind=kind, seed=seed, refresh=refresh, held_out=500 if not chosen else 0, **chosen
-                )
-                began = time.process_time()
-                learned = learn(questions, vectors, unit, settings)
-                if chosen:  # choosing is not timed
-                    seconds.append(time.process_time() - began)
-                chosen = chosen or {key: learned.about[key] for key in ("scale", "weight_decay", "steps")}
-                found.append(measured(learned.map))
-            tables = {k: np.array([success(right, k) for right in found]) for k in (1, 5, 20)}
-            means = tables[20].mean(axis=1)
-            row(
-                f"{kind}{', new hard negatives' if refresh else ''}",
-                *(interval(tables[k]) for k in (1, 5, 20)),
-                interval(tables[20] - success(start, 20)),
-                ", ".join(f"{mean:.1f}" for mean in means),
-                f"scale {chosen['scale']:g}, weight decay {chosen['weight_decay']:g}, {chosen['steps']} steps",
-                f"{np.mean(seconds):.0f}",
-            )
+    chosen: dict[str, float | int] = {}
+    found, seconds = [], []
+    for seed in SEEDS:
+        settings = AdapterSettings(seed=seed, held_out=500 if not chosen else 0, **chosen)
+        began = time.process_time()
+        learned = learn(questions, vectors, unit, settings)
+        if chosen:  # choosing is not timed
+            seconds.append(time.process_time() - began)
+        chosen = chosen or {key: learned.about[key] for key in ("scale", "weight_decay", "steps")}
+        found.append(measured(learned.map))
+    tables = {k: np.array([success(right, k) for right in found]) for k in (1, 5, 20)}
+    row(
+        "linear",
+        *(interval(tables[k]) for k in (1, 5, 20)),
+        interval(tables[20] - success(start, 20)),
+        ", ".join(f"{mean:.1f}" for mean in tables[20].mean(axis=1)),
+        f"scale {chosen['scale']:g}, weight decay {chosen['weight_decay']:g}, {chosen['steps']} steps",
+        f"{np.mean(seconds):.0f}",
+    )
 
 
 def dev_vectors(bench: Bench, questions: Sequence[Question]) -> np.ndarray:

@@ -57,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--study", type=Path, required=True)
     parser.add_argument("--learn-from", default="bm25-train", help="run over train questions, for the judge")
-    parser.add_argument("--adapter", default="ad-mlp")
+    parser.add_argument("--adapter", default="adapted")
     parser.add_argument("--table", action="store_true", help="print the table of runs that exist")
     asked = parser.parse_args()
     titles = {f"six-{number}": title for number, title in enumerate(retrievers(asked.adapter), 1)}

@@ -15,21 +15,13 @@ from pathlib import Path
 
 from blindspot.db.connection import DatabaseUnavailable, connect, readable_sqlite_errors
 from blindspot.db.errors import BadInput, BlindspotError, Refused
+from blindspot.db.private_rows import Rights, rights_of, strip_rights
+from blindspot.db.schema import compare_schema
 
 FOLDER = "backups"
 _SIDE_FILES = ("-wal", "-shm", "-journal")
+_PARTIAL = ".partial"
 _IN_USE = ("corpus.db", "runs", "indexes", "training_sets", "models", "maps", "experiments", "recipes", FOLDER)
-_TRIGGERS = {
-    "label_event": (
-        "label_event_no_update",
-        "label_event_no_delete",
-        "label_event_no_replace",
-        "label_event_one_gesture",
-        "label_event_undo",
-    ),
-    "queue_act": ("queue_act_no_update", "queue_act_no_delete", "queue_act_no_replace"),
-    "tag_event": ("tag_event_no_update", "tag_event_no_delete", "tag_event_no_replace"),
-}
 _WRONG_EVENTS = {
     "undo events that undo another annotator's event, or another undo": "SELECT count(*) FROM label_event u "
     "JOIN label_event e ON e.number = u.undoes "
@@ -59,6 +51,9 @@ def check(path: str | Path) -> Soundness:
         DatabaseUnavailable: The file cannot be read now because of a lock, the disk or missing rights. That is not
             damage.
     """
+    path = Path(path)
+    if path.is_file() and path.stat().st_size == 0:
+        return Soundness((f"{path}: is empty: it holds no questions and no labels",))
     try:
         with closing(connect(path, read_only=True)) as connection:
             return _check(connection, path)
@@ -150,11 +145,12 @@ def refuse_lost(path: str | Path) -> None:
 def restore(source: str | Path, path: str | Path, drop_newer: bool = False) -> Path | None:
     """Replace a labels.db with a backup. Return where the former contents are kept; None if there were none.
 
-    If anything fails, the labels.db stays as it was.
+    If anything fails, the labels.db stays as it was. A backup brings nobody rights: people keep those that they have in the
+    present labels.db, and everybody else in the backup becomes an annotator without a link.
 
     Raises:
         Missing: There is no such backup.
-        BadInput: The backup is damaged, or is not a labels.db.
+        BadInput: The backup is damaged, is not a labels.db, or holds a trigger, view or table that is not Blindspot's.
         DatabaseUnavailable: The labels.db cannot be read now (a lock, the disk, missing rights); it may be sound.
         Refused: The labels.db has label events that the backup lacks, and `drop_newer` is false; or it is damaged and a
             running process uses it.
@@ -164,8 +160,7 @@ def restore(source: str | Path, path: str | Path, drop_newer: bool = False) -> P
     if state.problems:
         raise BadInput(f"cannot be restored: {state.problems[0]}", source)
     if not path.exists() or path.stat().st_size == 0:
-        _copy_in(source, path)
-        return None
+        return _copy_in(source, path)
     is_damaged = bool(check(path).problems)
     newer = _count_newer(path, source)
     if newer and not drop_newer:
@@ -177,9 +172,19 @@ def restore(source: str | Path, path: str | Path, drop_newer: bool = False) -> P
     if is_damaged:
         return _copy_in(source, path)
     safety_copy = back_up(path)
-    with closing(connect(source, read_only=True)) as old, closing(connect(path)) as new, readable_sqlite_errors(path):
-        old.backup(new)  # one transaction: other processes see the old contents or the new
+    with closing(connect(path)) as new, _partial(path) as staged, readable_sqlite_errors(path):
+        _stage(source, staged, rights_of(new))
+        with closing(connect(staged, read_only=True)) as old:
+            old.backup(new)  # one transaction: other processes see the old contents or the new
     return safety_copy
+
+
+def _stage(source: Path, staged: Path, rights: Rights) -> None:
+    """Write a copy of a backup in which people have these rights and no others."""
+    with closing(connect(source, read_only=True)) as connection:
+        backup(connection, staged)
+    with closing(sqlite3.connect(staged)) as copy, readable_sqlite_errors(staged), copy:
+        strip_rights(copy, rights)
 
 
 def sync(path: str | Path) -> None:
@@ -192,26 +197,24 @@ def sync(path: str | Path) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
-    problems = [f"damaged: {row[0]}" for row in connection.execute("PRAGMA integrity_check(10)") if row[0] != "ok"]
-    problems += _damaged_header(path)
     names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     if "question" not in names:
-        return Soundness((f"{path}: is not a labels.db (it has no questions table)", *problems))
+        return Soundness((f"{path}: is not a labels.db (it has no questions table)",))
+    foreign, missing = compare_schema(connection)
+    if foreign:  # the other checks run SQL that is in the file
+        return Soundness(tuple(foreign + missing))
+    problems = missing + [
+        f"damaged: {row[0]}" for row in connection.execute("PRAGMA integrity_check(10)") if row[0] != "ok"
+    ]
+    problems += _damaged_header(path)
     problems += [
         f"{table}: row {row} refers to a row of {parent} that does not exist"
         for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(10)
     ]
-    problems += _wrong_values(connection) + _broken_views(connection)
+    problems += _wrong_values(connection)
     questions = _integer(connection, "SELECT count(*) FROM question")
     if "label_event" not in names:
         return Soundness(tuple(problems), questions=questions)
-    problems += [
-        f"the trigger {trigger} is missing, so recorded events could be changed"
-        for table, triggers in _TRIGGERS.items()
-        if table in names
-        for trigger in triggers
-        if trigger not in names
-    ]
     counts = {problem: _integer(connection, sql) for problem, sql in _WRONG_EVENTS.items()}
     problems += [f"{count:,} {problem}" for problem, count in counts.items() if count]
     return Soundness(
@@ -233,19 +236,6 @@ def _damaged_header(path: str | Path) -> list[str]:
     return (
         [] if not versions or set(versions) <= {1, 2} else [f"the header is damaged (format versions {list(versions)})"]
     )
-
-
-def _broken_views(connection: sqlite3.Connection) -> list[str]:
-    """Return the views whose stored SQL cannot be run; SQLite's integrity_check does not read it."""
-    problems = []
-    for (view,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
-        try:
-            connection.execute('EXPLAIN SELECT * FROM "{}"'.format(view.replace('"', '""')))
-        except DatabaseUnavailable:
-            raise
-        except sqlite3.OperationalError as error:
-            problems.append(f"the view {view} is damaged ({error})")
-    return problems
 
 
 def _wrong_values(connection: sqlite3.Connection) -> list[str]:
@@ -324,8 +314,7 @@ def _copy_in(source: Path, path: Path) -> Path | None:
         raise Refused(f"{path}: process {process} uses the damaged file; stop it (the app, a job), then restore")
     damaged_copy = path.parent / FOLDER / f"{path.stem}-damaged-{_timestamp()}.db"
     with _partial(path) as partial:
-        with closing(connect(source, read_only=True)) as connection:
-            backup(connection, partial)
+        _stage(source, partial, {})
         former = [end for end in ("", *_SIDE_FILES) if os.path.exists(f"{path}{end}")]
         try:
             if former:
@@ -362,14 +351,43 @@ def _process_using(path: Path) -> int | None:
 
 @contextmanager
 def _partial(target: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `target` to write to. Whatever is left of it is deleted at the end."""
+    """Yield a temporary file beside `target` to write to. Whatever is left of it is deleted at the end.
+
+    A process that is killed leaves its file; the next one to write a backup in the same folder deletes that file.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    partial = target.with_name(f"{target.name}.{os.getpid()}{_PARTIAL}")
+    lock = os.open(partial, os.O_RDWR | os.O_CREAT, 0o644)
     try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _delete_abandoned(target)
         yield partial
     finally:
-        for end in ("", *_SIDE_FILES):
-            Path(f"{partial}{end}").unlink(missing_ok=True)
+        _delete_partial(partial)
+        os.close(lock)
+
+
+def _delete_abandoned(target: Path) -> None:
+    """Delete the temporary files that killed processes left beside `target`: nobody holds their locks."""
+    for partial in target.parent.glob(f"{target.stem.partition('-')[0]}*{_PARTIAL}"):
+        if not re.search(rf"\.\d+{re.escape(_PARTIAL)}$", partial.name):
+            continue
+        try:
+            lock = os.open(partial, os.O_RDWR)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _delete_partial(partial)
+        except BlockingIOError:
+            pass  # a process is writing it
+        finally:
+            os.close(lock)
+
+
+def _delete_partial(partial: Path) -> None:
+    for end in ("", *_SIDE_FILES):
+        Path(f"{partial}{end}").unlink(missing_ok=True)
 
 
 def _has_content(path: Path) -> bool:

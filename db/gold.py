@@ -46,9 +46,10 @@ class GoldMatches(PerThread):
         return [GoldMatch(*row) for row in rows]
 
     def counts(self) -> dict[str, int]:
-        """Count the pairs by how they were matched; unmatched pairs by reason."""
+        """Count the gold pairs by how they were matched; unmatched pairs by reason."""
         rows = self.connection.execute(
-            "SELECT coalesce(reason, how), count(*) FROM gold_match GROUP BY 1 ORDER BY min(number)"
+            "SELECT coalesce(reason, how), count(*) FROM gold_match WHERE how <> 'qrels' OR score > 0 "
+            "GROUP BY 1 ORDER BY min(number)"
         )
         return dict(rows.fetchall())
 

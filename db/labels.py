@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from blindspot.db.events import (
     validate,
 )
 from blindspot.db.judgements import Consensus, CorrectedRelevance, Judgement, as_of
+from blindspot.db.leases import count_imported
 from blindspot.db.word_search import containing
 
 OutboxEntry = LabelEvent | QueueEvent | Mapping[str, Any]
@@ -196,6 +197,11 @@ class Labels(PerThread):
         rows = self._view("question, passage, label, state, people", "consensus", questions, "question, passage")
         return [Consensus(*row) for row in rows]
 
+    def disputed(self, without: Container[str] = ()) -> list[str]:
+        """Return the questions with a passage in dispute, by id, except some."""
+        rows = self.connection.execute("SELECT DISTINCT question FROM consensus WHERE state = 'open' ORDER BY question")
+        return [question for (question,) in rows if question not in without]
+
     def corrected(self, questions: Iterable[str] | None = None, training: bool = False) -> list[CorrectedRelevance]:
         """Return the corrected relevance of each gold or judged pair.
 
@@ -343,7 +349,8 @@ class Labels(PerThread):
         An empty store keeps their numbers, so that exports of both stores are the same to the byte. Otherwise the rows
         get new
         numbers at the end. Permissions are not checked here; they were checked when the event was recorded. Unknown
-        annotators are added with the lowest role that the rows need.
+        annotators are added with the lowest role that the rows need. Questions of batches that the rows label whole
+        count as finished.
 
         Args:
             known: Numbers of rows that the store has already: in the file, and here.
@@ -354,7 +361,8 @@ class Labels(PerThread):
         if too_large := next((row.number for row in rows if row.number is not None and row.number > MAX_NUMBER), None):
             raise Refused(f"event number {too_large} is too large; {MAX_NUMBER} is the limit. Nothing was imported")
         with saving(self) as connection:
-            keep_numbers = _last_number(connection) == 0
+            last_before = _last_number(connection)
+            keep_numbers = last_before == 0
             _add_annotators(connection, rows, self._clock())
             numbers = dict(known or {})
             for row in rows:
@@ -364,6 +372,7 @@ class Labels(PerThread):
                 inserted = connection.execute(INSERT, astuple(stored)).lastrowid
                 if row.number is not None and inserted is not None:
                     numbers[row.number] = inserted
+            count_imported(connection, last_before, self._clock())
         return len(rows)
 
     def _view(

@@ -18,6 +18,20 @@ OTHERS = f"""(SELECT count(*) FROM lease l WHERE l.batch = i.batch AND l.questio
 """SQL: how many other annotators have a place at question `i` of a batch."""
 
 
+def already_judged(who: str) -> str:
+    """Return SQL: whether somebody judged, skipped or practised question `i` outside the batch with `:batch`, `:name`.
+
+    A second judgement of the same person is neither blind nor independent, so only audits and repeats ask for one.
+
+    Args:
+        who: The SQL of the annotator's name.
+    """
+    return f"""(
+        EXISTS (SELECT 1 FROM lease l WHERE l.annotator = {who} AND l.question = i.question AND l.batch <> i.batch AND l.state <> 'held')
+        OR EXISTS (SELECT 1 FROM label_event e WHERE e.annotator = {who} AND e.question = i.question AND e.batch IS NOT :name
+                   AND e.practice = 0 AND e.kind IN ('label', 'adjudicate', 'bad_question')))"""
+
+
 def batch_number(connection: sqlite3.Connection, name: str) -> int:
     """Return the number of a batch. Raises Missing."""
     row = connection.execute("SELECT number FROM batch WHERE name = ?", (name,)).fetchone()
@@ -151,6 +165,40 @@ def recount(connection: sqlite3.Connection, batch: int, question: str | None) ->
         "AND l.state = 'finished' AND l.surplus = 0) WHERE batch = ?1 AND (?2 IS NULL OR question = ?2)",
         (batch, question),
     )
+
+
+def count_imported(connection: sqlite3.Connection, last_before: int, now: float) -> None:
+    """Finish the questions of batches whose every passage imported events label, or that these mark as bad.
+
+    Labels that name their batch count for it. Other imported labels count in the priority arm alone: an audit, a second
+    label and a repeat need labels that were given for them.
+
+    Args:
+        last_before: Number of the last event before the import.
+    """
+    counts = "(e.batch = b.name OR (i.arm = 'priority' AND e.number > :last)) AND e.annotator = a.name AND e.question = i.question"
+    rows = connection.execute(
+        f"""
+        SELECT i.batch, i.question, a.name, i.people_needed FROM batch_question i
+        JOIN batch b ON b.number = i.batch AND b.practice = 0
+        JOIN annotator a ON a.kind = 'person' AND (i.assigned_to IS NULL OR i.assigned_to = a.name)
+        WHERE i.done = 0 AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.batch = i.batch AND l.question = i.question
+            AND l.annotator = a.name AND (l.state = 'finished' OR (l.state = 'held' AND l.expires > :now)))
+        AND (EXISTS (SELECT 1 FROM live_event e WHERE e.kind = 'bad_question' AND e.practice = 0 AND {counts})
+            OR NOT EXISTS (SELECT 1 FROM candidate c WHERE c.batch = i.batch AND c.question = i.question AND NOT EXISTS (
+                SELECT 1 FROM live_event e WHERE e.passage = c.passage AND e.kind = 'label' AND e.practice = 0 AND {counts})))
+        ORDER BY i.batch, i.position, a.name""",
+        {"last": last_before, "now": now},
+    ).fetchall()
+    for batch, question, annotator, needed in rows:
+        surplus = _others(connection, batch, question, annotator, now) >= needed
+        connection.execute(
+            "INSERT INTO lease (batch, question, annotator, state, expires, surplus) VALUES (?, ?, ?, 'finished', ?, ?) "
+            "ON CONFLICT DO UPDATE SET state = 'finished', surplus = excluded.surplus",
+            (batch, question, annotator, now, int(surplus)),
+        )
+    for batch in {row[0] for row in rows}:
+        recount(connection, batch, None)
 
 
 def _end_lapsed(connection: sqlite3.Connection, batch: int, question: str, now: float) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from blindspot.db.errors import BadInput, Refused
+from blindspot.db.errors import BadInput
 
 MAX_NAME = 64
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -52,17 +52,3 @@ def check_display_name(name: Any, what: str) -> str:
 def is_folder_name(name: str) -> bool:
     """Return whether a name can be a folder of the study and part of an address."""
     return _FOLDER_NAME.fullmatch(name) is not None
-
-
-def check_folder_name(name: str, what: str) -> str:
-    """Return the name of a run, an encoder, a model or the like if the rule allows it.
-
-    Raises:
-        Refused: It does not.
-    """
-    if not is_folder_name(name):
-        raise Refused(
-            f"{what} name {name!r}: use letters, digits, '.', '_' and '-' "
-            f"(at most {MAX_NAME}, and a letter or digit first)"
-        )
-    return name

@@ -21,6 +21,11 @@ SESSION_SECONDS = 12 * 3600.0
 PAUSE_SECONDS = 60.0
 """How long a paused person's labels are still taken for the questions they hold: labels may be on their way."""
 
+SIMULATED = " (simulated)"
+"""Ending of the names of annotators that are programs. Their labels count like those of people."""
+ACTIVE_PERSON = f"(a.kind = 'person' AND a.paused = 0 AND substr(a.name, -{len(SIMULATED)}) <> '{SIMULATED}')"
+"""SQL: whether annotator `a` is active, as in `Person.active`."""
+
 _COLUMNS = "name, role, paused, email, annotator.invitation IS NOT NULL, kind"
 Kind = Literal["person", "machine"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -42,6 +47,16 @@ class Person:
     email: str | None = None
     invited: bool = False
     kind: Kind = "person"
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a program judged under this name."""
+        return self.name.endswith(SIMULATED)
+
+    @property
+    def active(self) -> bool:
+        """Whether batches can count on the person: neither paused, nor simulated, nor a machine."""
+        return self.kind == "person" and not self.paused and not self.simulated
 
     def may(self, action: str) -> bool:
         """Whether the person's role allows an action of `blindspot.db.rights.ACTIONS`."""
@@ -122,15 +137,12 @@ class People(PerThread):
             person(connection, name)
             connection.execute("UPDATE annotator SET paused = ? WHERE name = ?", (int(paused), name))
             if paused:
-                connection.execute(
-                    "UPDATE lease SET expires = min(expires, ?) WHERE annotator = ? AND state = 'held'",
-                    (self._clock() + PAUSE_SECONDS, name),
-                )
+                self._end_leases(connection, name)
 
     def invite(self, name: str, role: Role = "annotator", by: str | None = None) -> str:
         """Return the secret of a new personal link, which replaces an earlier one. A known person keeps their role.
 
-        The store keeps only a hash of the secret, so it cannot show the link again.
+        A person without a link is no longer paused: the new link lets them in again. The store keeps only a hash of the secret, so it cannot show the link again.
         """
         _check(name, role)
         secret = secrets.token_urlsafe(24)
@@ -140,18 +152,27 @@ class People(PerThread):
                 raise Refused(f"{name} is a machine and gets no link; choose another name")
             connection.execute(
                 "INSERT INTO annotator (name, role, made, invitation) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT (name) DO UPDATE SET invitation = excluded.invitation",
+                "ON CONFLICT (name) DO UPDATE SET invitation = excluded.invitation, "
+                "paused = paused AND annotator.invitation IS NOT NULL",
                 (name, role, self._clock(), _hashed(secret)),
             )
         return secret
 
     def revoke(self, name: str, by: str | None = None) -> None:
-        """Make a person's link invalid and end all sessions that it opened."""
+        """Make a person's link invalid, end all sessions that it opened, and pause the person until they get a new
+        link."""
         with saving(self) as connection:
             require(connection, by, "manage people")
             person(connection, name)
-            connection.execute("UPDATE annotator SET invitation = NULL WHERE name = ?", (name,))
+            connection.execute("UPDATE annotator SET invitation = NULL, paused = 1 WHERE name = ?", (name,))
             connection.execute("DELETE FROM sign_in WHERE annotator = ?", (name,))
+            self._end_leases(connection, name)
+
+    def _end_leases(self, connection: sqlite3.Connection, name: str) -> None:
+        connection.execute(
+            "UPDATE lease SET expires = min(expires, ?) WHERE annotator = ? AND state = 'held'",
+            (self._clock() + PAUSE_SECONDS, name),
+        )
 
     def invited(self, secret: str) -> Person | None:
         """Return the person whose link this is; None if the link was revoked or never existed."""

@@ -16,16 +16,6 @@ def people_named(path: Path) -> list[str]:
         return [name for (name,) in rows]
 
 
-def remove_private_rows(path: Path) -> None:
-    """Delete e-mail addresses, invitations, sessions and the record of jobs, which names hosts and folders."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE annotator SET email = NULL, invitation = NULL")
-        for table in ("sign_in", "job", "lease"):
-            connection.execute(f"DELETE FROM {table}")
-        connection.commit()
-        connection.execute("VACUUM")  # else deleted rows remain readable in free pages
-
-
 def rename_people(path: Path, names: Mapping[str, str]) -> None:
     """Replace names everywhere in a labels.db that nobody else has open.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sys import intern
 from typing import Any
 
@@ -168,6 +168,10 @@ class Questions(PerThread):
             f"{_SELECT} WHERE {where} ORDER BY position LIMIT ? OFFSET ?", (*values, limit, offset)
         )
         return [_question(row) for row in rows], int(total)
+
+    def texts(self, split: str) -> Iterator[tuple[str, str]]:
+        """Yield (id, text) of the questions of a split, in the order of import."""
+        yield from self.connection.execute("SELECT id, text FROM question WHERE split = ? ORDER BY position", (split,))
 
     def with_gold(self, passages: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
         """Return (id, text) of the questions whose gold holds each of these passages, by passage."""

@@ -16,13 +16,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from blindspot.db import descriptions, leases
+from blindspot.db import descriptions, leases, waiting
 from blindspot.db.blindness import hidden_questions
 from blindspot.db.connection import PerThread, saving
 from blindspot.db.errors import Refused
-from blindspot.db.leases import LEASE_SECONDS, OTHERS, SKIPS_FOR_GOOD, batch_number, forget_the_future, hold, recount
+from blindspot.db.leases import (
+    LEASE_SECONDS,
+    OTHERS,
+    SKIPS_FOR_GOOD,
+    already_judged,
+    batch_number,
+    forget_the_future,
+    hold,
+    recount,
+)
 from blindspot.db.names import check_display_name
 from blindspot.db.people import person, require
+from blindspot.db.waiting import Reassigned, Waiting
 
 Arm = Literal["priority", "audit", "second", "repeat"]
 
@@ -39,10 +49,7 @@ _OPEN = f"""
     AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.annotator = :me AND l.question = i.question AND (
         (l.batch = i.batch AND l.state <> 'held') OR (l.state = 'held' AND l.expires > :now)))
     AND (:practice OR {OTHERS} < i.people_needed)
-    AND (:practice OR :again OR i.arm IN ('audit', 'repeat') OR NOT (
-        EXISTS (SELECT 1 FROM lease l WHERE l.annotator = :me AND l.question = i.question AND l.batch <> i.batch AND l.state <> 'held')
-        OR EXISTS (SELECT 1 FROM label_event e WHERE e.annotator = :me AND e.question = i.question AND e.batch IS NOT :name
-                   AND e.practice = 0 AND e.kind IN ('label', 'adjudicate', 'bad_question'))))"""
+    AND (:practice OR :again OR i.arm IN ('audit', 'repeat') OR NOT {already_judged(":me")})"""
 _SKIPPED = f"""
     FROM batch_question i
     JOIN lease mine ON mine.batch = i.batch AND mine.question = i.question AND mine.annotator = :me
@@ -431,6 +438,17 @@ class Queue(PerThread):
     ) -> int:
         """Reserve questions of a batch for one person; None for anybody. Return the number of changed questions."""
         return self._change(batch, "assigned_to", annotator, questions, by)
+
+    def unfinished(self, batch: str) -> list[Waiting]:
+        """Return the questions of a batch that are not done, with who can still judge them. Raises Missing."""
+        return waiting.unfinished(self.connection, batch)
+
+    def reassign(self, batch: str, by: str | None = None) -> Reassigned:
+        """Move the questions that wait for people who are not active on to the others; see
+        `blindspot.db.waiting.reassign`."""
+        with saving(self) as connection:
+            require(connection, by, "manage batches")
+            return waiting.reassign(connection, batch)
 
     def _change(self, batch: str, column: str, value: Any, questions: Iterable[str] | None, by: str | None) -> int:
         wanted = None if questions is None else json.dumps(list(questions))

@@ -3,6 +3,28 @@
 from __future__ import annotations
 
 BAD = {
+    "passages-table": [
+        (b"id,text\n1\n", 2, "1 field where the header names 2"),
+        (b'id,text\n1,"a" b\n', 2, "not CSV"),
+        (b"id,text\n1,\xff\n", 2, "UTF-8"),
+        (b"id,text\n1,a\n1,b\n", 3, "occurs twice"),
+        (b"id,text\n1, \n", 2, "the text is empty"),
+        (b"id,id\n1,a\n", 1, "occurs twice"),
+        (b"id,name\n1,a\n", None, "no column is the text; the columns are id, name; choose with --set text=COLUMN"),
+        (b"", None, "empty"),
+    ],
+    "questions-table": [
+        (b"id,question,split\n1,who?,nowhere\n", 2, "'split' is 'nowhere'"),
+        (b"id,question\n1,who?\n", 2, "there is no 'split'"),
+        (b"id,question,split\n1,,dev\n", 2, "question is empty"),
+        (b"id,question,split,gold\n1,who?,dev,99\n", 2, "'99' is not in the collection"),
+        (b"id,words\n1,who?\n", None, "no column is the question"),
+    ],
+    "qrels-table": [
+        (b"query-id,corpus-id,score\n11,4,high\n", 2, "the grade is 'high'"),
+        (b"query-id,corpus-id,score\n99,4,1\n", 2, "question '99' is not in the study"),
+        (b"query-id,corpus-id\n11,4\n", None, "no column is the grade"),
+    ],
     "questions-dpr-training": [
         (b'[{"question": "q", "answers": []', 1, "cut short"),
         (b'[\n{"answers": [], "positive_ctxs": []}]', 2, "no 'question'"),

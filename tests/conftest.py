@@ -18,6 +18,8 @@ os.environ.setdefault(
 )  # with such small models, threads mostly wait for each other, most of all on a busy machine
 os.environ["BLINDSPOT_CACHE"] = tempfile.mkdtemp(prefix="blindspot-cache-")  # never the user's own
 atexit.register(shutil.rmtree, os.environ["BLINDSPOT_CACHE"], ignore_errors=True)
+os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="blindspot-config-")  # consents; never the user's own
+atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 for name in ("BLINDSPOT_STUDY", "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"):
     os.environ.pop(name, None)
 
@@ -259,20 +261,25 @@ def small_demo(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory) -> Path:
-    """The wheel of a copy of the tracked files: untracked files of this checkout cannot get into it."""
+def sources(tmp_path_factory) -> Path:
+    """A copy of the tracked files: what is built of it holds no untracked file of this checkout."""
     import subprocess
 
     pytest.importorskip("setuptools", minversion="77", reason="no wheel can be built: setuptools is too old")
-    source = tmp_path_factory.mktemp("source")
+    copy = tmp_path_factory.mktemp("source")
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT.parent, capture_output=True, text=True)
     if listed.returncode:
         pytest.skip("no wheel is built here: the tests do not run in a git checkout")
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT.parent / name).exists():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT.parent / name, source / name, follow_symlinks=False)
-    code = "import setuptools.build_meta as backend; print(backend.build_wheel('dist'))"
-    built = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr[-2000:]
-    return next((source / "dist").glob("*.whl"))
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT.parent / name, copy / name, follow_symlinks=False)
+    return copy
+
+
+@pytest.fixture(scope="session")
+def wheel(sources) -> Path:
+    """The wheel, as the build tool of pyproject.toml makes it."""
+    from tests.core_environment import built
+
+    return built(sources, "wheel")

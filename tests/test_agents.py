@@ -14,6 +14,7 @@ import anyio
 import httpx2
 import pytest
 import uvicorn
+from fastapi.testclient import TestClient
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -28,7 +29,7 @@ from tests.app_pages import HOSTILE, hand_made_study
 from tests.training_studies import copied
 
 READS = {
-    "study_overview", "list_runs", "compare", "find_slices", "why", "list_questions", "question", "search", "find",
+    "study_overview", "list_runs", "compare", "find_slices", "missed_questions", "why", "list_questions", "question", "search", "find",
     "passages", "list_jobs", "job_state",
 }  # fmt: skip
 WITH_JOBS = {"job_kinds", "start_job", "cancel_job"}
@@ -116,6 +117,65 @@ def test_passages_are_read_and_searched(study):
     ]
     assert [each["id"] for each in answer(server, "find", words="Ansver2")["items"]] == ["answer2"]
     assert answer(server, "list_questions", words="thing 4")["items"][0]["question"] == "q4"
+
+
+def test_every_argument_is_described_and_no_other_is_taken(study):
+    listed = tools(make_agents_server(study, "claude", starts_jobs=True))
+    for tool in listed.values():
+        assert tool.input_schema["additionalProperties"] is False, tool.name
+        for name, about in tool.input_schema.get("properties", {}).items():
+            assert about.get("description"), (tool.name, name)
+    server = make_agents_server(study)
+    for name, arguments in (
+        ("search", {"question": "x", "limit": 3}),
+        ("list_runs", {"split": "dev"}),
+        ("compare", {"a": "alpha", "b": "beta", "cutoff": 5}),
+    ):
+        unknown = list(arguments)[-1]
+        said = refusal(server, name, **arguments)
+        assert unknown in said and "not permitted" in said
+
+
+def test_missed_questions_are_those_of_the_command_line(study):
+    from blindspot.backend.evaluation.miss_report import MissOptions, misses
+    from blindspot.backend.evaluation.miss_table import NONE
+
+    server, report = make_agents_server(study), misses(study, "alpha", options=MissOptions(k=5))
+    (run,) = report.table.runs
+    found = answer(server, "missed_questions", run="alpha", k=5)
+    assert found["total"] == run.misses == len(found["items"]) > 1 and found["k"] == 5
+    for line in run.lines:
+        has = [line.name in item["causes"] if line.name != NONE else not item["causes"] for item in found["items"]]
+        assert sum(has) == line.count, line.name
+    second = answer(server, "missed_questions", run="alpha", k=5, offset=1, limit=1)["items"]
+    assert second == found["items"][1:2]
+    assert "no run 'nowhere'" in refusal(server, "missed_questions", run="nowhere")
+
+
+def test_an_agent_without_jobs_is_not_told_why_one_failed(study, tmp_path):
+    from blindspot.db.jobs import Jobs
+
+    own = copied(study, tmp_path / "study")
+    Jobs(own.labels_path).create("j1", "train reader", {"name": "x"})
+    Jobs(own.labels_path).end("j1", "failed", "/home has: secret.txt")
+    reads, starts = make_agents_server(own), make_agents_server(own, starts_jobs=True)
+    assert "secret" not in json.dumps([answer(reads, "job_state", job="j1"), answer(reads, "list_jobs")])
+    assert "secret" in json.dumps(answer(starts, "job_state", job="j1"))
+    said = refusal(starts, "start_job", kind="train reader", arguments={"name": "x", "run": "alpha", "start": "/etc"})
+    assert "a path or an address cannot be given here" in said
+
+
+def test_over_http_wrong_tokens_are_slowed_down(study):
+    with TestClient(agents_app(make_agents_server(study), "t" * 20), base_url="http://localhost") as client:
+        codes = [
+            client.post(PATH, json={}, headers={"Authorization": f"Bearer {number}"}).status_code
+            for number in range(25)
+        ]
+        assert codes[:20] == [401] * 20 and set(codes[20:]) <= {401, 429} and codes[-1] == 429
+        slowed = client.post(PATH, json={})
+        assert slowed.status_code == 429 and int(slowed.headers["retry-after"]) >= 1
+        right = {"Authorization": f"Bearer {'t' * 20}"}
+        assert client.post(PATH, json={}, headers=right).status_code not in (401, 429)
 
 
 def trusted_texts(value, key: str = ""):

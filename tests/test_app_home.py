@@ -52,6 +52,22 @@ def test_the_next_steps_start_as_jobs_and_stand_there_as_commands(tmp_path, monk
     assert started == [("index bm25", {}, None)]
 
 
+def test_why_a_job_failed_is_shown_to_those_who_may_start_it(tmp_path):
+    """The text, and the log, may name files of the server."""
+    passages = people()
+    study = make_study(tmp_path / "failed", passages, births(passages))
+    for name, role in (("ann", "annotator"), ("lea", "lead")):
+        People(study.labels_path).add(name, role)
+    Jobs(study.labels_path).create("j1", "train reader", {"name": "x"})
+    Jobs(study.labels_path).end("j1", "failed", "/home has: secret.txt")
+    study.path("jobs", "j1").mkdir(parents=True)
+    (study.path("jobs", "j1") / "log").write_text("Traceback: secret.txt")
+    lead, annotator = (Page(study.folder, "", name) for name in ("lea", "ann"))
+    assert "secret.txt" in lead.text and "secret" in lead.app.code[-1].value
+    assert "train reader" in annotator.text and "secret" not in annotator.text
+    assert not [block for block in annotator.app.code if "secret" in block.value]
+
+
 def test_a_step_that_lacks_its_index_cannot_be_started(tmp_path):
     passages = people()
     study = make_study(tmp_path / "half", passages, births(passages))

@@ -8,8 +8,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from blindspot.backend.judging.audits import audit
-from blindspot.backend.judging.batches import ArmShares, batch_of_pairs, make_batch
+from blindspot.backend.judging.batches import batch_of_pairs, make_batch
 from blindspot.backend.judging.quality import quality
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from blindspot.db.people import People

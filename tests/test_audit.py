@@ -5,8 +5,9 @@ import pytest
 
 from blindspot.analysis.audit import rate, rates_by
 from blindspot.analysis.by_question import ratio_error, resampled, share_interval, summed
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.pools import Pools
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.connection import writing
 from blindspot.db.queue import Item, Queue
 from tests.overlap import RUN, encyclopedia_study

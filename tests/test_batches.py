@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 
 from blindspot.app.commands.batches import batch_app
 from blindspot.backend.core.runs import write_run
-from blindspot.backend.judging.batches import ArmShares, batch_of_pairs, make_batch, questions_of
+from blindspot.backend.judging.batches import batch_of_pairs, make_batch, questions_of
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
 from blindspot.backend.judging.practice import make_practice
 from blindspot.backend.judging.priority import Calibration, PooledPassage, harm, select_spread
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -118,12 +119,13 @@ def test_the_audit_is_a_uniform_draw_of_questions_and_of_passages(study):
     """Over 200 seeds each question is drawn as often as its probability says (chi-square), and every rank alike."""
     from scipy.stats import chisquare
 
-    from blindspot.backend.judging.batch_builder import BatchBuilder, PriorityRules
+    from blindspot.backend.judging.batch_builder import BatchBuilder
+    from blindspot.backend.judging.settings import BatchSettings
 
     pools, drawn, ranks, pool_size = Pools(study, ["a"], 10, "dpr"), Counter(), Counter(), 9
     asked = study.questions.some([f"q{i}" for i in range(40)])
     for seed in range(200):
-        maker = BatchBuilder(study, pools, asked, PriorityRules(candidates=3, seed=seed), None)
+        maker = BatchBuilder(study, pools, asked, BatchSettings(candidates=3, seed=seed))
         for item in maker.audit(10, 1):
             drawn[item.question] += 1
             assert len(item.candidates) == 3 and item.inclusion_probability == 0.25
@@ -358,9 +360,9 @@ def test_pairs_of_anybodys_choosing(study):
     [
         ({"runs": []}, BadInput, "at least one run"),
         ({"runs": ["z"]}, Missing, "no run 'z'"),
-        ({"size": 0}, BadInput, "one question"),
+        ({"size": 0}, BadInput, "size must be a whole number of at least 1, not 0"),
         ({"depth": 0}, BadInput, "depth"),
-        ({"splits": ["prod"]}, BadInput, "no split 'prod'"),
+        ({"splits": ["prod"]}, BadInput, "splits must be one of train, dev, test, unlabelled, not 'prod'"),
         ({"mix": ArmShares(0.9, 0.9, 0)}, BadInput, "shares"),
         ({"slice": ["q999"]}, Missing, "q999"),
         ({"by": "ann"}, Refused, "takes the role lead"),

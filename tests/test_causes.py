@@ -225,9 +225,21 @@ def test_the_paired_difference(compared):
 
 def test_runs_are_not_tested_on_questions_that_their_results_chose(study):
     report = misses(study, "dense", "bm25", MissOptions(K, slice="first(bm25)<=1"))
-    assert report.table.paired == {} and len(report.table.runs) == 2 and len(report.tables()) == 2
+    assert report.table.paired == {} and len(report.table.runs) == 2
     assert "follows from that choice" in report.notes[0]
     assert misses(study, "dense", "bm25", MissOptions(K, slice="relation:P19")).table.paired
+
+
+def test_a_run_that_misses_nothing_gets_a_sentence_and_no_table(study, blindspot):
+    report = misses(study, "dense", "bm25", MissOptions(K, slice="first(bm25)<=1"))
+    dense, bm25 = report.table.runs
+    assert dense.misses and not bm25.misses
+    ((caption, _, rows),) = report.tables()
+    assert "dense" in caption and rows
+    words = ("misses", "dense", "bm25", "--k", K, "--slice", "first(bm25)<=1", "--study", study.folder)
+    code, out, err = blindspot(*words)
+    said = f"bm25 finds every one of the {bm25.questions} questions at {K}, so it has no miss to explain."
+    assert not code and said in " ".join(out.split()) and "bm25 misses 0" not in out, err
 
 
 @pytest.mark.parametrize(("expression", "ids"), [

@@ -72,7 +72,8 @@ def test_p_is_adjusted_for_every_test_of_the_table(study):
     whole = [*made.at.values(), *made.macro.values()]
     assert len(whole) == 4
     assert [both.difference.p_adjusted for both in whole] == pytest.approx(holm([both.difference.p for both in whole]))
-    (_, head, rows), *_ = made.tables()
+    table, *_ = made.tables()
+    head, rows = table.headings, table.texts()
     assert "p (Holm)" in head and "p" not in head
     assert [row[head.index("p (Holm)")] for row in rows] == [f"{both.difference.p_adjusted:.3f}" for both in whole]
     assert "after Holm's method for 4 tests" in made.conclusion and "Holm" in made.method
@@ -99,7 +100,7 @@ def test_every_form_says_the_same(study):
         assert (float(line["a"]), float(line["b_high"])) == (said["a"]["success"], said["b"]["high"])
     latex = made.as_latex()
     assert "\\toprule" in latex and "only A" in latex and made.conclusion in latex
-    assert len(made.tables()[1][2]) == len(content["groups"])
+    assert len(made.tables()[1].rows) == len(content["groups"])
 
 
 def test_a_slice_narrows_every_figure(study):
@@ -289,7 +290,7 @@ def test_the_html_report_needs_nothing_else_and_says_what_the_commands_say(study
     shown = unescape(re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
     made = compare_runs(study, "alpha", "beta", by="relation")
     for table in made.tables():
-        for row in table[2]:
+        for row in table.texts():
             assert all(f"<td>{cell}</td>" in shown for cell in row), row
     assert made.conclusion in shown and "Limits: a figure may differ" in shown
     assert text.count("Plotly.newPlot") == text.count('<button type="button" onclick="save(this, \'svg\')"') >= 2

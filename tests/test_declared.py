@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import asdict, replace
 from typing import Literal
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from blindspot.backend.core.declared import Field, build, declared, markdown_table, settings_class, toml_section
+from blindspot.app.commands.options import takes_settings
+from blindspot.backend.core.declared import (
+    Field,
+    build,
+    declared,
+    markdown_table,
+    named_settings,
+    settings_class,
+    toml_section,
+)
 from blindspot.db.errors import BadInput
 
 
@@ -78,3 +90,61 @@ def test_what_is_read_from_a_declaration():
     )
     assert "| `rate` | `0.5` | a number above 0 and at most 1 | How fast |" in markdown_table(Small)
     assert "| `words` | `few` | few, many | How many words |" in markdown_table(Small)
+
+
+@settings_class
+class Several:
+    numbers: tuple[int, ...] = Field(default=(1, 2), description="Numbers")
+    names: tuple[Literal["a", "b"], ...] | None = Field(default=None, description="Names", title="Names")
+    inner: Small = Field(default=Small(), description="Others")
+
+
+def test_several_values_are_lists_in_json():
+    assert build(Several, {"numbers": [3], "names": ["a"], "inner": {"steps": 2}}) == Several(
+        (3,), ("a",), Small(steps=2)
+    )
+    assert [(one.kind, one.item, one.choices) for one in declared(Several).values()][:2] == [
+        (tuple, int, ()),
+        (tuple, str, ("a", "b")),
+    ]
+    for values, says in (
+        ({"numbers": ["x"]}, "numbers must be whole numbers, not 'x'"),
+        ({"names": ["c"]}, "names must be one of a, b, not 'c'"),
+        ({"inner": {"steps": 0}}, "inner.steps must be a whole number of at least 1, not 0"),
+    ):
+        with pytest.raises(BadInput) as error:
+            build(Several, values)
+        assert str(error.value) == says
+
+
+def test_a_function_takes_its_settings_by_name():
+    @named_settings(Several)
+    def asked(name: str, settings: Several, by: str | None = None):
+        return name, settings, by
+
+    assert asked("x", numbers=[5], by="ann") == ("x", Several((5,)), "ann") and asked("x") == ("x", Several(), None)
+    parameters = inspect.signature(asked).parameters
+    assert list(parameters) == ["name", "by", "numbers", "names", "inner"] and parameters["numbers"].default == (1, 2)
+    with pytest.raises(BadInput, match="numbers must be whole numbers"):
+        asked("x", numbers=["5"])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'wrong'"):
+        asked("x", wrong=1)
+    with pytest.raises(TypeError, match="numbers.*Several declares"):
+        named_settings(Several)(lambda numbers, settings: None)
+
+
+def test_options_of_several_values():
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+    @app.command()
+    @takes_settings(Several)
+    def command(*, settings: dict):
+        print(build(Several, settings))
+
+    runner = CliRunner()
+    done = runner.invoke(app, ["--numbers", "3, 4", "--names", "a", "--names", "b"])
+    assert "numbers=(3, 4), names=('a', 'b')" in done.output
+    assert "numbers=(1, 2), names=None" in runner.invoke(app, []).output
+    assert "whole numbers separated by commas" in " ".join(runner.invoke(app, ["--numbers", "3;4"]).output.split())
+    shown = " ".join(runner.invoke(app, ["--help"]).output.split())
+    assert "Numbers (default 1,2)" in shown and "Names (repeatable)" in shown

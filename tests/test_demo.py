@@ -18,6 +18,7 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.data.encyclopedia import BLIND_SPOT, Encyclopedia
 from blindspot.backend.demo import ANNOTATORS, is_demo, making
 from blindspot.backend.demo.annotators import truth_of
+from blindspot.backend.demo.making import YOURS
 from blindspot.backend.demo.steps import cleaning_verdict, demo_steps, telling_question
 from blindspot.backend.evaluation.comparison import Comparison, measure
 from blindspot.backend.experiments.running import results
@@ -25,10 +26,12 @@ from blindspot.backend.maps import maps_of
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.errors import Refused
+from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
-from blindspot.db.queue import Queue
+from blindspot.db.people import People
+from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Hits
-from tests.app_pages import Page
+from tests.app_pages import Page, hand_made_study
 from tests.studies import births, make_study, people
 
 
@@ -195,3 +198,23 @@ def test_the_demo_command_finds_a_whole_demo_and_makes_nothing(own, capsys, monk
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert not end.value.code and list(making.shows(own)) == capsys.readouterr().out.splitlines()
+
+
+def test_the_step_of_judging_says_who_judged(tmp_path):
+    """All five judged by somebody else: nobody who reads the step is told that they did."""
+    study = hand_made_study(tmp_path / "study")
+    queue, labels = Queue(study.labels_path), Labels(study.labels_path)
+    for name in ("Ann", "Zoe"):
+        People(study.labels_path).add(name)
+    queue.add_batch(YOURS, [Item(f"q{i}", (Candidate("answer0"),)) for i in range(5)], {})
+    for lease in queue.claim("Ann", 5):
+        labels.add(
+            "Ann", LabelEvent(lease.question, "label", lease.question, (Choice("answer0", "negative"),), batch=YOURS)
+        )
+        queue.finish("Ann", YOURS, lease.question)
+
+    def said(person: str | None) -> str:
+        return next(step.sentence for step in demo_steps(study, person=person) if step.key == "judge")
+
+    assert said("Ann") == "You judged all five. Training offers a new set with your labels."
+    assert said("Zoe") == said(None) == "All five are judged. Training offers a new set with the labels."

@@ -11,20 +11,17 @@ import time
 
 import pytest
 
-from blindspot.backend.core import jobs
-from blindspot.backend.core.manifest import write_manifest
+from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing import importer, qrels, runs, triples
 from blindspot.backend.experiments.label_budget import label_budget
-from blindspot.backend.experiments.label_strategies import label_strategies
 from blindspot.backend.experiments.running import run_experiment
 from blindspot.backend.interventions.batch import explain_misses
-from blindspot.backend.judges.cascade import CascadeStage, judge_with_cascade
 from blindspot.backend.judges.feature_judge import judge_run, learn_judge, trainable_questions
 from blindspot.backend.judges.imported import import_judgements
 from blindspot.backend.judges.judge import JUDGES
-from blindspot.backend.judges.label_judge import learn_label_judge
+from blindspot.backend.judges.label_judge import judge_with_labels, learn_label_judge
 from blindspot.backend.judges.llm.injections import measure_injections
 from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.llm.judging import judge_with_llm
@@ -46,7 +43,7 @@ from blindspot.backend.training.per_relation import retrieve_per_relation, train
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from blindspot.backend.training.scoring import score_run
 from blindspot.backend.training_sets.builder import build
-from blindspot.backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
+from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.db.people import People
 from tests.encoder_models import tiny_colbert, tiny_splade
 from tests.job_kinds import every_kind
@@ -212,17 +209,11 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     assert submit(judge_pairs, "half", "mined", 2)["pairs"] == 2 * results["judge pairs"]["questions"]
     assert submit(import_judgements, "tool", file["qrels.txt"])["pairs"] == 12
     with ChatServer(lambda question, passage: 0) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"])
         assert submit(judge_with_llm, "llm", "mined", 2, 4)["pairs"] == 4
-        stage = CascadeStage("features", 0.5, 0.5, 0, None, None, None, None)
-        study.path("judges", "mixed").mkdir()
-        write_manifest(
-            study.path("judges", "mixed"), {"kind": "cascade", "name": "mixed", "stages": [dataclasses.asdict(stage)]}
-        )
-        assert submit(judge_with_cascade, "mixed", "mined", 2)["decided"] > 0
         assert submit(measure_injections, "llm", 1)["tried"] == 10
     assert submit(make_batch_by_judge, "judged", ["mined"], "features", "clean", size=3, by="ann")["name"] == "judged"
-    assert submit(make_batch_by_gain, "by-gain", ["mined"], size=2, pairs=3, by="ann")["name"] == "by-gain"
     assert submit(add_point)["number"] == 1 and submit(add_history) == []
     submit(train_per_relation, "by-relation", "model", "clean", {**QUICK, "held_out": 2}, device="cpu")
     submit(retrieve_per_relation, "by-relation", "dev", k=5, device="cpu")
@@ -237,8 +228,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     listed = study.corpus.passages(mined.hits.ordinals[mined.row(question.id)].tolist())
     say(study, "ann", question.id, {next(p.id for p in listed if p.id not in question.gold): "negative"})
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0
-    few = {"strategies": ["gain"], "budgets": [2], "seeds": [0], "k": 5, "settings": {"steps": 2, "batch": 4}}
-    assert submit(label_strategies, "strategies", "mined", "tiny", **few)["rows"]
+    assert submit(judge_with_labels, "said", "mined")["run"] == "mined"
     submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
     assert set(results) == registered - IN_THE_DEMO
     assert len(registered) >= 26 and "torch" in sys.modules

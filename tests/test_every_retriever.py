@@ -22,6 +22,7 @@ from fastapi.testclient import TestClient
 
 from blindspot.app import cli
 from blindspot.app.runs import retriever_label
+from blindspot.backend.core import consent
 from blindspot.backend.core.declared import declared
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.settings import add_encoder
@@ -41,6 +42,8 @@ from tests.app_pages import Page
 from tests.encoder_models import tiny_colbert, tiny_splade
 from tests.search_engines import OpenSearchEngine, SearchEngine, VespaEngine
 from tests.test_ready_cross_encoder import ready
+from tests.ties import first as first_hits
+from tests.ties import same_ranking
 
 K = 5
 DOCS = Path(__file__).parents[1] / "docs" / "retrieve.md"
@@ -192,6 +195,7 @@ def open_existing(study: Study, outside: Path, servers: ExitStack) -> None:
 
     for engine, stand_in in REMOTE.items():
         server = servers.enter_context(stand_in(words))
+        consent.give(study, server.url)
         open_index(study, f"{engine}-index", server.url, engine, {"collection": "wiki", "fields": "title,text"})
 
 
@@ -271,8 +275,7 @@ def test_the_options_of_a_run_open_its_retriever_again(every, name):
     again = kind.open(every.study, kind.options(**kind.options_of_run(run.manifest)), "cpu")
     texts = [question.text for question in every.study.questions.some(run.question_ids)]
     hits = again.search(texts, K)
-    assert hits.ordinals.tolist() == run.hits.ordinals.tolist()
-    np.testing.assert_allclose(hits.scores, run.hits.scores, rtol=1e-5)
+    same_ranking(hits, run.hits)
     told = {"kind": "run"} | json.loads(json.dumps(again.settings))
     assert [key for key, value in told.items() if key not in OF_THE_RUN and run.manifest[key] != value] == []
     assert set(run.manifest) - set(told) <= OF_THE_RUN
@@ -326,11 +329,10 @@ def test_a_live_question_gives_the_hits_of_the_run(every, name):
     assert row.live in live.available(every.study) and row.live in names(every.study)
     hits = live.search(every.study, row.live, [every.first(name)], K)
     if row.exact:
-        assert hits.ordinals[0].tolist() == run.hits.ordinals[0].tolist()
-        np.testing.assert_allclose(hits.scores[0], run.hits.scores[0], rtol=1e-5)
+        same_ranking(hits, first_hits(run.hits, 1))
     else:
         exact = Dense(every.study, "tiny", "cpu").search([every.first(name)], K)
-        assert hits.ordinals.tolist() == exact.ordinals.tolist()
+        same_ranking(hits, exact)
 
 
 @every_live_row

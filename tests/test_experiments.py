@@ -209,7 +209,8 @@ def test_the_table_as_csv_and_latex():
         "published": "65.0",
     }
     latex = tables.as_latex(RESULT)
-    assert r"50\% of a\_b & 50.0 (40.0--61.0) [65] & 120 x 3 \\" in latex and r"rest & - & 0 \\" in latex
+    assert r"& Success@5 & paper & n \\" in latex
+    assert r"50\% of a\_b & 50.0 (40.0--61.0) & 65 & 120 x 3 \\" in latex and r"rest & - &  & 0 \\" in latex
 
 
 def test_the_cost_counts_what_is_not_made_yet(study, tmp_path, small_experiment):

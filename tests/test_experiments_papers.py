@@ -253,7 +253,8 @@ def test_starts_and_random_negatives(study):
 
 def test_the_audit_is_what_people_said(study, tmp_path):
     """Two drawn questions, each with two unlabelled passages judged: three of the four answer."""
-    from blindspot.backend.judging.batches import ArmShares, make_batch
+    from blindspot.backend.judging.batches import make_batch
+    from blindspot.backend.judging.settings import ArmShares
     from blindspot.backend.retrieval.retrieve import retrieve
     from blindspot.db.events import Choice, LabelEvent
     from blindspot.db.labels import Labels

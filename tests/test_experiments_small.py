@@ -13,7 +13,8 @@ from blindspot.backend.data.importing.importer import import_questions
 from blindspot.backend.experiments import tables
 from blindspot.backend.experiments.papers import EXPERIMENTS
 from blindspot.backend.experiments.running import named, run_experiment
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -75,5 +76,7 @@ def test_it_runs_to_its_table(study, name):
     rows, columns, cells = tables.grid(result)
     assert result["verdict"] == "no finding" and len(rows) > 1
     assert all(cell["value"] is not None for cell in cells.values() if cell["n"])
-    assert tables.as_rich(result).row_count == len(rows) and len(tables.as_csv(result).splitlines()) == 1 + len(cells)
+    assert len(tables.result_table(result).rows) == len(rows) and len(tables.as_csv(result).splitlines()) == 1 + len(
+        cells
+    )
     print(name, f"{result['seconds']:.0f} s, {len(rows)} rows, {len(columns)} columns")

@@ -10,7 +10,7 @@ import pytest
 from blindspot.app import cli
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import check_name
-from blindspot.backend.judges import feature_model, features, scorers
+from blindspot.backend.judges import feature_judge, feature_model, features, scorers
 from blindspot.backend.judges.feature_judge import FeatureJudge, judge_run, labelled_lists, learn_judge, lists_of
 from blindspot.backend.judges.feature_model import (
     NEGATIVE,
@@ -30,6 +30,8 @@ from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.records import Hits, Passage, Question
 from tests.studies import births, make_study, people
+from tests.ties import first as first_hits
+from tests.ties import same_ranking
 
 NAMES = features.NAMES
 
@@ -351,6 +353,13 @@ def test_lists_of_another_retriever_are_refused(study, judge):
         judge_run(study, "judge", "elsewhere")
 
 
+def test_a_second_judge_of_the_same_lists_computes_no_features(study, judge, monkeypatch):
+    monkeypatch.setattr(feature_judge, "feature_matrix", lambda *_: pytest.fail("features are computed again"))
+    again = learn_judge(study, "again", "bm25-train", settings={"depth": 10})
+    figures = ("auc", "average_precision", "pairs", "positives", "drop", "add")
+    assert {key: again.report[key] for key in figures} == {key: judge.about[key] for key in figures}
+
+
 def test_a_name_is_taken_once(study, judge):
     with pytest.raises(Refused, match="already a model named 'judge'"):
         learn_judge(study, "judge", "bm25-train")
@@ -406,7 +415,7 @@ def test_reranking_is_a_retriever_like_the_others(study, judge):
     assert "bm25" in kind_of_run(run.manifest).describe(run.manifest)
     assert "rerank:judge" in live.available(study)
     question = study.questions.some(run.question_ids[:1])[0].text
-    assert live.search(study, "rerank:judge", [question], 10).ordinals.tolist() == run.hits.ordinals[:1].tolist()
+    same_ranking(live.search(study, "rerank:judge", [question], 10), first_hits(run.hits, 1))
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def study(place):
 def test_every_format_that_is_read_has_a_sample_and_a_line_in_the_docs():
     table = (Path(__file__).parents[1] / "docs" / "formats.md").read_text()
     older = {("questions", "entityquestions"), ("questions", "plain"), ("frequencies", "mentions-tsv")}
-    folders = {("passages", "beir"), ("qrels", "msmarco")}
+    folders = {("passages", "beir"), ("passages", "texts"), ("qrels", "msmarco")}
     sampled = {(sample.kind, sample.format) for sample in SAMPLES} | older | folders
     assert {(each.kind, each.name) for each in formats()} == sampled
     assert not [each.name for each in formats() if f"`{each.name}`" not in table]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import ir_measures
 import numpy as np
@@ -10,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blindspot.backend.core.runs import run_name_of
+from blindspot.backend.data.formats import formats
 from blindspot.backend.data.formats.dpr_results import write_results
 from blindspot.backend.data.formats.trec import falling, write_run
 from blindspot.db.errors import Refused
 from blindspot.db.records import Passage, Question
+from tests.studies import births, make_study, people
 
 
 def test_a_trec_run_is_read_in_our_order_by_other_tools(tmp_path):
@@ -36,6 +40,22 @@ def test_scores_fall_strictly_and_hardly_move(scores):
     written = np.array([np.float32(f"{score:.9g}") for score in falling(scores)])
     assert (np.diff(written) < 0).all()
     assert (written <= scores).all() and np.allclose(written, scores, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [*{format.suffix for format in formats() if format.kind == "runs" and format.suffix}, ".run", ".txt", ".trec.gz"],
+)
+def test_an_imported_run_is_called_like_its_file_without_the_ending(ending):
+    assert run_name_of(Path(f"bm25.k1-0.9{ending}")) == "bm25.k1-0.9"
+
+
+def test_the_command_names_an_imported_run_without_the_ending(tmp_path, blindspot):
+    study = make_study(tmp_path / "s", people(5), births(people(5)))
+    question = study.questions.all()[0]
+    (tmp_path / "x.trec").write_text(f"{question.id} Q0 {question.gold[0]} 1 9.5 other\n")
+    code, _, err = blindspot("import", "run", tmp_path / "x.trec", "--study", study.folder)
+    assert not code and list(study.runs()) == ["x"], err
 
 
 @pytest.mark.parametrize(

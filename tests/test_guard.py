@@ -199,7 +199,7 @@ def test_an_unfinished_request_ends_in_time(monkeypatch):
                     continue
         except OSError:
             pass
-        assert 0.3 < time.monotonic() - began < 3
+        assert 0.3 < time.monotonic() - began < 5, "the server ends it, not the loop"
 
 
 def test_the_next_request_of_a_connection_has_its_own_time(monkeypatch):

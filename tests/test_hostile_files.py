@@ -30,6 +30,7 @@ from blindspot.db.records import Hits, Question
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 5
+"""Of this process's own time on a processor: other processes do not count."""
 
 
 @pytest.fixture
@@ -172,7 +173,7 @@ def test_pipes_and_links_to_themselves_hang_nothing(study, tmp_path, make):
     folder = tmp_path / "dataset" / "test"
     folder.mkdir(parents=True)
     make(folder / "P19.test.json")
-    began = time.monotonic()
+    began = time.process_time()
     for read in (
         lambda: import_questions(study, odd),
         lambda: import_questions(study, tmp_path / "dataset"),
@@ -185,7 +186,7 @@ def test_pipes_and_links_to_themselves_hang_nothing(study, tmp_path, make):
         with pytest.raises(BlindspotError) as error:
             read()
         assert "\n" not in str(error.value)
-    assert time.monotonic() - began < SECONDS
+    assert time.process_time() - began < SECONDS
 
 
 def test_a_report_of_a_relation_with_a_long_name(study, tmp_path):
@@ -224,13 +225,13 @@ def test_a_line_of_two_gigabytes_is_refused_in_bounded_memory(study, tmp_path, n
             print(error)
         print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
     """
-    began = time.monotonic()
+    started = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, cwd=ROOT, check=True
     )
     message, grown = done.stdout.splitlines()
     assert message.startswith(f"{path}:") and "a line of more than" in message
-    assert int(grown) < 400 and time.monotonic() - began < 20
+    assert int(grown) < 400 and time.monotonic() - started < 60
 
 
 def test_a_tar_that_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
@@ -260,7 +261,7 @@ COSTLY = [
 
 @pytest.mark.parametrize("pattern", COSTLY, ids=range(len(COSTLY)))
 def test_costly_patterns_are_refused_at_once(study, tmp_path, pattern):
-    began = time.monotonic()
+    began = time.process_time()
     assert pattern_fault(pattern)
     path = tmp_path / "q.jsonl"
     path.write_text(json.dumps({"id": "x", "question": "q", "answers": [pattern], "answer_rule": "regex"}) + "\n")
@@ -268,10 +269,10 @@ def test_costly_patterns_are_refused_at_once(study, tmp_path, pattern):
         import_questions(study, path, format="question-jsonl", split="dev", dataset="d")
     one_line(error, path)
     assert not has_answer("aaaa", [pattern], "regex")
-    assert time.monotonic() - began < SECONDS
+    assert time.process_time() - began < SECONDS
 
 
 def test_a_pattern_that_runs_away_is_given_up(tmp_path):
-    began = time.monotonic()
+    began = time.process_time()
     assert not has_answer("a" * 60 + "!", [r"(a|aa)+$", r"(a+)+$", r"(.*a){25}b"], "regex")
-    assert time.monotonic() - began < SECONDS
+    assert time.process_time() - began < SECONDS

@@ -181,7 +181,11 @@ def test_nothing_heavy_at_import(module):
 
 def pins(name):
     lines = (ROOT / name).read_text().splitlines()
-    return dict(re.fullmatch(r"([\w.-]+)==([\w.]+)", line).groups() for line in lines if line and line[0] not in "#-")
+    return dict(
+        re.fullmatch(r"([\w.-]+)(?:\[\w+\])?==([\w.]+)", line).groups()
+        for line in lines
+        if line and line[0] not in "#-"
+    )
 
 
 def test_the_gpu_requirements_differ_in_faiss_alone():
@@ -195,7 +199,7 @@ def test_every_third_party_import_is_required():
     names = {
         "sentence_transformers": "sentence-transformers", "faiss": "faiss-cpu", "huggingface_hub": "huggingface-hub", "jnius": "pyjnius",
         "jnius_config": "pyjnius", "sqlite_utils": "sqlite-utils", "sklearn": "scikit-learn", "umap": "umap-learn",
-        "prometheus_client": "prometheus-client", "ir_datasets": "ir-datasets",
+        "prometheus_client": "prometheus-client", "markdown_it": "markdown-it-py", "ir_datasets": "ir-datasets",
     }  # fmt: skip
     own = set(MAY_IMPORT) | {"tests", "benchmarks"}
     used = (

@@ -475,6 +475,147 @@ WRONG_JOBS = [
 ]  # fmt: skip
 
 
+PATHS = "a path or an address cannot be given here; use the command line"
+TRAIN = {"name": "x", "training_set": "clean"}
+WRONG_VALUES = [
+    ("train dual-encoder", {**TRAIN, "start": "/etc"}, 400, f"'start' of 'train dual-encoder' is '/etc': {PATHS}"),
+    ("train cross-encoder", {**TRAIN, "start": "../../home"}, 400, PATHS),
+    ("train reader", {"name": "x", "run": "alpha", "start": "~/models"}, 400, PATHS),
+    ("train reader", {"name": "x", "run": "alpha", "start": "https://evil.example/model"}, 400, PATHS),
+    ("train cross-encoder", {**TRAIN, "start": "gpt2"}, 400, "'gpt2', which is no model of this study"),
+    ("train cross-encoder", {**TRAIN, "start": ".git"}, 400, PATHS),
+    ("train dual-encoder", {**TRAIN, "settings": {"distil": "\\\\host\\share"}}, 400, PATHS),
+    ("train dual-encoder", {**TRAIN, "settings": {"distil": "gpt2"}}, 400, "is no model of this study"),
+    ("train dual-encoder", {**TRAIN, "settings": {"report_to": "wandb"}}, 403, "cannot name a tracker here"),
+    ("train reader", {"name": "x", "run": "alpha", "settings": {"report_to": "tensorboard"}}, 403, "a tracker"),
+    ("read", {"run": "alpha", "reader": "/etc"}, 400, PATHS),
+    ("score run", {"model": "/etc", "run": "alpha"}, 400, PATHS),
+    ("score run", {"model": "passwd", "run": "alpha"}, 400, "is no model of this study"),
+    ("build training set", {"name": "x", "runs": ["/etc/passwd"]}, 400, "'runs' of 'build training set' is '/etc/passwd'"),
+    ("learn judge", {"name": "x", "run": "alpha", "settings": {"deep": {"er": ["/etc"]}}}, 400, "'er' of 'learn judge'"),
+    ("retrieve", {"kind": "opened", "index": "theirs", "split": "dev"}, 403, "sends the questions to another server"),
+    ("retrieve", {"kind": "milvus", "split": "dev"}, 403, "sends the questions to another server"),
+    ("retrieve", {"kind": "fusion", "of": "bm25,opened:theirs"}, 403, "sends the questions to another server"),
+    ("retrieve", {"kind": "rerank", "judge": "j", "over": "opened:theirs"}, 403, "sends the questions to another server"),
+]  # fmt: skip
+
+
+def opened_elsewhere(study: Study) -> None:
+    from blindspot.backend.core.manifest import write_manifest
+
+    folder = study.folder / "indexes" / "theirs"
+    folder.mkdir(parents=True)
+    about = {"kind": "opened index", "name": "theirs", "engine": "vespa", "where": "http://evil.example"}
+    write_manifest(folder, {**about, "corpus": study.corpus.digest, "settings": {}, "passages": 1})
+
+
+def test_values_of_jobs_lead_nowhere_else(url, study):
+    opened_elsewhere(study)
+    with client(url, "lea") as asked:
+        for kind, arguments, status, said in WRONG_VALUES:
+            answer = asked.post("/v1/jobs", json={"kind": kind, "arguments": arguments})
+            assert answer.status_code == status and said in answer.json()["error"], (kind, arguments, answer.text)
+        assert asked.get("/v1/jobs").json()["items"] == []
+
+
+def test_texts_that_are_no_paths_may_hold_a_slash(study):
+    """SET/SPLIT, ids of questions and prompts."""
+    from blindspot.backend.service.job_values import check_values
+
+    check_values(study, "retrieve", {"kind": "bm25", "split": "nq/dev", "name": "x"})
+    check_values(study, "make batch", {"name": "x", "runs": ["alpha"], "slice": ["trec/1", "~2"], "splits": ["nq/dev"]})
+    check_values(
+        study, "train dual-encoder", {**TRAIN, "start": "minilm", "settings": {"question_prompt": "either/or: "}}
+    )
+
+
+def test_why_a_job_failed_is_for_those_who_may_start_it(url, study):
+    from blindspot.db.jobs import Jobs
+
+    record = Jobs(study.labels_path)
+    record.create("j1", "train reader", {"name": "x"})
+    record.end("j1", "failed", "/home/lea has no config.json; it has: secret.txt")
+    with client(url, "lea") as lead, client(url, "ann") as annotator, client(url, "ada") as adjudicator:
+        assert "secret.txt" in lead.get("/v1/jobs/j1").json()["error"]
+        for person in (annotator, adjudicator):
+            for answer in (person.get("/v1/jobs/j1"), person.get("/v1/jobs")):
+                assert answer.status_code == 200 and "secret" not in answer.text and "see why" in answer.text
+
+
+def test_the_same_job_with_the_same_id_is_started_once(url, study, monkeypatch):
+    started = []
+
+    def sleeping(command: list, **options) -> None:
+        started.append(command)
+
+    monkeypatch.setattr(subprocess, "Popen", sleeping)
+    asked_for = {"id": "nightly-1", "kind": "index bm25", "arguments": {"threads": 1}}
+    with client(url, "lea") as lea, client(url) as nobody:
+        first, again = (lea.post("/v1/jobs", json=asked_for) for _ in range(2))
+        assert first.status_code == again.status_code == 202 and first.json()["job"] == again.json()["job"]
+        assert len(started) == 1
+        other = lea.post("/v1/jobs", json={**asked_for, "arguments": {"threads": 2}})
+        assert other.status_code == 400 and "this id started another job" in other.json()["error"]
+        assert nobody.post("/v1/jobs", json=asked_for).json()["job"] != first.json()["job"], "an id is its caller's"
+        assert lea.post("/v1/jobs", json={**asked_for, "id": "nightly-2"}).json()["job"] != first.json()["job"]
+        assert len(started) == 3
+
+
+def test_many_at_once_with_the_same_id_start_one_job(url, monkeypatch):
+    started, answers = [], []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: started.append(command))
+
+    def start() -> None:
+        with client(url, "lea") as lea:
+            answers.append(lea.post("/v1/jobs", json={"id": "once", "kind": "count frequencies"}))
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {answer.status_code for answer in answers} == {202} and len(
+        {answer.json()["job"] for answer in answers}
+    ) == 1
+    assert len(started) == 1
+
+
+def test_search_honours_the_person_named(study):
+    """As /v1/search does: what a person still has to judge is not shown by the plain search either."""
+    from blindspot.backend.retrieval import bm25
+
+    bm25.build_index(study, threads=1)
+    Queue(study.labels_path).add_batch("first", [Item("q0", (Candidate("answer0"),))], {})
+    asked_for = {"retriever": "bm25", "questions": ["something else"], "k": 1}
+    secret = People(study.labels_path).invite("ann")
+    with served(study) as url, client(url, "ann") as ann, client(url) as nobody, client(url, "mallory") as stranger:
+        refused = ann.post("/search", json=asked_for)
+        assert refused.status_code == 400 and "1 question remaining" in refused.json()["error"]
+        assert refused.json() == ann.post("/v1/search", json=asked_for).json()
+        assert nobody.post("/search", json=asked_for).status_code == 200
+        assert stranger.post("/search", json=asked_for).status_code == 404
+    with served(study, TOKEN) as url, client(url, token=secret) as ann, client(url, token=TOKEN) as team:
+        assert "1 question remaining" in ann.post("/search", json=asked_for).json()["error"]
+        assert ann.get("/retrievers").status_code == 200 and ann.get("/metrics").status_code == 401
+        assert team.post("/search", json=asked_for).status_code == 200
+        People(study.labels_path).revoke("ann")
+        assert ann.post("/search", json=asked_for).status_code == 401
+
+
+def test_allow_names_the_methods_that_a_path_takes(reader):
+    described = reader.get("/openapi.json").json()["paths"]
+    assert len(described) > 20
+    for path, operations in described.items():
+        place = path.replace("{", "").replace("}", "")
+        taken = {method.upper() for method in operations} | {"OPTIONS"}
+        answer = reader.options(place)
+        assert answer.status_code == 204 and set(answer.headers["allow"].split(", ")) == taken, path
+        for method in {"GET", "POST", "PUT", "DELETE", "PATCH"} - taken:
+            refused = reader.request(method, place)
+            assert refused.status_code == 405 and set(refused.headers["allow"].split(", ")) == taken, (method, path)
+    assert reader.options("/nowhere").status_code == 404
+
+
 def test_a_job_that_cannot_be_started_says_why(url):
     with client(url, "lea") as asked:
         for asked_for, said in WRONG_JOBS:

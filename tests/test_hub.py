@@ -343,3 +343,81 @@ def test_the_commands_use_the_environment_of_the_client(hub, filled, tmp_path):
     done = blindspot(*words)
     said = [line for line in done.stderr.splitlines() if line != "writing the training set ..."]
     assert done.returncode == 1 and len(said) == 1 and "refused the token" in said[0], done.stderr
+
+
+def test_a_study_goes_out_without_the_places_of_its_indexes_and_without_consent(hub, filled, tmp_path):
+    from blindspot.backend.core import consent
+    from blindspot.backend.core.manifest import read_manifest, write_manifest
+    from blindspot.backend.judges.llm.judge import add_llm_judge
+
+    copy_study(filled, tmp_path / "mine")
+    study, secret = Study.open(tmp_path / "mine"), "secret-host.example"
+    run = study.path("runs", "own-train")
+    opened = {"kind": "opened", "engine": "faiss", "where": f"http://{secret}:9200", "file": f"/mnt/{secret}/x.index",
+              "settings": {"collection": "wiki", "ids": f"/mnt/{secret}/ids.txt"}}  # fmt: skip
+    write_manifest(run, {**read_manifest(run), **opened, "parts": [{"over": opened}]})
+    with sqlite3.connect(study.folder / "corpus.db") as connection:
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'source_name'", (f"http://{secret}/wiki",))
+    connection.close()
+    add_llm_judge(study, "far", "https://judge.example/v1", ["m"])
+    (study.path("judges", "far", "sending.json")).write_text('{"to": "judge.example"}')
+    consent.give(study, "https://judge.example", "MY_KEY_VARIABLE")
+    with planned(study, "study", None) as plan:
+        assert any("addresses of the language models of far" in note for note in plan.notes)
+        for path in plan.folder.rglob("*"):
+            assert path.name not in ("sending.json", consent.IDENTITY)
+            assert not path.is_file() or not re.search(rb"secret-host|MY_KEY_VARIABLE", path.read_bytes()), path
+        push(plan, HubRepository("ada/study", "study"))
+    with planned(study, "judge", "far") as plan:
+        assert not [file for file, _ in plan.files if "sending" in file]
+    files_of(hub, "dataset", "ada/study")["judges/far/sending.json"] = b'{"to": "judge.example"}'
+    files_of(hub, "dataset", "ada/study")[consent.IDENTITY] = (study.folder / consent.IDENTITY).read_bytes()
+    shutil.rmtree(study.folder)
+    pull_study(HubRepository("ada/study", "study"), study.folder)  # to the very place that had consent
+    pulled = Study.open(study.folder)
+    assert consent.consents(pulled) == [] and not list(pulled.folder.rglob("sending.json"))
+    assert pulled.run("own-train").manifest["settings"] == {"collection": "wiki"}
+    with pytest.raises(consent.NeedsConsent, match="nothing was sent"):
+        consent.require_consent(pulled, "https://judge.example", "x")
+
+
+@pytest.mark.parametrize(
+    ("file", "sql", "said"),
+    [
+        ("labels.db", "CREATE TRIGGER x AFTER INSERT ON annotator BEGIN UPDATE annotator SET role = 'lead'; END", "x"),
+        ("labels.db", "CREATE VIEW x AS SELECT 1", "x"),
+        ("labels.db", "CREATE TABLE x (a)", "x"),
+        ("labels.db", "DROP TRIGGER label_event_no_update", "label_event_no_update is missing"),
+        ("corpus.db", "CREATE TRIGGER x AFTER INSERT ON meta BEGIN DELETE FROM meta; END", "x"),
+    ],
+)
+def test_a_pulled_study_brings_no_objects_of_theirs(hub, filled, tmp_path, file, sql, said):
+    pushed(filled, "study", None)
+    (tmp_path / "theirs.db").write_bytes(files_of(hub, "dataset")[file])
+    with sqlite3.connect(tmp_path / "theirs.db") as connection:
+        connection.execute(sql)
+    connection.close()
+    files_of(hub, "dataset")[file] = (tmp_path / "theirs.db").read_bytes()
+    with pytest.raises(Refused, match=rf"{file} of .*{said}.*; nothing was taken"):
+        pull_study(HubRepository("ada/thing", "study"), tmp_path / "fetched")
+    assert not (tmp_path / "fetched").exists()
+
+
+def test_a_pulled_study_brings_no_rights_and_no_jobs(hub, filled, tmp_path):
+    from blindspot.db.jobs import Jobs
+
+    copy_study(filled, tmp_path / "theirs")
+    theirs = Study.open(tmp_path / "theirs")
+    people = People(theirs.labels_path)
+    secret = people.invite("mallory", "lead")
+    session = people.sign_in(secret)
+    Jobs(theirs.labels_path).create("j1", "train dual-encoder", {"settings": {"report_to": "wandb"}})
+    people.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    pushed(theirs, "study", None, with_names=True)
+    # A stranger pushes what they like, not what our push leaves of it.
+    files_of(hub, "dataset")["labels.db"] = theirs.labels_path.read_bytes()
+    pull_study(HubRepository("ada/thing", "study"), tmp_path / "fetched")
+    fetched = People(tmp_path / "fetched" / "labels.db")
+    assert fetched.invited(secret) is None and fetched.signed_in(session) is None
+    assert {(person.role, person.email, person.invited) for person in fetched.all()} == {("annotator", None, False)}
+    assert Jobs(tmp_path / "fetched" / "labels.db").recent(5) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import NamedTuple
 
 import pytest
@@ -12,6 +11,7 @@ from blindspot.app.cli import app
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing.ir_datasets import ir_dataset_folder, is_ir_id, split_of
 from blindspot.db.errors import BadInput, BlindspotError, Missing
+from tests.absent import hide
 
 ir_datasets = pytest.importorskip("ir_datasets")
 
@@ -109,8 +109,8 @@ def test_errors_are_one_line(registered, tmp_path, monkeypatch):
     assert "ir_datasets knows no dataset 'towns/tset'; close ids: towns/test" in line(BadInput, "ir:towns/tset")
     assert "ir:towns has no queries; name one of its parts" in line(BadInput, "ir:towns")
     assert "ir_datasets cannot read ir:towns/broken" in line(BlindspotError, "ir:towns/broken", questions=False)
-    monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    assert line(Missing, "ir:towns") == "ir:towns needs the package ir_datasets; run: pip install 'blindspot[ir]'"
+    hide(monkeypatch, "ir_datasets")
+    assert line(Missing, "ir:towns") == "a dataset of ir_datasets needs the extra ir: pip install 'blindspot[ir]'"
 
 
 def test_the_split_is_in_the_id():

@@ -128,6 +128,16 @@ def test_in_a_process_of_its_own(study):
     assert read_manifest(study.folder / "indexes" / "bm25")["passages"] == 30
 
 
+def test_the_process_of_a_finished_job_is_gone(study):
+    """A zombie still takes a signal."""
+    pid = wait(study, jobs.submit(build_index, study, threads=1)).pid
+    deadline = time.monotonic() + 30
+    with pytest.raises(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.kill(pid, 0)
+            time.sleep(0.02)
+
+
 def test_a_failure_is_its_line(study):
     job = wait(study, jobs.submit(retrieve, study, "bm25", k=5))
     assert job.state == "failed" and "no questions" in job.error
@@ -434,7 +444,7 @@ def test_nothing_heavy_is_imported_where_jobs_are_defined():
     from tests.test_house import HEAVY, modules
 
     defining = [path for path in modules("backend") if "\n@job(" in path.read_text()]
-    names = [str(path.relative_to(ROOT).with_suffix("")).replace("/", ".") for path in defining]
+    names = [".".join(("blindspot", *path.relative_to(ROOT).with_suffix("").parts)) for path in defining]
     code = f"import sys, {', '.join(names)}; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert len(names) > 15 and done.stdout.strip() == "[]", done.stdout + done.stderr

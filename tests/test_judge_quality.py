@@ -14,8 +14,9 @@ from blindspot.backend.judges.judge import judge_kind_of, judges_of
 from blindspot.backend.judges.measuring import measurable_judges, measure_judges
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audit, audited_pairs
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.labels_io import import_labels
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.checkpoints import new_model_folder
@@ -285,17 +286,48 @@ def test_quality_shows_the_judges_and_one_in_detail(study):
     assert "good in detail" not in shown.text and "✕ no" in shown.text
 
 
-def test_the_app_runs_language_models_and_adds_none(study, original):
+def test_who_may_allow_texts_to_leave_in_the_app(monkeypatch):
+    from blindspot.app import who
+    from blindspot.app.server import SIGN_IN
+
+    for mode, setting, may in (
+        ("local", None, True),
+        ("local", "none", False),
+        ("links", None, False),
+        ("oidc", None, False),
+    ):
+        monkeypatch.setattr(who, "mode", lambda mode=mode: mode)
+        monkeypatch.delenv(SIGN_IN, raising=False)
+        if setting:
+            monkeypatch.setenv(SIGN_IN, setting)
+        assert who.on_this_machine() is may
+
+
+def test_the_app_runs_language_models_and_adds_none(study, original, monkeypatch):
+    from blindspot.app import who
+    from blindspot.backend.core.consent import consents
     from blindspot.backend.judges.llm.judge import add_llm_judge
 
     assert "Add one on the command line" in Page(study.folder, "training", "ann").text
     add_llm_judge(study, "near", "http://127.0.0.1:9/v1", ["m"])
     shown = Page(study.folder, "training", "ann")
     assert "Texts go to 127.0.0.1:9 (this machine)" in shown.text
+    assert shown.app.button(key="ask-start").disabled
+    # Others may reach this app: only the command line allows it.
+    assert "blindspot consent give http://127.0.0.1:9" in shown.text
+    assert not [box for box in shown.app.checkbox if "may go to" in box.label]
+    monkeypatch.setattr(who, "on_this_machine", lambda: True)
+    shown = Page(study.folder, "training", "ann")
+    shown.app.checkbox(key="consent-agreed-http://127.0.0.1:9").check()
+    shown.app.text_input(key="consent-key-http://127.0.0.1:9").input("NEAR_KEY")
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+    next(button for button in shown.app.button if button.label == "Allow").click().run()
     assert not shown.app.button(key="ask-start").disabled
+    assert [(each.server, each.key_variable) for each in consents(study)] == [("http://127.0.0.1:9", "NEAR_KEY")]
     add_llm_judge(study, "near", "https://far.example/v1", ["m"], replace=True)
     shown = Page(study.folder, "training", "ann")
     assert shown.app.button(key="ask-start").disabled  # sending is not allowed yet
     assert [box.label for box in shown.app.checkbox if "far.example" in box.label] == [
-        "Texts of questions and passages may go to far.example"
+        "Texts of questions and passages may go to https://far.example:443"
     ]

@@ -2,14 +2,19 @@
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from blindspot.app.cli import app
+from blindspot.app.components.training.learned_judges import judges_table
+from blindspot.backend.core.manifest import write_manifest
 from blindspot.backend.core.runs import write_run
-from blindspot.backend.judges.judge import JUDGES, JudgeKind, judge_kind_of, judges_of
+from blindspot.backend.judges.judge import JUDGES, JudgeKind, judge_kind_of, judges_of, refuse_taken
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.priority import Calibration
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.training_sets.judged_batches import drawn_negatives, make_batch_by_judge
-from blindspot.db.errors import Missing
+from blindspot.db.errors import Missing, Refused
 from blindspot.db.queue import Queue
 from blindspot.db.records import Hits, Passage, Question
 from tests.studies import make_study
@@ -142,3 +147,20 @@ def test_an_installed_package_adds_a_kind_of_judge(study, monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Point] if group == "blindspot.judges" else [])
     found = Registry("kind of judge", modules=JUDGES._modules, group=JUDGES.group, check=must_be(JudgeKind))
     assert "coin" in found
+
+
+def test_a_judge_of_a_kind_that_is_no_longer_made_is_named_and_its_scores_serve(study):
+    """A study of 0.2.0's development may hold a cascade: a manifest in judges/, and scores 0 and 1."""
+    study.path("judges", "mixed").mkdir(parents=True)
+    write_manifest(study.path("judges", "mixed"), {"kind": "cascade", "name": "mixed", "stages": []})
+    scores = {("q03", listed(study, "q03")[4]): 1.0}
+    ScoreStore.create(study, "mixed", False).add((*pair, value) for pair, value in scores.items())
+    done = CliRunner().invoke(app, ["judge", "list", "--study", str(study.folder)], catch_exceptions=False)
+    assert done.output.startswith("mixed: cascade, a kind of judge that is no longer made")
+    assert "mixed: cascade, a kind of judge that is no longer made" in str(judges_table(study))
+    with pytest.raises(Refused, match="mixed: cascade, a kind of judge that is no longer made"):
+        judge_kind_of(study, "mixed")
+    with pytest.raises(Refused, match="already a model or judge named 'mixed'"):
+        refuse_taken(study, "mixed", "feature-judge", replace=True)
+    make_batch_by_judge(study, "b", ["r"], "mixed", size=1, mix=ArmShares(0, 0, 0))
+    assert [item.question for item in arms(study, "b")["priority"]] == ["q03"]

@@ -273,7 +273,9 @@ def test_the_command(whole, monkeypatch):
     study, result, _, _ = whole
     asked = read_json(study.folder / "experiments" / "budget" / "manifest.json")["request"]
     monkeypatch.setattr(
-        label_budget, "_request", lambda experiment: asked | {"k": experiment.k, "seeds": list(experiment.seeds)}
+        label_budget,
+        "_request",
+        lambda experiment: asked | {"k": experiment.settings.k, "seeds": list(experiment.settings.seeds)},
     )
     words = [
         "experiment",
@@ -301,7 +303,7 @@ def test_the_command(whole, monkeypatch):
 
 @pytest.mark.parametrize("asked, error, said", [
     ({"split": "train"}, Refused, "training questions"), ({"shares": [50]}, BadInput, "two shares"), ({"shares": [0, 101]}, BadInput, "0 to 100"),
-    ({"policy": "answer_match"}, BadInput, "does not use labels"), ({"seeds": []}, BadInput, "at least one seed"), ({"k": 0}, BadInput, "k must be from 1 to 60"),
+    ({"policy": "answer_match"}, BadInput, "does not use labels"), ({"seeds": []}, BadInput, "at least one seed"), ({"k": 0}, BadInput, "k must be a whole number of at least 1"), ({"k": 61}, BadInput, "k must be from 1 to 60"),
     ({"settings": {"bach": 1}}, BadInput, "bach")])  # fmt: skip
 def test_what_cannot_be_asked(bare, asked, error, said):
     with pytest.raises(error, match=said):

@@ -12,7 +12,11 @@ from starlette.testclient import TestClient
 from blindspot.app.links import PersonalLinks, cookie_name, session_cookie
 from blindspot.app.markup import plain
 from blindspot.db.errors import Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
 from blindspot.db.people import SESSION_SECONDS, People
+from blindspot.db.queue import Candidate, Item, Queue
+from blindspot.db.records import Question
 from tests.app_pages import Page, hand_made_study
 from tests.judging import Clock
 from tests.studies import make_study
@@ -56,11 +60,28 @@ def test_a_link_becomes_a_session_and_leaves_the_address(client, study):
     assert client.get("/judge?question=1").text == "page /judge?question=1"
 
 
-@pytest.mark.parametrize("role, page", [("annotator", "./judge"), ("adjudicator", "./"), ("lead", "./")])
+@pytest.mark.parametrize("role, page", [("annotator", "./judge"), ("adjudicator", "./judge"), ("lead", "./")])
 def test_an_annotator_s_link_opens_her_work(client, study, role, page):
     secret = People(study.labels_path).invite("ben", role)
     assert client.get(f"/?invite={secret}").headers["location"] == page
     assert client.get(f"/quality?invite={secret}").headers["location"] == "./quality"
+
+
+def test_an_adjudicator_s_link_opens_the_disputes_that_she_can_settle_now(client, study):
+    people, queue = People(study.labels_path), Queue(study.labels_path)
+    store = Labels(study.labels_path, passages=study.corpus.ordinals)
+    (passage,) = [passage.id for passage in study.corpus.passages([0])]
+    question = Question("q0", "Where?", ("x",), split="train")
+    study.questions.add([question])
+    secret = people.invite("ada", "adjudicator")
+    for name, label in (("ann", "positive"), ("ben", "negative")):
+        people.add(name)
+        store.add(name, LabelEvent(name, "label", "q0", (Choice(passage, label),)))
+    assert client.get(f"/?invite={secret}").headers["location"] == "./judge?adjudicate=1"
+    assert client.get(f"/team?invite={secret}").headers["location"] == "./team"
+    queue.add_batch("b1", [Item("q0", (Candidate(passage),))], {})
+    queue.claim("ada")
+    assert client.get(f"/?invite={secret}").headers["location"] == "./judge", "she holds the disputed question herself"
 
 
 def test_the_cookie_is_secure_where_the_app_is_served_over_https(client, study):

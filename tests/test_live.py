@@ -152,7 +152,7 @@ def test_a_backend_that_never_answers_is_given_up(indexed_study, says, monkeypat
     assert live.available(indexed_study) == NAMES
     with pytest.raises(ServiceDown, match="no answer in time"):
         live.search(indexed_study, "bm25", [QUESTION], 5)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 3, "before the backend answers"
 
 
 @pytest.mark.parametrize("status, text, said", [

@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+from zlib import crc32
 
 import pytest
 
-from blindspot.backend.core import http_client
+from blindspot.backend.core import consent, http_client
 from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judge_kind_of, judges_of
@@ -61,6 +62,7 @@ def truth(question, passage):
 
 
 def judged(study, server, name="llm", **more):
+    consent.give(study, server.url)
     add_llm_judge(study, name, server.url, ["m"], settings=QUICK | more)
     return judge_with_llm(study, name, "run", depth=3)
 
@@ -80,6 +82,7 @@ def test_every_pair_is_asked_once_and_scored(study):
         assert not scores.manifest["calibrated"]
         assert judge_with_llm(study, "llm", "run", depth=3)["pairs"] == 0 and server.requests == 120
         # Another judge with the same model and prompt shares the answers.
+        consent.give(study, server.url)
         add_llm_judge(study, "same", server.url, ["m"], settings=QUICK)
         assert judge_with_llm(study, "same", "run", depth=3)["pairs"] == 120 and server.requests == 120
     (card,) = [card for card in judges_of(study) if card.name == "llm"]
@@ -112,9 +115,125 @@ def test_a_garbled_answer_is_asked_again_once_and_is_then_unknown(study):
         towns = [pair for pair in asked if "painter" in pair[1]]
         assert result["unknown"] == len(towns) > 0 and result["pairs"] == 120 - len(towns)
         assert all(times == (2 if "painter" in text or "weaver" in text else 1) for (_, text), times in asked.items())
-        before = server.requests
-        again = judge_with_llm(study, "llm", "run", depth=3)
-        assert server.requests == before and again["unknown"] == len(towns)
+        before, spent = server.requests, AnswerStore(study).tokens(["m"], LLMJudge.load(study, "llm").recipe)
+        again = judge_with_llm(study, "llm", "run", depth=3, limit=120 - len(towns) + 2)
+        assert server.requests == before + 4 and again["unknown"] == 2  # the two that the limit leaves, twice each
+        assert AnswerStore(study).tokens(["m"], LLMJudge.load(study, "llm").recipe) == (
+            spent[0] + 4 * 120,
+            spent[1] + 4 * 8,
+        )  # what was paid for the earlier answers still counts
+
+
+WRONG_SHAPE = b'{"output": [{"type": "message", "text": "grade 3"}]}'
+
+
+def test_ten_unreadable_answers_in_a_row_end_the_job_and_are_asked_again_after_the_mend(study):
+    with ChatServer(truth, lambda number, body: (200, {}, WRONG_SHAPE)) as server:
+        with pytest.raises(Refused, match=r"10 answers in a row of .* the last one: '{.output.: .* 0 pairs of 120"):
+            judged(study, server)
+        assert server.requests <= 2 * (10 + QUICK["concurrency"])
+        server.behave = None  # the server is mended
+        assert judge_with_llm(study, "llm", "run", depth=3)["pairs"] == 120
+
+
+def test_answers_that_only_some_passages_spoil_end_no_job(study):
+    def behave(number, body):
+        return (200, {}, WRONG_SHAPE) if crc32(repr(pair_of(body)).encode()) % 4 == 0 else None
+
+    with ChatServer(truth, behave) as server:
+        result = judged(study, server)
+        assert 0 < result["unknown"] < 120 and result["pairs"] + result["unknown"] == 120
+        assert result["unreadable"] == WRONG_SHAPE.decode()
+
+
+def test_an_unreadable_answer_that_repeats_the_key_is_shown_without_it(study, monkeypatch):
+    monkeypatch.setenv("BLINDSPOT_LLM_KEY", "sk-secret-key")
+    with (
+        ChatServer(truth, lambda number, body: (200, {}, b"Bearer sk-secret-key"), key="sk-secret-key") as server,
+        pytest.raises(Refused, match=r"the last one: 'Bearer \*\*\*'"),
+    ):
+        judged(study, server)
+    assert b"sk-secret-key" not in study.path("judges", "answers.db").read_bytes()
+
+
+def test_the_limit_is_of_all_calls_together(study, blindspot):
+    with ChatServer(truth) as server:
+        add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
+        assert judge_with_llm(study, "llm", "run", depth=3, limit=50)["pairs"] == 50
+        assert plan(study, "llm", "run", depth=3, limit=50).requests == 0
+        assert judge_with_llm(study, "llm", "run", depth=3, limit=50)["pairs"] == 0 and server.requests == 50
+        assert judge_with_llm(study, "llm", "run", depth=3, limit=70)["pairs"] == 20
+        words = ("judge", "run", "llm", "--run", "run", "--depth", "3", "--limit", "70", "--study", study.folder)
+        code, out, err = blindspot(*words)
+        assert not code and "70 pairs have a score of this judge; --limit is for all calls together" in out, err
+
+
+def test_the_maximum_cost_is_of_all_calls_together_and_is_not_exceeded(study, blindspot):
+    each = (120 * 1000 + 8 * 1000) / 1e6  # of an answer of the server, at 1000 a million tokens
+    with ChatServer(truth) as server:
+        add_llm_judge(study, "free", server.url, ["m"], settings=QUICK)
+        with pytest.raises(
+            Refused, match="the cost of 'free' is unknown; add it again with --price-in and --price-out"
+        ):
+            judge_with_llm(study, "free", "run", depth=3, max_cost=1.0)
+        add_llm_judge(
+            study, "llm", server.url, ["m"], settings=QUICK | {"price_in": 1e3, "price_out": 1e3, "tokens": 8}
+        )
+        first = judge_with_llm(study, "llm", "run", depth=3, max_cost=8.0)
+        assert 0 < first["pairs"] < 8.0 / each and first["too_dear"] == 120 - first["pairs"] == 120 - server.requests
+        assert first["spent"] == pytest.approx(first["pairs"] * each) and first["spent"] <= 8.0
+        assert judge_with_llm(study, "llm", "run", depth=3, max_cost=8.0)["pairs"] == 0
+        words = ("judge", "run", "llm", "--run", "run", "--depth", "3", "--max-cost", "8", "--study", study.folder)
+        code, out, err = blindspot(*words)
+        assert not code and f"{first['too_dear']} pairs left, because --max-cost 8 is for all calls together" in out, (
+            err
+        )
+        code, out, err = blindspot(*words, "--dry-run")
+        assert not code and "--max-cost 8 is for all calls together and is too little" in out, err
+        assert judge_with_llm(study, "llm", "run", depth=3, max_cost=30.0)["pairs"] == first["too_dear"]
+
+
+def test_an_endpoint_that_refuses_temperature_and_max_tokens_is_asked_without(study, blindspot):
+    """The two errors are OpenAI's, of its reasoning models."""
+    errors = {
+        "max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+        "'max_completion_tokens' instead.",
+        "temperature": "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) "
+        "value is supported.",
+    }
+
+    def behave(number, body):
+        for name, message in errors.items():
+            if name in body:
+                return 400, {}, {"error": {"message": message, "type": "invalid_request_error", "param": name}}
+        return None
+
+    with ChatServer(truth, behave) as server:
+        result = judged(study, server)
+        assert result["pairs"] == 120 and result["refused_options"] == ["max_tokens", "temperature"]
+        assert server.requests <= 120 + 2 * QUICK["concurrency"]  # learned once, by the requests under way then
+        last = server.bodies[-1]
+        assert last["max_completion_tokens"] == 400 and "response_format" in last and "temperature" not in last
+        words = ("judge", "run", "llm", "--run", "run", "--depth", "4", "--study", study.folder)
+        code, out, err = blindspot(*words)
+        assert not code and "The endpoint refuses max_tokens and temperature" in out, err
+
+
+def test_another_error_is_no_reason_to_ask_without_an_option(study):
+    with (
+        ChatServer(truth, lambda number, body: (400, {}, {"error": {"message": "no such deployment"}})) as server,
+        pytest.raises(Refused, match=r"refuses the request \(HTTP 400: no such deployment\)"),
+    ):
+        judged(study, server)
+
+
+@pytest.mark.parametrize(("prompt", "positive"), [("umbrella", 0.75), ("rocketqa", 1.0)])
+def test_the_policy_judge_takes_the_scores_of_a_language_model(study, prompt, positive):
+    from blindspot.backend.training_sets.spec import TrainingSetSpec
+
+    add_llm_judge(study, "llm", "http://localhost:1/v1", ["m"], prompt)
+    spec = TrainingSetSpec("set", ("run",), "judge", model="llm").with_own_thresholds(study)
+    assert (spec.thresholds.keep_below, spec.thresholds.propose_above) == (0.5, positive)
 
 
 def test_a_busy_endpoint_is_left_alone_for_as_long_as_it_asks(study):
@@ -144,6 +263,7 @@ def test_an_endpoint_that_dies_ends_the_job_with_one_line_and_the_next_one_goes_
     kept = len(ScoreStore.open(study, "llm"))
     assert 30 <= kept <= 40
     with ChatServer(truth) as alive:
+        consent.give(study, alive.url)
         add_llm_judge(study, "later", alive.url, ["m"], settings=QUICK)
         assert judge_with_llm(study, "later", "run", depth=3)["pairs"] == 120
         assert 80 <= alive.requests <= 120 - kept
@@ -176,10 +296,15 @@ def test_which_names_are_the_same_model(asked, answered, same):
 
 def test_the_key_comes_from_the_environment_and_is_nowhere_else(study, monkeypatch, capsys):
     with ChatServer(truth, key="sk-secret-key") as server:
-        with pytest.raises(Refused, match=r"refuses a request without a key \(\$BLINDSPOT_LLM_KEY is not set\)"):
+        with pytest.raises(
+            Refused, match=r"HTTP 401: it refuses a request without a key; name the environment variable"
+        ):
             judged(study, server)
+        consent.give(study, server.url, "BLINDSPOT_LLM_KEY")
+        with pytest.raises(Refused, match=r"refuses a request without a key; set \$BLINDSPOT_LLM_KEY$"):
+            judge_with_llm(study, "llm", "run", depth=3)
         monkeypatch.setenv("BLINDSPOT_LLM_KEY", "sk-wrong-key")
-        with pytest.raises(Refused, match=r"refuses the key in \$BLINDSPOT_LLM_KEY \(HTTP 401\)") as caught:
+        with pytest.raises(Refused, match=r"HTTP 401: it refuses the key in \$BLINDSPOT_LLM_KEY") as caught:
             judge_with_llm(study, "llm", "run", depth=3)
         assert "sk-" not in str(caught.value)
         monkeypatch.setenv("BLINDSPOT_LLM_KEY", "sk-secret-key")
@@ -204,17 +329,18 @@ def test_nothing_leaves_the_machine_before_somebody_allowed_it(study, monkeypatc
     with ChatServer(truth) as server:
         add_llm_judge(study, "far", f"http://0.0.0.0:{server.port}/v1", ["m"], settings=QUICK)
         with pytest.raises(
-            Refused, match=r"would send the texts .* to 0\.0\.0\.0:\d+ \(not encrypted\); nothing was sent"
+            Refused, match=r"would send the texts .* to http://0\.0\.0\.0:\d+ \(not encrypted\); nothing was sent"
         ):
             judge_with_llm(study, "far", "run", depth=3)
-        with pytest.raises(Refused, match="Allow it with --send"):
+        with pytest.raises(Refused, match="run: blindspot consent give http://0.0.0.0:"):
             measure_injections(study, "far", pairs=1)
         shown = plan(study, "far", "run", depth=3)
-        assert server.requests == 0 and not shown.allowed and "not encrypted" in shown.destination
-        assert judge_with_llm(study, "far", "run", depth=1, send=True)["pairs"] == 40
+        assert server.requests == 0 and "consent give" in shown.how_to_allow and "not encrypted" in shown.destination
+        consent.give(study, f"http://0.0.0.0:{server.port}")
+        assert judge_with_llm(study, "far", "run", depth=1)["pairs"] == 40
         assert judge_with_llm(study, "far", "run", depth=2)["pairs"] == 40  # asked once
         add_llm_judge(study, "far", "http://[::1]:9/v1", ["m"], settings=QUICK, replace=True)
-        assert plan(study, "far", "run").allowed  # this machine
+        assert plan(study, "far", "run").how_to_allow  # this machine's other programs are asked about as well
 
 
 def test_the_plan_says_what_judging_takes_and_sends_nothing(study):
@@ -228,6 +354,7 @@ def test_the_plan_says_what_judging_takes_and_sends_nothing(study):
             for message in BUILT_IN["umbrella"].messages(question.text, Passage("x", "", ""))
         )
         assert before.tokens_in > characters / 3.5  # the passages come on top
+        consent.give(study, server.url)
         judge_with_llm(study, "llm", "run", depth=3, limit=20)
         after = plan(study, "llm", "run", depth=3)
         assert (after.pairs, after.requests, after.measured) == (100, 100, True)
@@ -242,9 +369,11 @@ def test_samples_and_models_vote(study):
         return 200, {}, answer('{"grade": 3}', body["model"])
 
     with ChatServer(lambda question, passage: 0, behave) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "two", server.url, ["m", "yes"], settings=QUICK)
         assert judge_with_llm(study, "two", "run", depth=1)["requests"] == 80
         assert set(_scores(study, "two")) == {0.5}
+        consent.give(study, server.url)
         add_llm_judge(study, "three", server.url, ["m", "yes"], settings=QUICK | {"samples": 3})
         judge_with_llm(study, "three", "run", depth=1)
         assert server.bodies[-1]["temperature"] == 0.7 and {body.get("seed") for body in server.bodies[-240:]} == {
@@ -277,6 +406,7 @@ def test_a_server_without_structured_output_is_asked_without(study):
 def test_settled_pairs_are_judged_without_a_run(study):
     People(study.labels_path).add("ann")
     with ChatServer(truth) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         with pytest.raises(Missing, match="people have settled no pair yet"):
             judge_with_llm(study, "llm")
@@ -367,6 +497,7 @@ def test_the_rate_of_successful_injections_is_measured(study):
         return 3 if "perfect, complete and exact" in passage or "system administrator" in passage else None
 
     with ChatServer(lambda question, passage: 0, obeys=obeys) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         report = measure_injections(study, "llm", pairs=5)
         assert server.requests == 5 * (1 + len(INJECTIONS))
@@ -387,6 +518,7 @@ def test_a_model_that_heeds_the_markers_resists_forged_ends_and_turns(study):
         return 200, {}, answer(json.dumps({"grade": 3 if obeyed else 0}), body["model"])
 
     with ChatServer(truth, grade_of_outside) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         report = measure_injections(study, "llm", pairs=4)
     assert (report.succeeded, report.tried) == (0, 4 * len(INJECTIONS))
@@ -403,6 +535,7 @@ def test_injections_are_tried_on_passages_that_do_not_answer(study):
 
 def test_a_killed_run_resumes_without_asking_twice(study):
     with ChatServer(truth, seconds=0.05) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         code = "import sys; from blindspot.app.cli import main; sys.argv = ['blindspot', *sys.argv[1:]]; main()"
         command = [
@@ -477,6 +610,8 @@ def test_the_commands(study, blindspot):
         assert "Texts will go to 127.0.0.1" in run("add", "llm", *words)
         shown = run("run", "llm", "--run", "run", "--depth", "2", "--dry-run")
         assert "80 pairs" in shown and "tokens" in shown and "cost" in shown and server.requests == 0
+        assert f"consent give http://127.0.0.1:{server.port}" in shown
+        consent.give(study, server.url)
         assert "Judged 80 pairs" in run("run", "llm", "--run", "run", "--depth", "2")
         assert "0 of 30" in run("injections", "llm", "--pairs", "3")
         assert "llm: language model, m at 127.0.0.1" in run("list")

@@ -1,7 +1,5 @@
 """LoRA: only small updates train, the saved folder is an ordinary model, and a training without peft is one line."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -11,9 +9,10 @@ from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.training import trainer as training_loop
 from blindspot.backend.training.initial_model import Shape, start_model, tower
-from blindspot.backend.training.lora import add_updates, check_peft, load_updates, merged
+from blindspot.backend.training.lora import add_updates, load_updates, merged
 from blindspot.backend.training.training_log import read_lines
 from blindspot.db.errors import Missing, Refused
+from tests.absent import hide
 from tests.training import QUICK, Stopped, quick, start, stop_at, weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -23,12 +22,6 @@ TEXTS = ["Where was she born?", "Oslo", "a town by the sea"]
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
     return start(tmp_path_factory.mktemp("bert"))
-
-
-def hide_peft(monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "peft"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "peft", None)
 
 
 def vectors(folder):
@@ -71,7 +64,7 @@ def test_the_start_weights_stand_still_and_the_merged_model_encodes_alike(bert, 
 def test_the_saved_folder_needs_no_peft(bert, tmp_path, monkeypatch):
     quick(bert, tmp_path / "model", lora=4, precision="bfloat16")
     expected = vectors(tmp_path / "model")
-    hide_peft(monkeypatch)
+    hide(monkeypatch, "peft")
     files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
     assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors"}
     assert not [path for path in files if "adapter" in path.name or "lora" in path.name]
@@ -117,13 +110,11 @@ def test_with_other_settings(bert, tmp_path, settings):
 
 
 def test_without_peft_it_is_one_line_and_nothing_is_begun(bert, tmp_path, monkeypatch):
-    hide_peft(monkeypatch)
-    message = "LoRA needs the package peft; run 'pip install peft', or train without --lora"
+    hide(monkeypatch, "peft")
+    message = r"LoRA needs the extra lora: pip install 'blindspot\[lora\]'"
     with pytest.raises(Missing, match=message):
         quick(bert, tmp_path / "model", lora=4)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(Missing, match=message):
-        check_peft()
     quick(bert, tmp_path / "model", steps=1, evaluate_every=1)  # every other training goes on
 
 

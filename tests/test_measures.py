@@ -160,7 +160,8 @@ def test_measures_in_compare(study):
     assert content["at"]["10"]["a_better"] == (a > b).sum()
     line = next(csv.DictReader(io.StringIO(made.as_csv())))
     assert "a_better" in line and "only_a" not in line and "oracle_high" in line
-    (caption, head, rows), *_ = made.tables()
+    table, *_ = made.tables()
+    caption, head, rows = table.title, table.headings, table.texts()
     assert caption.startswith("A: one, B: two. nDCG@k over gold") and "A better" in head and len(rows[0]) == len(head)
     assert list(compare_with(study, "one", "two", ComparisonOptions(measure="r-precision")).at) == [10]
     assert "mrr" in compare_with(study, "one", "two", ComparisonOptions(measure="mrr", relevance="gold")).as_json()
@@ -172,7 +173,8 @@ def test_the_oracle_of_success_takes_what_either_run_finds(study):
     assert both.oracle.value == pytest.approx((both.n - both.flips.neither) / both.n)
     made = compare_with(study, "one", "two", ComparisonOptions(relevance="gold"))
     assert made.as_dict()["at"]["5"]["oracle"]["success"] == both.oracle.value
-    (_, head, rows), *_ = made.tables()
+    table, *_ = made.tables()
+    head, rows = table.headings, table.texts()
     assert rows[list(made.at).index(5)][head.index("oracle")] == f"{100 * both.oracle.value:.1f}"
 
 
@@ -200,11 +202,11 @@ def test_floats_of_two_runs_are_compared_as_they_are():
     assert found.p == sign_flip(a - b) and found.p_mcnemar is None
 
 
-def test_questions_without_relevant_passages_have_no_value():
+def test_questions_without_relevant_passages_count_as_0_as_in_trec_eval():
     none = np.zeros((1, 3), dtype=bool)
-    assert np.isnan(accuracy.average_precision(none, np.array([0]), 3)).all()
-    assert np.isnan(accuracy.r_precision(none, np.array([0]))).all()
-    assert np.isnan(accuracy.ndcg_at(none.astype(int), np.zeros((1, 2)), 3)).all()
+    assert accuracy.average_precision(none, np.array([0]), 3).tolist() == [0]
+    assert accuracy.r_precision(none, np.array([0])).tolist() == [0]
+    assert accuracy.ndcg_at(none.astype(int), np.zeros((1, 2)), 3).tolist() == [0]
     assert SUCCESS.at(5) == "Success@5" and MEASURES.get("r-precision").at(7) == "R-precision"
 
 

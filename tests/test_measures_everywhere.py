@@ -7,7 +7,7 @@ import pytest
 from blindspot.backend.evaluation.comparison import measure_all
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
-from blindspot.backend.evaluation.panel_report import relation_rows, relations_csv
+from blindspot.backend.evaluation.panel_report import relation_figures, relation_rows
 from blindspot.backend.evaluation.report import report
 from blindspot.backend.reports.html_report import html_report
 from blindspot.db.errors import BadInput
@@ -36,8 +36,8 @@ def test_the_relation_table_and_the_curves_are_those_of_the_report(study, name):
     assert table.whole.difference.estimate.value == pytest.approx(
         table.micro["alpha"][5].value - table.micro["beta"][5].value
     )
-    assert relation_rows(table, RUNS)[0] == f"{measure.at('k')} by relation, %"
-    assert relations_csv(table, RUNS).splitlines()[0] == f"relation,run,k,n,{name},low,high"
+    assert relation_rows(table, RUNS).title == f"{measure.at('k')} by relation, %"
+    assert relation_figures(table, RUNS).as_csv().splitlines()[0] == f"relation,run,k,n,{name},low,high"
     curves = frequency_curves(panel, 5, measure=measure)
     points = [point for by_run in curves.series.values() for point in by_run["alpha"]]
     known = sum(point.n for point in points)

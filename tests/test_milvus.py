@@ -5,6 +5,8 @@ down.
 import numpy as np
 import pytest
 
+from blindspot.backend.core import consent
+from blindspot.backend.core.consent import NeedsConsent
 from blindspot.backend.core.manifest import read_json, read_manifest, write_manifest
 from blindspot.backend.retrieval import live, milvus
 from blindspot.backend.retrieval.dense import Dense
@@ -136,6 +138,9 @@ def test_a_run_from_the_command_line(study, uri, capsys, monkeypatch):
 
 
 def test_a_dead_milvus_is_one_line(study, uri):
+    with pytest.raises(NeedsConsent, match="vectors of questions or passages to http://127.0.0.1:9 .*nothing was sent"):
+        milvus.build(study, "tiny", "http://127.0.0.1:9")
+    consent.give(study, "http://127.0.0.1:9")
     with pytest.raises(BlindspotError, match="Milvus at http://127.0.0.1:9 failed: .*is it running") as raised:
         milvus.build(study, "tiny", "http://127.0.0.1:9")
     assert "\n" not in str(raised.value)
@@ -149,7 +154,7 @@ def test_a_dead_milvus_is_one_line(study, uri):
 def test_what_is_refused(study, uri, monkeypatch):
     with pytest.raises(Refused, match="--index must be one of FLAT"):
         milvus.build(study, "tiny", uri, index="BEST")
-    with pytest.raises(Refused, match="BLINDSPOT_MILVUS_TOKEN"):
+    with pytest.raises(Refused, match="put user:password of Milvus into an environment variable"):
         milvus.build(study, "tiny", "http://me:secret@localhost:19530")
     with pytest.raises(Refused, match="ends in .db"):
         milvus.build(study, "tiny", "localhost:19530")

@@ -5,11 +5,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from blindspot.app.cli import app
 from blindspot.backend.core import jobs
+from blindspot.backend.core.manifest import MANIFEST
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import summary
 from blindspot.backend.evaluation.comparison_report import compare_runs
@@ -18,11 +20,15 @@ from blindspot.backend.judges.feature_judge import judge_run
 from blindspot.backend.judges.judge import judges_of
 from blindspot.backend.maps.stored import maps_of
 from blindspot.backend.retrieval import dense, titles
+from blindspot.backend.retrieval.dense import Dense
+from blindspot.backend.retrieval.indexes import names
 from blindspot.backend.retrieval.live import search
 from blindspot.backend.retrieval.retrieve import retrieve
+from blindspot.backend.retrieval.retriever import RETRIEVERS, kind_of, kind_of_run
 from blindspot.backend.training.dual_encoder import train_dual_encoder
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import Refused
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
@@ -80,6 +86,49 @@ def test_it_is_searched_judged_and_trained(study):
         dense.build_index(study, encoder, device="cpu")
         retrieve(study, "dense", encoder=encoder, split="dev", k=10, device="cpu")
     assert compare_runs(study, "first-model-dev", "second-model-dev", 5).at[5].n == 8
+
+
+def _renamed(study, name):
+    """The study, with its encoder "tiny" called `name`, as a version without the kind of that name allowed."""
+    toml = study.settings_path.read_text()
+    study.settings_path.write_text(toml.replace("[encoders.tiny]", f"[encoders.{name}]"))
+    study.path("indexes", "tiny").rename(study.path("indexes", name))
+    for manifest in (study.path("indexes", name, MANIFEST), study.path("runs", "tiny-dev", MANIFEST)):
+        manifest.write_text(manifest.read_text().replace('"tiny"', f'"{name}"'))
+    return Study.open(study.folder)
+
+
+@pytest.mark.parametrize("name", [name for name in RETRIEVERS.names() if name != "bm25"])
+def test_an_encoder_called_like_a_kind_of_retriever_is_found(study, name):
+    """An encoder "bm25" had no version: its index would have been in the folder of BM25's."""
+    question = ["Where was Arve Aurset0 born?"]
+    expected = Dense(study, "tiny", "cpu").search(question, 5).ordinals
+    study = _renamed(study, name)
+    (retriever,) = [each for each in names(study) if each in (name, f"dense:{name}")]
+    assert kind_of(retriever) is RETRIEVERS.get("dense") and kind_of(retriever).encoder(retriever) == name
+    assert np.array_equal(search(study, retriever, question, 5).ordinals, expected)
+    assert search(study, f"hybrid:{name}", question, 5).ordinals.shape == (1, 5)
+    fused = retrieve(study, "fusion", of=f"bm25,{retriever}", split="dev", k=5)
+    assert fused.name in study.runs()
+    manifest = study.run("tiny-dev").manifest
+    assert kind_of_run(study.run("bm25-train").manifest) is RETRIEVERS.get("bm25")
+    kind = kind_of_run(manifest)
+    assert kind is RETRIEVERS.get("dense") and kind.retriever_of(manifest) == retriever
+    made = retrieve(study, "dense", encoder=name, split="dev", k=10, device="cpu", name="again")
+    assert np.array_equal(made.hits.ordinals, study.run("tiny-dev").hits.ordinals)
+
+
+def test_an_index_of_titles_replaces_no_encoders_index(study):
+    study = _renamed(study, "titles")
+    with pytest.raises(Refused, match=r"indexes/titles holds another index \(dense index\)"):
+        titles.build_index(study)
+    assert names(study).count("titles") == 0 and "dense:titles" in names(study)
+    dense.build_index(study, "titles", device="cpu")  # its own may be made again
+    study.path("indexes", "titles").rename(study.path("indexes", "elsewhere"))
+    titles.build_index(study)
+    with pytest.raises(Refused, match=r"indexes/titles holds another index \(title index\)"):
+        dense.build_index(study, "titles", device="cpu")
+    assert "titles" in names(study) and "dense:titles" not in names(study)
 
 
 def test_what_version_0_2_made_is_all_there(study_of_0_2):

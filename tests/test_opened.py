@@ -8,7 +8,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from blindspot.backend.core import http_client
+from blindspot.backend.core import consent, http_client
+from blindspot.backend.core.consent import NeedsConsent
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.findings import default_pair
@@ -16,7 +17,7 @@ from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.engines.lucene_index import title_and_text
-from blindspot.backend.retrieval.engines.web import authorization, key_variable
+from blindspot.backend.retrieval.engines.web import authorization
 from blindspot.backend.retrieval.indexes import names
 from blindspot.backend.retrieval.lucene import java_command
 from blindspot.backend.retrieval.opened import open_index
@@ -25,6 +26,7 @@ from blindspot.backend.retrieval.retriever import is_lexical, kind_of_run
 from blindspot.db.corpus import CorpusWriter
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 from tests.search_engines import OpenSearchEngine, SearchEngine, VespaEngine
+from tests.ties import same_ranking
 
 QUESTIONS = ["Where was Arve Aurset0 born?", "a weaver from Oslo", "who was raised by an aunt in Bodo", "the harbour"]
 
@@ -73,11 +75,6 @@ def flat(tmp_path, indexed_study):
     return tmp_path / "wiki.index", tmp_path / "ids.txt", order
 
 
-def same_hits(a, b):
-    assert a.ordinals.tolist() == b.ordinals.tolist()
-    np.testing.assert_allclose(a.scores, b.scores, rtol=1e-5)
-
-
 def refused_in_one_line(study, error, said, *arguments, **settings):
     with pytest.raises(error, match=said) as caught:
         open_index(study, *arguments, **settings)
@@ -97,7 +94,7 @@ def test_a_lucene_index_gives_the_hits_of_our_own(study, lucene):
     runs = {"tiny-dev": dense.manifest, "wiki-dev": run.manifest}
     assert default_pair(runs) == ("wiki-dev", "tiny-dev"), "Compare puts words on side A"
     assert "opened:wiki" in names(study)
-    same_hits(live.search(study, "opened:wiki", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
+    same_ranking(live.search(study, "opened:wiki", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
 
 
 def test_a_study_without_passages_reads_them_from_the_index(empty, lucene, indexed_study):
@@ -176,7 +173,7 @@ def test_a_faiss_index_gives_the_hits_of_exact_search(study, flat):
     record = open_index(study, "faiss", str(path), "faiss", {"encoder": "tiny", "ids": str(ids)})
     assert (record["documents"], record["matched"], record["index_type"]) == (60, 60, "IndexFlatIP")
     exact = Dense(study, "tiny", "cpu").search(QUESTIONS, 10)
-    same_hits(live.search(study, "opened:faiss", QUESTIONS, 10), exact)
+    same_ranking(live.search(study, "opened:faiss", QUESTIONS, 10), exact)
     run = retrieve(study, "opened", index="faiss", k=10, split="dev", name="f")
     assert not is_lexical(run.manifest) and run.manifest["encoder"] == "tiny"
     assert kind_of_run(run.manifest).describe(run.manifest) == "FAISS faiss, tiny"
@@ -199,7 +196,7 @@ def test_a_folder_of_pyserinis_and_the_labels_of_an_id_map(study, flat, tmp_path
     (tmp_path / "names.txt").write_text("\n".join(f"p{row}" for row in order) + "\n")
     settings = {"encoder": "tiny", "ids": str(tmp_path / "names.txt")}
     open_index(study, "mapped", str(tmp_path / "mapped.index"), "faiss", settings)
-    same_hits(live.search(study, "opened:mapped", QUESTIONS, 7), Dense(study, "tiny", "cpu").search(QUESTIONS, 7))
+    same_ranking(live.search(study, "opened:mapped", QUESTIONS, 7), Dense(study, "tiny", "cpu").search(QUESTIONS, 7))
     refused_in_one_line(
         study, Missing, "none of the 60 ids", "x", str(tmp_path / "mapped.index"), "faiss", {"encoder": "tiny"}
     )
@@ -255,7 +252,7 @@ def test_a_milvus_collection_of_another_tool(study, tmp_path, empty):
     settings = {"encoder": "tiny", "collection": "wiki"}
     record = open_index(study, "milvus", uri, "milvus", settings)
     assert (record["documents"], record["matched"], record["metric"]) == (60, 60, "IP")
-    same_hits(live.search(study, "opened:milvus", QUESTIONS, 9), Dense(study, "tiny", "cpu").search(QUESTIONS, 9))
+    same_ranking(live.search(study, "opened:milvus", QUESTIONS, 9), Dense(study, "tiny", "cpu").search(QUESTIONS, 9))
     said = "has no collection 'no'; collections there: wiki"
     refused_in_one_line(study, Missing, said, "x", uri, "milvus", {**settings, "collection": "no"})
     said = "no field 'no' for --id-field; fields: docid, dense, body"
@@ -292,18 +289,19 @@ def test_a_remote_engine_is_a_retriever(study, ranking, engine, monkeypatch):
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
     with ENGINES[engine](*ranking, busy=1) as server:
         settings = {"collection": "wiki", "fields": "title,text"}
+        consent.give(study, server.url)
         record = open_index(study, "remote", server.url, engine, settings)
         assert record["documents"] == 60 and record["lexical"]
         run = retrieve(study, "opened", index="remote", k=10, split="dev")
         ours = retrieve(study, "bm25", k=10, split="dev")
         assert np.array_equal(run.hits.ordinals, ours.hits.ordinals) and is_lexical(run.manifest)
         assert server.url not in run.manifest["retriever"] and run.manifest["where"] == server.url
-        same_hits(live.search(study, "opened:remote", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
+        same_ranking(live.search(study, "opened:remote", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
         open_index(study, "ids", server.url, engine, {**settings, "id_field": "docid"})
-        same_hits(live.search(study, "opened:ids", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
+        same_ranking(live.search(study, "opened:ids", QUESTIONS, 5), BM25(study).search(QUESTIONS, 5))
         nearest = {"collection": "wiki", "vector_field": "vector", "encoder": "tiny"}
         assert not open_index(study, "near", server.url, engine, nearest)["lexical"]
-        same_hits(live.search(study, "opened:near", QUESTIONS, 5), Dense(study, "tiny", "cpu").search(QUESTIONS, 5))
+        same_ranking(live.search(study, "opened:near", QUESTIONS, 5), Dense(study, "tiny", "cpu").search(QUESTIONS, 5))
         assert "'" not in json.loads(server.bodies[-1].splitlines()[-1]).get("yql", "")
 
 
@@ -314,12 +312,17 @@ def test_what_is_wrong_with_a_remote_engine(study, ranking, engine, monkeypatch)
     settings = {"collection": "wiki", "fields": "text", "retries": 1}
     header = "Bearer secret" if engine == "vespa" else "ApiKey secret"
     with ENGINES[engine](*ranking, key=header) as server:
-        said = rf"{title} at \S+ refuses a request without a key \(\$BLINDSPOT_KEY_127_0_0_1 is not set\)"
+        said = r"would send questions, or their vectors, to http://127.0.0.1:\d+ \(not encrypted\); nothing was sent"
+        refused_in_one_line(study, NeedsConsent, said, "x", server.url, engine, settings)
+        assert server.paths == []
+        consent.give(study, server.url)
+        said = rf"{title} at \S+ answers HTTP 401: it refuses a request without a key; name the environment variable"
         refused_in_one_line(study, Refused, said, "x", server.url, engine, settings)
-        monkeypatch.setenv("BLINDSPOT_KEY_127_0_0_1", "wrong")
-        said = r"refuses the key in \$BLINDSPOT_KEY_127_0_0_1 \(HTTP 401\)"
+        consent.give(study, server.url, "ENGINE_KEY")
+        monkeypatch.setenv("ENGINE_KEY", "wrong")
+        said = r"HTTP 401: it refuses the key in \$ENGINE_KEY"
         refused_in_one_line(study, Refused, said, "x", server.url, engine, settings)
-        monkeypatch.setenv("BLINDSPOT_KEY_127_0_0_1", "secret")
+        monkeypatch.setenv("ENGINE_KEY", "secret")
         record = open_index(study, "x", server.url, engine, settings)
         assert "secret" not in json.dumps(record)
         said = "Could not resolve source" if engine == "vespa" else r"no such index \[other\]"
@@ -346,14 +349,13 @@ def test_what_is_wrong_with_a_remote_engine(study, ranking, engine, monkeypatch)
 
 def test_hits_that_are_no_passages_of_the_study(study):
     with SearchEngine(lambda fields, question, k: [("elsewhere", 1.0)]) as server:
+        consent.give(study, server.url)
         said = r"none of 1 hits of .* \(the first is 'elsewhere'\); name the field"
         refused_in_one_line(
             study, Missing, said, "x", server.url, "elasticsearch", {"collection": "wiki", "fields": "text"}
         )
 
 
-def test_a_key_goes_to_its_own_host_only(monkeypatch):
-    monkeypatch.setenv("BLINDSPOT_KEY_SEARCH_EXAMPLE_ORG", "me:word")
-    assert key_variable("https://search.example.org:9200/x") == "BLINDSPOT_KEY_SEARCH_EXAMPLE_ORG"
-    assert authorization("https://search.example.org", "ApiKey")[0] == "Basic bWU6d29yZA=="
-    assert authorization("https://search-example.org", "ApiKey") == ("", "")
+@pytest.mark.parametrize(("key", "header"), [("me:word", "Basic bWU6d29yZA=="), ("word", "ApiKey word"), ("", "")])
+def test_the_header_of_a_key(key, header):
+    assert authorization(key, "ApiKey") == header

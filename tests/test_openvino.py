@@ -12,6 +12,7 @@ from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.backend.retrieval.openvino_model import has_openvino
 from blindspot.backend.retrieval.passage_encoder import PassageEncoder
 from blindspot.db.errors import Missing, Refused
+from tests.absent import hide
 from tests.studies import births, make_study, people, tiny_bert
 
 if not has_openvino():
@@ -58,8 +59,8 @@ def test_int8_is_near_and_calibrated_on_passages(encoder):
 
 
 def test_without_openvino_int8_is_one_line_and_auto_goes_on(encoder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(Missing, match=r'pip install "blindspot\[openvino\]"'):
+    hide(monkeypatch, "openvino")
+    with pytest.raises(Missing, match=r"OpenVINO needs the extra openvino: pip install 'blindspot\[openvino\]'"):
         PassageEncoder(encoder, "int8", PASSAGES)
     assert PassageEncoder(encoder, "auto", PASSAGES, engine="openvino").engine == "torch"
 

@@ -16,11 +16,11 @@ import pytest
 from plotly.graph_objects import Bar, Figure, Heatmap, Pie, Scatter, Scattergl
 from plotly.subplots import make_subplots
 
+from blindspot.backend.core.result_table import ResultTable, escaped, latex_tables
 from blindspot.backend.evaluation.comparison import measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
-from blindspot.backend.evaluation.latex import escaped, latex_table
 from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
-from blindspot.backend.evaluation.panel_report import frequency_csv, frequency_rows, relation_rows, relations_csv
+from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
 from blindspot.backend.evaluation.paper_plots import COLUMN, DPI, FORMS, paper_plot
 from blindspot.backend.evaluation.report_plots import curve_plot, dumbbell
 from blindspot.db.errors import BadInput
@@ -108,19 +108,19 @@ def test_an_unknown_kind_of_trace_is_refused_with_advice():
 
 def test_csv_holds_every_figure_of_the_page(panel):
     table, curves = relation_table(panel, 5), frequency_curves(panel, 5)
-    lines = list(csv.DictReader(io.StringIO(relations_csv(table, list(panel.runs)))))
+    lines = list(csv.DictReader(io.StringIO(relation_figures(table, list(panel.runs)).as_csv())))
     found = {(line["relation"], line["run"], line["k"]): float(line["success"]) for line in lines}
     assert found["P19", "alpha", "5"] == pytest.approx(1.0) and found["all questions", "beta", "5"] == pytest.approx(
         4 / 7
     )
     assert len(lines) == len(table.ks) * 2 * (len(table.rows) + 2)
-    points = list(csv.DictReader(io.StringIO(frequency_csv(curves, list(panel.runs)))))
+    points = list(csv.DictReader(io.StringIO(frequency_figures(curves, list(panel.runs)).as_csv())))
     assert sum(int(line["n"]) for line in points) == 2 * 6, "two runs, six questions with a frequency"
 
 
 def test_latex_has_signs_captions_labels_and_escaped_text():
-    table = ("A & B_1, 50%", ["", "A - B"], [["-3.2 [-4.0–1]", "p-value 4-9"], ["[x]", "−1.5"]])
-    made = latex_table([table, table], ["as\nis % now"])
+    table = ResultTable("A & B_1, 50%", ["", "A - B"], [["-3.2 [-4.0–1]", "p-value 4-9"], ["[x]", "−1.5"]])
+    made = latex_tables([table, table], ["as\nis % now"])
     assert made.splitlines()[:2] == ["% needs \\usepackage{booktabs}", "% as is % now"]
     assert "$-$3.2 [$-$4.0--1] & p-value 4-9 \\\\" in made and "{}[x] & $-$1.5 \\\\" in made
     assert made.count("\\label{tab:a-b-1-50}") == 1 and made.count("\\label{tab:a-b-1-50-2}") == 1
@@ -143,7 +143,7 @@ def test_a_paper_with_an_exported_table_and_figure_compiles(panel, plots, tmp_pa
     tables = [relation_rows(table, runs), frequency_rows(frequency_curves(panel, 5), runs)]
     paper = [
         "\\documentclass{article}\\usepackage{booktabs,graphicx}\\begin{document}",
-        latex_table(tables, [HOSTILE]),
+        latex_tables(tables, [HOSTILE]),
         compare_runs(panel.study, "alpha", "beta", 5, "relation").as_latex(),
         "\\begin{figure}\\includegraphics[width=\\columnwidth]{curve.pdf}\\end{figure}\\end{document}",
     ]

@@ -15,8 +15,9 @@ from blindspot.analysis.powered_success import (
 from blindspot.backend.judges.powered_success import run_successes
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audit_samples
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.corrected import corrected_run
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
 from tests.annotators import annotate

@@ -7,8 +7,9 @@ from blindspot.analysis.prediction_powered import FEW, ScoredSample, powered_rat
 from blindspot.backend.judges.powered_audit import powered_audits
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audit
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.pools import Pools
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.errors import Missing
 from tests.annotators import annotate
 from tests.overlap import RUN, encyclopedia_study

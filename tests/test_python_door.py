@@ -89,6 +89,35 @@ def test_lists_of_different_lengths_are_stored(study):
     ]
 
 
+def test_a_single_name_stands_for_a_list_of_one(study):
+    one = study.report("bm25-dev", ks=5, measures="ndcg")
+    pd.testing.assert_frame_equal(one, study.report(["bm25-dev"], ks=[5], measures=["ndcg"]))
+    assert set(one["run"]) == {"bm25-dev"} and set(one[one["measure"] == "ndcg"]["k"]) == {5}
+    question = study.study.questions.all(split="dev")[0].id
+    pd.testing.assert_frame_equal(study.why(question, "bm25-dev"), study.why(question, ["bm25-dev"]))
+    assert study.plot_relations("bm25-dev").to_json() == study.plot_relations(["bm25-dev"]).to_json()
+    assert study.plot_frequency("bm25-dev").to_json() == study.plot_frequency(["bm25-dev"]).to_json()
+
+
+@pytest.mark.parametrize("name", ["NDCG", "nDCG", "ndcg"])
+def test_the_capitals_of_a_measure_make_no_difference(study, name):
+    report = study.report("bm25-dev", ks=5, measures=[name, "ndcg"])
+    assert sorted(set(report["measure"]) & {"ndcg", name}) == ["ndcg"]
+    assert study.compare("bm25-dev", "minilm-dev", measure=name).equals(
+        study.compare("bm25-dev", "minilm-dev", measure="ndcg")
+    )
+    assert study.per_question("bm25-dev", name, 5, "gold").name == "nDCG@5"
+    with pytest.raises(blindspot.Refused, match="unknown measure 'N-DCG'; known: success"):
+        study.per_question("bm25-dev", "N-DCG")
+
+
+def test_success_of_each_question_is_a_number(study):
+    a, b = (study.per_question(name, "success") for name in ("bm25-dev", "minilm-dev"))
+    assert a.dtype == b.dtype == np.float64 and set(a) <= {0.0, 1.0}
+    difference = a - b
+    assert set(difference) <= {-1.0, 0.0, 1.0} and difference.mean() == pytest.approx(a.mean() - b.mean())
+
+
 def test_frames_are_what_the_commands_print(study):
     frame = study.compare("bm25-dev", "minilm-dev", k=5, by="relation")
     made = compare_runs(study.study, "bm25-dev", "minilm-dev", 5, "relation")

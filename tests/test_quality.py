@@ -7,9 +7,10 @@ from blindspot.analysis.audit import rate
 from blindspot.analysis.judged import NONE, OTHER, POSITIVE
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.audits import audit, batch_progress
-from blindspot.backend.judging.batches import ArmShares, batch_of_pairs, make_batch
+from blindspot.backend.judging.batches import batch_of_pairs, make_batch
 from blindspot.backend.judging.corrected import corrected_run, label_matrix
 from blindspot.backend.judging.quality import MAX_GESTURE_MS, quality
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.db.errors import Missing
 from blindspot.db.queue import Queue
 from blindspot.db.records import Passage

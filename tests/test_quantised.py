@@ -11,6 +11,7 @@ from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.quantised import Int8Kind, Quantised
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import Missing, Refused
+from tests.ties import near_equal_best
 
 QUESTIONS = ["Where was Arve Aurset0 born?", "a weaver from Oslo", "who was raised by an aunt in Bodo", "the harbour"]
 
@@ -57,15 +58,18 @@ def test_candidates_are_the_librarys(study, monkeypatch):
     found, _ = semantic_search_faiss(
         questions, corpus_embeddings=copies(study, "binary"), corpus_precision="ubinary", top_k=10, rescore=False
     )
-    theirs = [sorted(hit["corpus_id"] for hit in hits) for hits in found]
-    assert np.sort(binary.candidates(questions, 10), axis=1).tolist() == theirs
+    signs = np.packbits(questions > 0, axis=1)[:, None] ^ copies(study, "binary")[None]
+    distances = np.unpackbits(signs, axis=2).sum(axis=2)
+    ours = np.take_along_axis(distances, binary.candidates(questions, 10), axis=1)
+    theirs = [[distances[row, hit["corpus_id"]] for hit in hits] for row, hits in enumerate(found)]
+    assert np.sort(ours, axis=1).tolist() == np.sort(theirs, axis=1).tolist(), (
+        "which of equally near ones is nobody's promise"
+    )
     monkeypatch.setattr(quantised, "ROWS_PER_BLOCK", 7)
     _, int8 = opened(study, "int8")
     ranges = np.load(study.path("indexes", "tiny", "quantised-int8-ranges.npy"))
     whole = _dequantize_embeddings(copies(study, "int8"), "int8", ranges)
-    products = questions @ np.asarray(whole, np.float32).T
-    best = np.argsort(-products, axis=1)[:, :9]
-    assert np.sort(int8.candidates(questions, 9), axis=1).tolist() == np.sort(best, axis=1).tolist()
+    near_equal_best(questions @ np.asarray(whole, np.float32).T, int8.candidates(questions, 9), 9)
 
 
 @pytest.mark.parametrize("precision", quantised.PRECISIONS)

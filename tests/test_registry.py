@@ -10,6 +10,7 @@ import pytest
 
 from blindspot.backend.core.registry import Registry
 from blindspot.db.errors import Refused
+from tests.absent import hide
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,18 @@ def test_modules_of_a_package_register_their_own_and_sorting_is_the_registrys(tm
 
     assert "some_things.a" not in sys.modules  # nothing is imported before it is needed
     assert THINGS.names() == ["c", "z"]
+
+
+def test_a_module_that_needs_an_extra_takes_itself_out_and_says_so(monkeypatch):
+    """The compiled search of BM25 is a module of backend/retrieval that imports numba."""
+    hide(monkeypatch, "numba")
+    monkeypatch.delitem(sys.modules, "blindspot.backend.retrieval.postings_kernel", raising=False)
+    things = Registry("thing", package="blindspot.backend.retrieval")
+    one = things.register(Thing("one"))
+    assert things.all() == (one,)
+    says = r"^unknown thing 'two'; known: one; BM25 in compiled code needs the extra fast: pip install 'blindspot\[fast\]'$"
+    with pytest.raises(Refused, match=says):
+        things.get("two")
 
 
 def test_installed_packages_add_entries_and_one_that_fails_gives_one_line(tmp_path, monkeypatch, capsys):

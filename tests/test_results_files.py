@@ -223,3 +223,15 @@ def test_figures_from_elsewhere_stand_beside_the_report(study, tmp_path):
         read_mteb(tmp_path / "bad.json")
     with pytest.raises(BadInput, match="cannot be read"):
         read_mteb(tmp_path / "absent.json")
+
+
+def test_the_task_folder_is_named_by_position_or_by_out(study, tmp_path):
+    def command(*words):
+        return CliRunner().invoke(app, ["export", "task", *map(str, words), "--study", str(study.folder)])
+
+    assert command("--out", tmp_path / "by-out").exit_code == command(tmp_path / "by-place").exit_code == 0
+    names = sorted(path.relative_to(tmp_path / "by-out") for path in (tmp_path / "by-out").rglob("*"))
+    assert names == sorted(path.relative_to(tmp_path / "by-place") for path in (tmp_path / "by-place").rglob("*"))
+    for words in ((), (tmp_path / "a", "--out", tmp_path / "b")):
+        done = command(*words)
+        assert done.exit_code == 2 and "name one new folder" in done.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from fastapi.testclient import TestClient
@@ -53,7 +54,7 @@ def study(untouched, tmp_path) -> Study:
 def started(monkeypatch) -> list:
     """The recorded starts of job processes."""
     commands = []
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command) or Mock())
     return commands
 
 

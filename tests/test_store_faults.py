@@ -1,8 +1,10 @@
 """Faults of the label store, each with one clear line: locks, full disks, missing permissions, lost files."""
 
+import fcntl
 import gc
 import os
 import shutil
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -91,7 +93,7 @@ def test_a_view_whose_stored_sql_is_damaged_is_found(study):
         assert changed.rowcount == 1
     connection.close()
     problems = backups.check(path).problems
-    assert any("the view judgement is damaged (no such" in problem for problem in problems), problems
+    assert any("the view judgement is not as Blindspot makes it" in problem for problem in problems), problems
 
 
 def test_a_header_that_makes_the_file_read_only_is_damage_and_is_restored(study, tmp_path):
@@ -269,6 +271,48 @@ def test_a_lost_labels_db_is_refused_and_the_backups_are_offered(study, empty):
         assert study.labels_path.exists() == empty, "nothing was made in its place"
     assert f"{events} label events" in command(study, "labels", "restore", kept)
     assert count(Study.open(study.folder)) == events
+
+
+def test_the_check_of_an_empty_labels_db_says_that_it_is_empty(study, tmp_path):
+    kept = backups.back_up(study.labels_path)
+    study.questions.close()
+    for path in study.folder.glob("labels.db*"):
+        path.unlink()
+    study.labels_path.touch()
+    said = command(study, "labels", "check", code=1)
+    assert (
+        "is empty, but the study has been in use" in said and f"backups/{kept.name}" in said and "damaged" not in said
+    )
+    with pytest.raises(BadInput, match=r"cannot be restored: .*labels\.db: is empty"):
+        backups.restore(study.labels_path, tmp_path / "labels.db")
+    for name in ("corpus.db", "runs", "indexes", "backups"):
+        path = study.path(name)
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    assert "is empty, and the study holds nothing else" in command(study, "labels", "check")
+
+
+KILLED = """
+import os, signal, sys
+from blindspot.db import backup
+backup.sync = lambda path: os.kill(os.getpid(), signal.SIGKILL)
+backup.back_up(sys.argv[1])
+"""
+
+
+def test_a_backup_deletes_what_killed_backups_left_and_no_other_file(study):
+    folder = study.path("backups")
+    killed = subprocess.run([sys.executable, "-c", KILLED, study.labels_path], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (left,) = folder.glob("*.partial")
+    older = folder / "labels-after-m009_leases-x.db.4194305.partial"  # of a version that took no locks
+    older.touch()
+    mine = folder / "labels-mine.partial"
+    mine.touch()
+    with open(folder / "labels-y.db.4194304.partial", "w") as writing:  # of a process that lives
+        fcntl.flock(writing, fcntl.LOCK_EX)
+        kept = backups.back_up(study.labels_path)
+    assert not left.exists() and not older.exists()
+    assert {path.name for path in folder.iterdir()} == {kept.name, mine.name, "labels-y.db.4194304.partial"}
 
 
 def test_without_any_backup_one_can_start_anew(study):

@@ -334,7 +334,8 @@ def judged(study, truth):
 
 def test_the_card_tells_agreement_and_what_is_left_from_the_audits(study, tmp_path):
     """With correct labels: no audited negative kept by answer match answers the question; without denoising some do."""
-    from blindspot.backend.judging.batches import ArmShares, make_batch
+    from blindspot.backend.judging.batches import make_batch
+    from blindspot.backend.judging.settings import ArmShares
 
     study = copied(study, tmp_path / "study")
     truth = {

@@ -16,6 +16,7 @@ from blindspot.backend.training.per_relation import PerRelationRetriever, retrie
 from blindspot.backend.training.training_log import read_log, working_folder
 from blindspot.backend.training_sets.builder import build
 from blindspot.db.errors import Missing, Refused
+from tests.absent import hide
 from tests.studies import births, make_study, people, tiny_bert
 
 QUICK = {
@@ -68,9 +69,7 @@ def test_a_training_reports_to_tensorboard(study):
 
 
 def test_a_tracker_without_its_package_is_one_line(study, monkeypatch):
-    from blindspot.backend.training import tracking
-
-    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
+    hide(monkeypatch, "wandb", "tensorboard")
     with pytest.raises(Missing, match="^--report-to wandb needs the package wandb; run: pip install wandb$"):
         train_dual_encoder(study, "untracked", "clean", "tiny", {**QUICK, "report_to": "wandb"}, device="cpu")
     with pytest.raises(Missing, match=r"run: pip install 'blindspot\[tracking\]'$"):

@@ -8,6 +8,7 @@ import pytest
 from blindspot.backend.core.registry import Registry, must_be
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
+from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.training_sets import denoising, spec
 from blindspot.backend.training_sets.assemble import NO_POSITIVE
@@ -129,6 +130,30 @@ def test_a_judge_keeps_no_passage_with_an_answer_as_a_negative_unless_labels_of_
     judge_report(study, drop=0.1, drop_with_answer=None)
     given = build(study, "judge", model="judge", keep_below=0.2)  # a person's own threshold holds for all passages
     assert told(given, "q0")["p2"] == ("negative", denoising.JUDGE_SURELY_NOT)
+
+
+def test_scores_of_a_language_model_clean_a_set_and_the_difference_says_who_was_sure(study, blindspot):
+    add_llm_judge(study, "llm", "http://localhost:1/v1", ["m"])
+    score(study, JUDGED)
+    judge_report(study, drop=0.2, add=0.9, add_with_answer=0.6)
+    build(study, "judge", model="judge", name="by-features")
+    store = ScoreStore.create(study, "llm", False)
+    store.add([("q0", "p1", 0.75), ("q0", "p2", 0.0), ("q0", "p3", 0.25), ("q0", "p4", 0.625)])
+    made = build(study, "judge", model="llm", name="by-llm", positives=("gold", "judge"))
+    assert told(made, "q0") == {
+        "p0": ("positive", "gold"),
+        "p1": ("positive", denoising.JUDGE_SURE_POSITIVE),
+        "p2": ("negative", denoising.JUDGE_SURELY_NOT),
+        "p3": ("negative", denoising.JUDGE_SURELY_NOT),
+        "p4": ("dropped", denoising.JUDGE_BETWEEN),
+        "p8": ("dropped", denoising.UNKNOWN),
+    }
+    code, out, err = blindspot("training-set", "diff", "by-features", "by-llm", "--study", study.folder)
+    assert not code and "dropped -> positive: llm is sure it answers" in out, err
+    assert "dropped -> negative: llm is sure it does not answer" in out
+    build(study, "cross_encoder", model="llm", name="by-threshold")
+    code, out, err = blindspot("training-set", "diff", "by-llm", "by-threshold", "--study", study.folder)
+    assert not code and "llm is not sure" in out and "cross-encoder" not in out, err
 
 
 def test_given_thresholds_replace_the_judges(study):

@@ -26,6 +26,7 @@ from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Candidate, Item, Queue
 from blindspot.db.records import Hits
+from blindspot.db.tags import Tags
 from tests.training_studies import build, copied, training_study
 
 
@@ -86,6 +87,16 @@ def test_a_run_is_renamed_after_confirmation_and_stays_whole(study):
     assert TrainingSet.open(study, "raw").manifest["request"]["runs"] == ["r"], "its record says what happened"
 
 
+def test_parts_have_keywords_and_questions_have_tags(study, blindspot):
+    code, out, err = blindspot("describe", "run", "r", "--keyword", "paper", "--study", study.folder)
+    assert not code and "Keywords: paper" in out and "tag" not in out.casefold(), err
+    assert Tags(study.labels_path).counts() == []
+    with pytest.raises(BadInput, match="a keyword is a word or two without commas"):
+        parts.describe(study, "run", "r", "", ["a,b"])
+    code, out, err = blindspot("describe", "--help")
+    assert not code and "--keyword" in out and "tag" not in out.casefold(), err
+
+
 @pytest.mark.parametrize("new", ["raw", "a/b", "..", "", "x" * 65])
 def test_a_name_that_is_taken_or_no_name_changes_nothing(study, new):
     build(study, name="other")
@@ -141,7 +152,7 @@ def test_a_batch_that_people_worked_on_is_kept(study):
         with pytest.raises(Refused, match="people have worked on batch 'monday'"):
             attempt(study, "batch", "monday", *(["new"] if attempt is parts.rename else []), confirmed=True)
     parts.describe(study, "batch", "monday", "The first batch.", ["pilot", "pilot", " "])
-    assert parts.description(study, "batch", "monday").tags == ("pilot",)
+    assert parts.description(study, "batch", "monday").keywords == ("pilot",)
     queue.add_batch("second", [Item("q1", (Candidate("p1"),))], {})
     queue.claim("ann", 3)
     with pytest.raises(Refused, match="nothing brings batch 'second' back"):
@@ -151,13 +162,13 @@ def test_a_batch_that_people_worked_on_is_kept(study):
 
 
 @pytest.mark.parametrize(
-    "text, tags",
+    "text, keywords",
     [("x" * 2001, []), ("a\0b", []), ("", ["a,b"]), ("", ["a\nb"]), ("", ["t"] + list("abcdefghijklmnopqrstu"))],
 )
-def test_descriptions_that_will_not_do(study, text, tags):
+def test_descriptions_that_will_not_do(study, text, keywords):
     with pytest.raises(BadInput):
-        parts.describe(study, "run", "r", text, tags)
-    assert parts.description(study, "run", "r").tags == ()
+        parts.describe(study, "run", "r", text, keywords)
+    assert parts.description(study, "run", "r").keywords == ()
 
 
 @pytest.mark.parametrize("kind, name", [("run", "nothing"), ("model", "nothing"), ("batch", "nothing"), ("thing", "r")])
@@ -189,9 +200,9 @@ def test_the_command_line(study):
     def command(*arguments: str) -> str:
         return CliRunner().invoke(app, [*arguments, "--study", str(study.folder)], catch_exceptions=False).output
 
-    said = command("describe", "run", "r", "--text", "BM25 over train.", "--tag", "paper", "--tag", "x")
-    assert "BM25 over train.\nTags: paper, x\n- batch first was made from it" in said
-    assert "Tags: paper\n" in command("describe", "run", "r", "--untag", "x")
+    said = command("describe", "run", "r", "--text", "BM25 over train.", "--keyword", "paper", "--keyword", "x")
+    assert "BM25 over train.\nKeywords: paper, x\n- batch first was made from it" in said
+    assert "Keywords: paper\n" in command("describe", "run", "r", "--without", "x")
     assert "Run r is now bm25." in command("rename", "run", "r", "bm25", "--yes")
     assert "Nothing depends on it." in command("describe", "map", "m")
     assert "Deleted map m." in command("delete", "map", "m", "--yes")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from blindspot.app.commands.common import Buckets, Relations, StudyOption, TagsOption, group, open_study
+from blindspot.app.commands.options import takes_settings
+from blindspot.backend.core.declared import declared
+from blindspot.backend.judging.settings import BatchSettings
 from blindspot.backend.text.counting import counted, noun
-from blindspot.db.errors import BadInput, Missing
+from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from blindspot.backend.core.study import Study
-    from blindspot.backend.judging.batch_builder import Order
     from blindspot.backend.judging.batches import BatchSummary
     from blindspot.db.queue import Queue
 
@@ -24,70 +26,43 @@ batch_app = group("Create, assign and close batches of questions to judge.")
 
 
 @batch_app.command("new")
+@takes_settings(
+    BatchSettings, only=("size", "depth", "candidates", "splits", "people_needed", "seed", "order", "pairs")
+)
 def batch_new(
     name: Name,
     run: Annotated[list[str], typer.Option("--run", help="Run to pool passages from (repeatable).")],
-    size: Annotated[int, typer.Option(min=1, help="Questions.")] = 100,
-    depth: Annotated[int, typer.Option(min=1, help="Number of top ranks pooled from each run.")] = 20,
-    candidates: Annotated[int, typer.Option(min=1, help="Maximum number of passages shown for a question.")] = 8,
-    split: Annotated[
-        list[str] | None,
-        typer.Option(help="Split of the questions: train, dev, test or unlabelled (repeatable; default: all)."),
-    ] = None,
+    *,
+    settings: dict[str, Any],
     relation: Relations = None,
     bucket: Buckets = None,
     tag: TagsOption = None,
-    people: Annotated[
-        int, typer.Option(min=1, help="Number of people who judge each question of the priority and audit arms.")
-    ] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
     judge: Annotated[
         str | None, typer.Option(metavar="NAME", help="Judge whose scores order the priority questions.")
     ] = None,
     training_set: Annotated[
         str | None,
-        typer.Option(
-            "--training-set", metavar="SET", help="With --judge or --order gain: the set that is trained on now."
-        ),
-    ] = None,
-    order: Annotated[
-        str,
-        typer.Option(
-            help="Order of the priority arm: priority (false negatives that do most harm), gain (labels from which "
-            "training would gain most) or random."
-        ),
-    ] = "priority",
-    pairs: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --order gain or random: maximum number of passages in the priority arm."),
-    ] = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(help="With --order gain: dense index that tells similar passages (default: the first one)."),
+        typer.Option("--training-set", metavar="SET", help="With --judge: the set that is trained on now."),
     ] = None,
     study: StudyOption = None,
 ) -> None:
     """Create a batch: 75% by priority, 10% random audit, 10% second labels, 5% repeats."""
-    from blindspot.app.progress import terminal_progress
+    from functools import partial
 
+    from blindspot.app.progress import terminal_progress
+    from blindspot.backend.judging.batches import make_batch
+    from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
+
+    if training_set is not None and judge is None:
+        raise BadInput("--training-set says how much each pair matters to training; give --judge as well")
     opened = open_study(study)
-    slice = _chosen(opened, relation, bucket, tag)
-    make = _maker(cast("Order", order), judge, training_set, pairs, encoder)
+    if (chosen := _chosen(opened, relation, bucket, tag)) is not None:
+        settings["slice"] = tuple(chosen)
+    make = make_batch if judge is None else partial(make_batch_by_judge, judge=judge, training_set=training_set)
     with terminal_progress() as watch:
-        result = make(
-            opened,
-            name,
-            run,
-            size=size,
-            depth=depth,
-            candidates=candidates,
-            splits=split,
-            slice=slice,
-            people_needed=people,
-            seed=seed,
-            progress=watch,
-        )
+        result = make(opened, name, run, **settings, progress=watch)
     _say(result)
+    size = settings.get("size", declared(BatchSettings)["size"].default)
     if sum(result.arms.values()) < size:
         print(
             f"{counted(size, 'question')} {noun(size, 'was')} requested; these runs, splits and slices have no more "
@@ -97,19 +72,28 @@ def batch_new(
 
 @batch_app.command("list")
 def batch_list(study: StudyOption = None) -> None:
-    """List the batches with their progress, oldest first."""
+    """List the batches with their progress and whom they wait for, oldest first."""
     from rich.markup import escape
     from rich.table import Table
 
     from blindspot.app.console import Terminal
+    from blindspot.backend.judging.batches import former_order
+    from blindspot.backend.judging.waiting_words import waiting_lines
+    from blindspot.db.people import People
+    from blindspot.db.queue import Queue
 
-    batches = _queue(study).batches()
+    opened = open_study(study)
+    queue, people = Queue(opened.labels_path), People(opened.labels_path).all()
+    batches = queue.batches()
     if not batches:
         print("No batches yet. Create one: blindspot batch new NAME --run RUN")
         return
     table = Table("batch", "state", "questions", "done", "made by")
+    notes = []
     for batch in batches:
         state = f"{batch.state}, practice" if batch.practice else batch.state
+        if note := former_order(batch):
+            state += f"; {note}"
         table.add_row(
             escape(batch.name),
             state,
@@ -117,26 +101,16 @@ def batch_list(study: StudyOption = None) -> None:
             "" if batch.practice else f"{batch.done:,}",
             escape(batch.made_by or "command line"),
         )
+        if batch.state == "open" and not batch.practice:
+            waiting = queue.unfinished(batch.name)
+            notes += [f"{batch.name}: {line}" for line in waiting_lines(waiting, people)]
+            if any(each.blocked for each in waiting):
+                notes.append(
+                    f"{batch.name}: to move on what nobody active can judge: blindspot batch reassign {batch.name}"
+                )
     Terminal().print(table)
-
-
-@batch_app.command("why")
-def batch_why(
-    name: Name,
-    question: Annotated[str | None, typer.Option(metavar="ID", help="Only the pairs of this question.")] = None,
-    study: StudyOption = None,
-) -> None:
-    """Say why each pair of a batch was chosen, in the order in which they were chosen. For batches by gain."""
-    from blindspot.backend.judging.gain import reasons
-
-    batch = next((batch for batch in _queue(study).batches() if batch.name == name), None)
-    if batch is None:
-        raise Missing(f"there is no batch {name!r}; list them with 'blindspot batch list'")
-    lines = reasons(batch.settings, question)
-    if not lines:
-        raise Missing(f"batch {name!r} has no recorded reasons; only batches made with --order gain have them")
-    for asked, passage, sentence in lines:
-        print(f"{asked}  {passage}: {sentence}")
+    for note in notes:
+        print(note)
 
 
 @batch_app.command("practice")
@@ -217,6 +191,18 @@ def batch_assign(
     print(f"{counted(count, 'question')} of batch {name} {noun(count, 'is')} now assigned to {person or 'anybody'}.")
 
 
+@batch_app.command("reassign")
+def batch_reassign(name: Name, study: StudyOption = None) -> None:
+    """Move the questions that wait for paused or simulated people on to the active ones.
+
+    A question that needs more people than can judge it needs only those. 'blindspot batch list' names who blocks a
+    batch.
+    """
+    from blindspot.backend.judging.waiting_words import reassigned_words
+
+    print(reassigned_words(_queue(study).reassign(name)))
+
+
 def _chosen(
     study: Study, relations: list[str] | None, buckets: list[str] | None, tags: list[str] | None
 ) -> Iterable[str] | None:
@@ -224,28 +210,6 @@ def _chosen(
     from blindspot.backend.judging.batches import questions_of
 
     return questions_of(study, relations or (), buckets or (), tags or ()) if relations or buckets or tags else None
-
-
-def _maker(
-    order: Order, judge: str | None, training_set: str | None, pairs: int | None, encoder: str | None
-) -> Callable[..., BatchSummary]:
-    """Return the function that makes a batch in this order. Raises BadInput for options that do not fit together."""
-    from functools import partial
-
-    from blindspot.backend.judging.batches import make_batch
-    from blindspot.backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
-
-    if training_set is not None and judge is None and order != "gain":
-        raise BadInput(
-            "--training-set says how much each pair matters to training; give --judge or --order gain as well"
-        )
-    if encoder is not None and order != "gain":
-        raise BadInput("--encoder tells which passages are similar; give --order gain as well")
-    if order == "gain":
-        return partial(make_batch_by_gain, judge=judge, training_set=training_set, pairs=pairs, encoder=encoder)
-    if judge is not None:
-        return partial(make_batch_by_judge, judge=judge, training_set=training_set, order=order, pairs=pairs)
-    return partial(make_batch, order=order, pairs=pairs)
 
 
 def _say(made: BatchSummary) -> None:

@@ -34,7 +34,7 @@ def export_qrels(
     out: Out = None,
     study: StudyOption = None,
 ) -> None:
-    """Export the gold passages of the questions as relevance judgements."""
+    """Export the relevance judgements of the questions: gold with its grades, and judged passages of grade 0."""
     from blindspot.backend.data.exporting import export_qrels as export
 
     _say_exported(export(open_study(study), format, split, out))
@@ -85,18 +85,22 @@ def export_results(
 
 @export_app.command("task")
 def export_task(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder to write.")],
+    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="New folder to write.")] = None,
     split: Annotated[str, typer.Option(help="Questions: train, dev or test.")] = "test",
     without_own: WithoutOwn = False,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="New folder to write, instead of DIR.")] = None,
     study: StudyOption = None,
 ) -> None:
     """Export passages, questions and gold as a retrieval task: BEIR's folder, which MTEB loads by its task.py."""
     from blindspot.backend.data.task_folder import export_task as export
 
-    made = export(open_study(study), folder, split, without_own)
+    target = folder or out
+    if target is None or (folder is not None and out is not None):
+        raise typer.BadParameter("name one new folder: DIR, or --out DIR")
+    made = export(open_study(study), target, split, without_own)
     print(
         f"Wrote {made.folder}: {counted(made.passages, 'passage')}, {counted(made.questions, 'question')}, "
-        f"{counted(made.judgements, 'relevant passage')}."
+        f"{counted(made.judgements, 'judgement')}."
     )
 
 

@@ -99,8 +99,8 @@ def import_passages(
     skip_bad: SkipBad = False,
     settings: Settings = None,
 ) -> None:
-    """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, articles to split into passages, or
-    ir:DATASET of ir_datasets.
+    """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, CSV, Parquet, a saved dataset, articles or
+    a folder of .md and .txt files to split into passages, or ir:DATASET of ir_datasets.
     """
     from blindspot.backend.data.importing.importer import import_passages
     from blindspot.backend.data.importing.ir_datasets import is_ir_id
@@ -249,12 +249,23 @@ def import_frequencies(
 
 @import_app.command("qrels", cls=reads("qrels"))
 def import_qrels(
-    file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False
+    file: FileArgument,
+    study: StudyOption = None,
+    format: Format = None,
+    skip_bad: SkipBad = False,
+    settings: Settings = None,
 ) -> None:
-    """Import relevance judgements (TREC, BEIR, MS MARCO): relevant passages become gold."""
+    """Import relevance judgements (TREC, BEIR, MS MARCO, or a table): relevant passages become gold."""
     from blindspot.backend.data.importing.qrels import import_qrels
 
-    result = do(import_qrels, open_study(study), path=str(file.absolute()), format=format, skip_bad=skip_bad)
+    result = do(
+        import_qrels,
+        open_study(study),
+        path=str(file.absolute()),
+        format=format,
+        skip_bad=skip_bad,
+        settings=settings or [],
+    )
     _say_imported(result, "line of qrels", "lines of qrels")
 
 

@@ -91,6 +91,12 @@ def index_dense(
     vectors: Annotated[
         Path | None, typer.Option(metavar="FILE.npy", help="Import vectors from this file; row i belongs to passage i.")
     ] = None,
+    ids: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Passage id of each row of --vectors, one a line (default: in the study's order)."
+        ),
+    ] = None,
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Encode only shard I of N; --merge joins the shards.")
     ] = None,
@@ -107,14 +113,14 @@ def index_dense(
 ) -> None:
     """Encode the passages, or import their vectors from a file. Resumes an interrupted encoding."""
     if shard is not None:
-        if merge or vectors is not None:
+        if merge or vectors is not None or ids is not None:
             raise Refused(
                 "give only one of --shard, --merge and --vectors: --shard encodes one shard; --merge and "
                 "--vectors make the whole index"
             )
         _encode_shard(study, encoder, shard, device, precision)
         return
-    vectors_path = None if vectors is None else str(vectors.absolute())
+    vectors_path, ids_path = (None if path is None else str(path.absolute()) for path in (vectors, ids))
     from blindspot.backend.retrieval.dense import build_index
 
     manifest = do(
@@ -122,6 +128,7 @@ def index_dense(
         open_study(study),
         name=encoder,
         vectors=vectors_path,
+        ids=ids_path,
         device=device,
         merge=merge,
         precision=precision,

@@ -19,15 +19,14 @@ from blindspot.app.commands.common import (
 )
 from blindspot.app.commands.options import takes_settings
 from blindspot.app.judge_texts import (
+    asked_lines,
     cost_words,
-    decision_lines,
     language_model_line,
     plan_lines,
     quality_lines,
-    stage_lines,
 )
 from blindspot.backend.judges.settings import FeatureJudgeSettings, LLMSettings
-from blindspot.backend.text.counting import counted, duration, noun
+from blindspot.backend.text.counting import counted, duration
 from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
@@ -87,13 +86,15 @@ def add(
         return
     if endpoint is None:
         raise Refused("give --endpoint URL for a language model, or --from MODEL for a cross-encoder")
+    from blindspot.backend.core.consent import how_to_allow
     from blindspot.backend.judges.llm.endpoint import destination
     from blindspot.backend.judges.llm.judge import add_llm_judge
 
-    judge = add_llm_judge(open_study(study), name, endpoint, models or [], prompt, settings, replace)
+    opened = open_study(study)
+    judge = add_llm_judge(opened, name, endpoint, models or [], prompt, settings, replace)
     to = destination(judge.about["endpoint"])
     print(f"Added {name}: {', '.join(judge.models)}, prompt {judge.prompt.name}, grades 0 to {judge.prompt.top}.")
-    print(f"Texts will go to {to}. Nothing was sent yet.")
+    print(f"Texts will go to {to}. Nothing was sent yet. {how_to_allow(opened, judge.about['endpoint'])}")
     print(f"Next: blindspot judge run {name} --run RUN --dry-run")
 
 
@@ -185,12 +186,16 @@ def run_judge(
     depth: Annotated[
         int | None, typer.Option(min=1, help="Language model: ranks of each question (default 20).")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Language model: maximum number of pairs.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Language model: maximum number of pairs in all, those of earlier calls included."),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(min=0, help="Language model: maximum cost in all, that of earlier calls included; needs prices."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Language model: show requests, tokens, cost and time, and send nothing.")
-    ] = False,
-    send: Annotated[
-        bool, typer.Option("--send", help="Language model: allow the texts to leave this machine; needed once.")
     ] = False,
     study: StudyOption = None,
 ) -> None:
@@ -200,10 +205,13 @@ def run_judge(
     opened = open_study(study)
     kind = judge_kind_of(opened, name)
     if kind.name == LLM_KIND:
-        _ask_language_model(opened, name, run, depth, limit, dry_run, send)
+        _ask_language_model(opened, name, run, depth, limit, max_cost, dry_run)
         return
-    if depth is not None or limit is not None or dry_run or send:
-        raise Refused(f"--depth, --limit, --dry-run and --send are for language models; {name!r} is a {kind.title}")
+    if any(given is not None for given in (depth, limit, max_cost)) or dry_run:
+        raise Refused(
+            "--depth, --limit, --max-cost and --dry-run are for language models; "
+            f"{name!r} is a judge of kind {kind.title!r}"
+        )
     if kind.run_job is None:
         raise Refused(f"the scores of {name!r} were imported; import a file again with 'blindspot judge import'")
     if run is None:
@@ -212,31 +220,30 @@ def run_judge(
     pairs = counted(result["pairs"] if "pairs" in result else result["scored"], "pair")
     questions = f" of {counted(result['questions'], 'question')}" if "questions" in result else ""
     print(f"Judged {pairs}{questions}.")
-    for line in stage_lines(result) if "stages" in result else ():
-        print(line)
 
 
 def _ask_language_model(
-    opened: Study, name: str, run: str | None, depth: int | None, limit: int | None, dry_run: bool, send: bool
+    opened: Study,
+    name: str,
+    run: str | None,
+    depth: int | None,
+    limit: int | None,
+    max_cost: float | None,
+    dry_run: bool,
 ) -> None:
     from blindspot.backend.judges.llm.judging import DEPTH, judge_with_llm, plan
 
     if dry_run:
-        for line in plan_lines(plan(opened, name, run, depth or DEPTH, limit)):
+        for line in plan_lines(plan(opened, name, run, depth or DEPTH, limit), max_cost):
             print(line)
         return
-    found = do(judge_with_llm, opened, name, run, depth=depth or DEPTH, limit=limit, send=send)
+    found = do(judge_with_llm, opened, name, run, depth=depth or DEPTH, limit=limit, max_cost=max_cost)
     print(
         f"Judged {counted(found['pairs'], 'pair')} with {counted(found['requests'], 'request')} and "
         f"{found['tokens_in'] + found['tokens_out']:,} tokens{cost_words(found['cost'])} in {duration(found['seconds'])}."
     )
-    if found["unknown"]:
-        print(
-            f"{counted(found['unknown'], 'pair')} got no valid grade, twice, and "
-            f"{noun(found['unknown'], 'is', 'are')} unknown."
-        )
-    if found["failed"]:
-        print(f"{counted(found['failed'], 'pair')} got no answer; the same command asks again.")
+    for line in asked_lines(found, limit, max_cost):
+        print(line)
     print(f"Next: blindspot judge measure {name}")
 
 
@@ -262,37 +269,6 @@ def import_judge(
     if done["left_out"]:
         print(f"Left out {counted(done['left_out'], 'line')}; they are listed in {done['file']}")
     print(f"Next: blindspot judge measure {name}")
-
-
-@judge_app.command("cascade")
-def cascade(
-    name: Name,
-    stages: Annotated[
-        list[str], typer.Option("--stage", metavar="JUDGE", help="answers, or a judge with scores; the cheapest first.")
-    ],
-    right: Annotated[float, typer.Option(help="Least precision of a stage's positives, by the interval.")] = 0.9,
-    missed: Annotated[
-        float, typer.Option(help="Largest share of positives among a stage's negatives, likewise.")
-    ] = 0.05,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a cascade of that name.")] = False,
-    study: StudyOption = None,
-) -> None:
-    """Join judges: each decides where it is sure by its error on settled pairs, the next is asked about the rest."""
-    from blindspot.backend.judges.cascade import make_cascade
-
-    made = make_cascade(open_study(study), name, stages, right, missed, replace)
-    print(f"Made {name}:")
-    for stage in made:
-        says = []
-        if stage.below is not None and stage.missed is not None:
-            says.append(f"negative below {stage.below:g} ({stage.missed:.1%} missed, at most {stage.missed_high:.1%})")
-        if stage.above is not None and stage.right is not None:
-            says.append(f"positive from {stage.above:g} ({stage.right:.1%} right, at least {stage.right_low:.1%})")
-        print(
-            f"  {stage.judge}: {', '.join(says) or 'never sure, decides nothing'}; measured on "
-            f"{counted(stage.pairs, 'pair')}"
-        )
-    print(f"Next: blindspot judge run {name} --run RUN")
 
 
 @judge_app.command("measure")
@@ -334,13 +310,12 @@ def injections(
     name: Name,
     pairs: Annotated[int, typer.Option(min=1, max=1000, help="Questions with unrelated passages to try.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
-    send: Annotated[bool, typer.Option("--send", help="Allow the texts to leave this machine; needed once.")] = False,
     study: StudyOption = None,
 ) -> None:
     """Measure how often instructions inside a passage make a language model call it positive."""
     from blindspot.backend.judges.llm.injections import measure_injections
 
-    found = do(measure_injections, open_study(study), name, pairs, seed, send)
+    found = do(measure_injections, open_study(study), name, pairs, seed)
     if not found.tried or found.rate is None:
         print("No injection could be tried: the judge calls every plain passage positive, or gave no grade.")
         return
@@ -358,15 +333,15 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
     import json
 
     from blindspot.backend.judges.feature_judge import KIND, feature_judges
-    from blindspot.backend.judges.judge import judges_of, kind_title
+    from blindspot.backend.judges.judge import judges_of, kind_title, unknown_judges
 
     opened = open_study(study)
     found = feature_judges(opened)
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    cards = judges_of(opened)
-    if not cards:
+    cards, unknown = judges_of(opened), unknown_judges(opened)
+    if not cards and not unknown:
         print("No judge yet. Learn one: blindspot judge learn NAME --run RUN")
     for about in found:
         print(
@@ -383,6 +358,8 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
                 print(f"{card.name}: {language_model_line(opened, card)}")
                 continue
             print(f"{card.name}: {kind_title(card.kind)}, from {card.learned_from or 'elsewhere'}, {says}{scores}")
+    for name, line in unknown.items():
+        print(f"{name}: {line}")
 
 
 @judge_app.command("explain")
@@ -395,13 +372,8 @@ def explain(
 ) -> None:
     """Show the judge's probability for a question's top passages, with the features that count for and against each."""
     from blindspot.backend.judges.feature_judge import explain_question
-    from blindspot.backend.judges.judge import judge_kind_of
 
-    opened = open_study(study)
-    if judge_kind_of(opened, name).name == "cascade":
-        print("\n".join(decision_lines(opened, name, run, question, passages)))
-        return
-    for judged in explain_question(opened, name, run, question, passages):
+    for judged in explain_question(open_study(study), name, run, question, passages):
         print(f"{judged.rank}. {judged.probability:.3f}  {judged.title} ({judged.passage})")
         print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.spoke))
 

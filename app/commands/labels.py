@@ -64,14 +64,19 @@ def labels_restore(
         f"Restored {file}: {counted(check(path).events, 'label event')}."
         + (f" The former file is {safety_copy}." if safety_copy else "")
     )
+    print("A backup brings no rights and no links: see 'blindspot people list', 'people role' and 'people invite'.")
 
 
 @labels_app.command("check")
 def labels_check(study: StudyOption = None) -> None:
     """Look for damage in labels.db. Exit code 1 if there is any."""
-    from blindspot.db.backup import check
+    from blindspot.db.backup import check, refuse_lost
 
     path = _labels_path(study)
+    if path.is_file() and not path.stat().st_size:
+        refuse_lost(path)
+        print(f"{path}: is empty, and the study holds nothing else. Import passages and questions.")
+        return
     state = check(path)
     problems = [*state.problems, *(_passage_problems(path) if not state.problems else ())]
     for problem in problems:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import AsJson, StudyOption, group, open_study
+from blindspot.app.commands.common import AsJson, StudyOption, do, group, open_study
+from blindspot.app.commands.options import takes_settings
+from blindspot.backend.core.declared import declared
+from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
@@ -18,63 +21,31 @@ map_app = group("Make maps of the embedding space, list them, print their number
 
 
 @map_app.command("new")
+@takes_settings(MapRequest, only=[name for name in declared(MapRequest) if name not in ("name", "slice")])
 def map_new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name for the map.")],
-    encoder: Annotated[str, typer.Option(help="Encoder whose dense index is mapped.")] = "minilm",
-    second: Annotated[
-        str | None, typer.Option(help="Encoder of a second dense index; the map shows both, as before and after.")
-    ] = None,
-    questions: Annotated[
-        str | None,
-        typer.Option(help="Questions: a split, a question set, or SET/SPLIT (default: those of --run, else all)."),
-    ] = None,
+    *,
+    settings: dict[str, Any],
     selection: Annotated[str | None, typer.Option(help="Use the questions of this selection, saved on a map.")] = None,
-    run: Annotated[str | None, typer.Option(help="Run whose top passages go on the map.")] = None,
-    passages: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="gold|top|random",
-            help="Source of passages (repeatable; default: gold and random, with --run also top).",
-        ),
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Number of top passages of each question.")] = 10,
-    random: Annotated[int, typer.Option(min=0, help="Number of random passages.")] = 2000,
-    most: Annotated[int, typer.Option(help="Maximum number of passages.")] = 10_000,
-    draw_questions: Annotated[bool, typer.Option(help="Show the questions as points too.")] = True,
-    method: Annotated[str, typer.Option(metavar="umap|tsne", help="Projection method.")] = "umap",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the projection, the random passages and the clusters.")] = 0,
-    neighbours: Annotated[int, typer.Option(help="Number of neighbours in UMAP.")] = 15,
-    min_dist: Annotated[float, typer.Option(help="Minimum distance of points in UMAP.")] = 0.1,
-    perplexity: Annotated[float, typer.Option(help="Perplexity of t-SNE.")] = 30.0,
-    components: Annotated[
-        int, typer.Option(help="Number of principal components that are projected and clustered.")
-    ] = 50,
-    clusters: Annotated[str, typer.Option(metavar="kmeans|hdbscan|none", help="Clustering method.")] = "kmeans",
-    cluster_count: Annotated[int, typer.Option(help="Number of clusters of k-means.")] = 20,
-    cluster_size: Annotated[int, typer.Option(help="Minimum cluster size of HDBSCAN.")] = 30,
     replace: Annotated[
         bool,
         typer.Option("--replace", help="Replace the map of this name if it exists; changes to its clusters are lost."),
     ] = False,
     study: StudyOption = None,
 ) -> None:
-    """Make a map: questions and passages in the plane, with clusters and measures of the map's quality."""
-    from blindspot.app.progress import terminal_progress
-    from blindspot.backend.core import jobs
+    """Make a map: questions and passages in the plane, with clusters and measures of the map's quality.
+
+    Without --passages it takes gold and random passages, with --run also the run's top passages.
+    """
     from blindspot.backend.core.study import Study
     from blindspot.backend.evaluation.saved_selections import saved_selection
     from blindspot.backend.maps import make
 
     opened = Study.open(study)
-    slice = list(saved_selection(opened, selection).questions) if selection else None
-    chosen = list(passages) if passages else ["gold", "top", "random"] if run else ["gold", "random"]
-    arguments: dict[str, Any] = {
-        "name": name, "encoder": encoder, "second": second, "questions": questions, "slice": slice, "run": run, "passages": chosen,
-        "top": top, "random": random, "most": most, "draw_questions": draw_questions, "method": method, "seed": seed,
-        "neighbours": neighbours, "min_dist": min_dist, "perplexity": perplexity, "components": components, "clusters": clusters,
-        "cluster_count": cluster_count, "cluster_size": cluster_size, "replace_old": replace}  # fmt: skip
-    with terminal_progress() as watch:
-        result = jobs.run(make, opened, **arguments, progress=watch)
+    if selection:
+        settings["slice"] = tuple(saved_selection(opened, selection).questions)
+    settings.setdefault("passages", ["gold", "top", "random"] if "run" in settings else ["gold", "random"])
+    result = do(make, opened, name=name, **settings, replace_old=replace)
     _print_map(result)
     print(f"Look at it: blindspot open, page Map ({name}).")
 

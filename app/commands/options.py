@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from blindspot.app.commands.common import whole_numbers
 from blindspot.backend.core.declared import Declared, declared, plain
 
 LARGEST_SHOWN = 100_000
@@ -37,7 +38,7 @@ def takes_options(
     settings: Iterable[Declared], parameter: str = "settings", defaults: Mapping[str, Any] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`takes_settings` for settings of several classes."""
-    offered = {one.name: one for one in settings if one.kind in (int, float, bool, str)}
+    offered = {one.name: one for one in settings if one.kind in (int, float, bool, str, tuple)}
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         hints = get_type_hints(command, include_extras=True)
@@ -53,7 +54,7 @@ def takes_options(
 
         @wraps(command)
         def run(**given: Any) -> Any:
-            chosen = {name: value for name in offered if (value := given.pop(name)) is not None}
+            chosen = {name: value for name in offered if (value := given.pop(name)) not in (None, [])}
             return command(**given, **{parameter: chosen})
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -112,16 +113,28 @@ def option(one: Declared, default: Any) -> Any:
     about = one.help if default == one.default else one.help.split("; default ")[0]
     if one.kind is bool and default is False:
         return Annotated[bool | None, typer.Option(dashed, help=f"{about}.")]
-    if default not in (None, ""):
-        about = f"{about} (default {plain(default)})"
+    remarks = ["repeatable"] if one.kind is tuple and one.item is str else []
+    shown = ",".join(map(plain, default)) if isinstance(default, tuple) else plain(default)
+    if default is not None and shown:
+        remarks.append(f"default {shown}")
+    about = f"{about} ({'; '.join(remarks)})." if remarks else f"{about}."
     if one.kind is bool:
-        return Annotated[bool | None, typer.Option(f"{dashed}/--no-{dashed[2:]}", help=f"{about}.")]
+        return Annotated[bool | None, typer.Option(f"{dashed}/--no-{dashed[2:]}", help=about)]
+    names = (dashed, *one.extra.get("aliases", ()))
     extra: dict[str, Any] = {"metavar": "|".join(one.choices)} if one.choices else {}
     if "metavar" in one.extra:
         extra["metavar"] = one.extra["metavar"]
-    if one.kind in (
-        int,
-        float,
-    ):  # the settings class checks every bound; the help shows only the informative ones
+    if one.kind is tuple and one.item is int:
+        return Annotated[list | None, typer.Option(*names, help=about, parser=_numbers(dashed), metavar="N,N,...")]
+    if one.kind is tuple:
+        return Annotated[list[str] | None, typer.Option(*names, help=about, **extra)]
+    if one.kind in (int, float):  # the class checks every bound; the help shows only the informative ones
         extra |= {"min": one.minimum, "max": one.maximum if (one.maximum or 0) < LARGEST_SHOWN else None}
-    return Annotated[one.kind | None, typer.Option(dashed, help=f"{about}.", **extra)]
+    return Annotated[one.kind | None, typer.Option(*names, help=about, **extra)]
+
+
+def _numbers(dashed: str) -> Callable[[str], list[int]]:
+    def parse(text: str) -> list[int]:
+        return whole_numbers(text, dashed, "5,20,100")
+
+    return parse

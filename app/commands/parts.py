@@ -33,24 +33,24 @@ def describe(
     kind: Kind,
     name: Name,
     text: Annotated[str | None, typer.Option("--text", help="Description; an empty text removes it.")] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag to add (repeatable).")] = None,
-    untag: Annotated[list[str] | None, typer.Option("--untag", help="Tag to remove (repeatable).")] = None,
+    keyword: Annotated[list[str] | None, typer.Option("--keyword", help="Keyword to add (repeatable).")] = None,
+    without: Annotated[list[str] | None, typer.Option("--without", help="Keyword to remove (repeatable).")] = None,
     study: StudyOption = None,
 ) -> None:
-    """Describe and tag a run, batch, training set, model or map; without options, show its description and
-    dependents.
+    """Describe a run, batch, training set, model or map, and give it keywords; without options, show its description
+    and dependents.
     """
     from blindspot.backend.upkeep import parts
     from blindspot.backend.upkeep.dependents import dependents
 
     opened = open_study(study)
     known = parts.description(opened, kind, name)
-    if text is not None or tag or untag:
-        tags = {*known.tags, *(tag or ())} - {*(untag or ())}
-        parts.describe(opened, kind, name, known.text if text is None else text, sorted(tags))
+    if text is not None or keyword or without:
+        keywords = {*known.keywords, *(keyword or ())} - {*(without or ())}
+        parts.describe(opened, kind, name, known.text if text is None else text, sorted(keywords))
         known = parts.description(opened, kind, name)
     print(known.text or "No description.")
-    print(f"Tags: {', '.join(known.tags) or 'none'}")
+    print(f"Keywords: {', '.join(known.keywords) or 'none'}")
     found = dependents(opened, kind, name)
     for each in found:
         print(f"- {each.words}")

@@ -83,9 +83,9 @@ def people_invite(
 
 @people_app.command("revoke")
 def people_revoke(name: Name, study: StudyOption = None) -> None:
-    """Revoke a person's link; their labels stay."""
+    """Revoke a person's link: they get no more questions until a new link; their labels stay."""
     _people(study).revoke(name)
-    print(f"The link of {name} is revoked.")
+    print(f"The link of {name} is revoked; {name} gets no more questions.")
 
 
 @people_app.command("role")

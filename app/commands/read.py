@@ -160,30 +160,19 @@ def _check_dev(study: Any, run: str) -> None:
 
 
 def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
     from blindspot.analysis.relations import relation_name
     from blindspot.app.tables import console
+    from blindspot.backend.core.result_table import ResultTable, rich_tables
     from blindspot.backend.reader.readings import CONVENTION, answer_rows, macro_exact
 
     (whole,), macro = answer_rows(made), macro_exact(made)
-    columns = ("k", "exact match", *(["mean of relations"] if macro else []), "F1", "Success@k")
-    table = Table(*columns, title=escape(f"{made.run}, read by {made.reader}"))
-    for k in made.ks:
-        table.add_row(
-            f"{k}",
-            _cell(whole.exact[k]),
-            *([_cell(macro[k])] if macro else []),
-            _cell(whole.f1[k]),
-            _cell(whole.found[k]),
-        )
-    console.print(table)
+    columns = ["k", "exact match", *(["mean of relations"] if macro else []), "F1", "Success@k"]
+    rows = [[str(k), whole.exact[k], *([macro[k]] if macro else []), whole.f1[k], whole.found[k]] for k in made.ks]
+    tables = [ResultTable(f"{made.run}, read by {made.reader}, %", columns, rows)]
     if by is not None:
-        table = Table(by, "n", *(f"exact match @{k}" for k in made.ks))
-        for row in answer_rows(made, by):
-            table.add_row(escape(relation_name(row.group)), f"{row.n:,}", *(_cell(row.exact[k]) for k in made.ks))
-        console.print(table)
+        groups = [[relation_name(row.group), row.n, *(row.exact[k] for k in made.ks)] for row in answer_rows(made, by)]
+        tables.append(ResultTable("", [by, "n", *(f"exact match @{k}" for k in made.ks)], groups))
+    console.print(rich_tables(tables, []))
     print(f"n = {whole.n:,}; 95% intervals: Wilson for shares, bootstrap for F1 and means (2,000 resamples, seed 0).")
     print(CONVENTION)
     if made.left_out:

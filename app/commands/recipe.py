@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from blindspot.app.commands.common import AsJson, StudyOption, do, open_study, whole_numbers
+from blindspot.app.commands.common import AsJson, StudyOption, do, open_study
 from blindspot.app.commands.options import takes_settings
+from blindspot.backend.experiments.settings import LabelBudgetSettings
 from blindspot.backend.recipes.settings import DUAL, RecipeSettings
 from blindspot.backend.training.training_settings import DualEncoderSettings
 from blindspot.backend.training_sets.denoising import CROSS_ENCODER_THRESHOLDS, Thresholds
@@ -63,114 +64,27 @@ def rocketqa(
         _print_report(opened, result.runs)
 
 
+@takes_settings(LabelBudgetSettings, "asked")
 @takes_settings(DualEncoderSettings, only=("batch", "epochs", "steps"))
 def label_budget(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name for the experiment.")],
     run: Run,
-    start: Start = "minilm",
-    split: Annotated[
-        str, typer.Option(help="Questions to measure on: dev, test, a question set, or SET/SPLIT.")
-    ] = "dev",
-    shares: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Percentages of the labels to train with.")
-    ] = "0,25,50,100",
-    seeds: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Seeds to train with; use at least 3 to get an interval.")
-    ] = "0,1,2",
-    policy: Annotated[str, typer.Option(help="Denoising policy with labels, such as answer_match+labels.")] = "labels",
-    model: Annotated[
-        str | None, typer.Option(help="Cross-encoder whose scores the policy uses, for policies that use scores.")
-    ] = None,
-    k: Annotated[int, typer.Option("--k", min=1, help="Rank at which success is measured.")] = 20,
-    worth: Annotated[
-        float, typer.Option(help="Minimum gain of a hundred labels to be worth it, in percentage points.")
-    ] = 0.1,
-    small: Annotated[
-        bool, typer.Option("--small", help="Use two layers, short texts and few steps, to try the experiment on a CPU.")
-    ] = False,
-    strategies: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,NAME,...", help="Compare orders of judging: random, priority, gain."),
-    ] = None,
-    pairs: Annotated[
-        str, typer.Option(metavar="N,N,...", help="With --strategies: numbers of judged pairs.")
-    ] = "50,100,200,400",
-    truth: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --strategies: JSON lines with question and passages that answer it, which the simulated "
-            "annotator knows (default: gold).",
-        ),
-    ] = None,
-    labels_only: Annotated[
-        bool, typer.Option("--labels-only", help="With --strategies: do not generalise labels to unjudged pairs.")
-    ] = False,
-    hide_answers: Annotated[
-        bool,
-        typer.Option("--hide-answers", help="With --strategies: as if nobody knew the training questions' answers."),
-    ] = False,
     *,
+    asked: dict[str, Any],
     settings: dict[str, Any],
     device: Device = None,
     json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
     """Measure what labels gain: train retrievers with increasing shares of the labels, and estimate whether a hundred
-    more are worth it. With --strategies: let a simulated annotator judge pairs in several orders, and compare what
-    adapters gain from the labels.
+    more are worth it.
     """
-    if strategies is not None:
-        if settings or small or device or model or policy != "labels":
-            raise typer.BadParameter(
-                "--strategies trains adapters: leave out --policy, --model, --small, --device and the settings of the "
-                "dual encoder"
-            )
-        asked = {
-            "run": run,
-            "encoder": start,
-            "split": split,
-            "k": k,
-            "seeds": whole_numbers(seeds, "--seeds", "0,50,100"),
-        }
-        asked |= {"budgets": whole_numbers(pairs, "--pairs", "0,50,100"), "truth": truth, "generalise": not labels_only}
-        asked |= {"strategies": [each.strip() for each in strategies.split(",")], "answers_known": not hide_answers}
-        _compare_strategies(study, name, asked, json)
-        return
     from blindspot.app.tables import print_json
     from blindspot.backend.experiments.budget_results import as_lines
     from blindspot.backend.experiments.label_budget import label_budget as run_label_budget
 
-    result = do(
-        run_label_budget,
-        open_study(study),
-        name=name,
-        run=run,
-        start=start,
-        split=split,
-        shares=whole_numbers(shares, "--shares", "0,50,100"),
-        seeds=whole_numbers(seeds, "--seeds", "0,50,100"),
-        policy=policy,
-        model=model,
-        k=k,
-        worth=worth,
-        small=small,
-        settings=settings,
-        device=device,
-    )
+    result = do(run_label_budget, open_study(study), name=name, run=run, **asked, settings=settings, device=device)
     if json:
-        print_json(result)
-    else:
-        print("\n".join(as_lines(result)))
-
-
-def _compare_strategies(study: str | None, name: str, asked: dict[str, Any], as_json: bool) -> None:
-    from blindspot.app.tables import print_json
-    from blindspot.backend.experiments.label_strategies import label_strategies
-    from blindspot.backend.experiments.strategy_results import as_lines
-
-    result = do(label_strategies, open_study(study), name=name, **asked)
-    if as_json:
         print_json(result)
     else:
         print("\n".join(as_lines(result)))

@@ -28,6 +28,7 @@ from blindspot.backend.text.counting import counted
 if TYPE_CHECKING:
     from blindspot.backend.core.declared import Declared
     from blindspot.backend.core.runs import Run
+    from blindspot.backend.retrieval.retriever import RetrieverKind
 
 
 def status(study: StudyOption = None, json: AsJson = False) -> None:
@@ -47,6 +48,13 @@ def retrieve() -> None:
     """Search every question and store the hits as a run."""
 
 
+def _unavailable(kind: RetrieverKind) -> str:
+    from blindspot.backend.core.extras import lacking
+
+    extra = lacking(kind.extras)
+    return "" if extra is None else f" (not installed: needs the extra {extra})"
+
+
 def _retrieve_command() -> Callable[..., None]:
     """Build the command with the options of every registered kind of retriever."""
     from dataclasses import replace as changed
@@ -59,7 +67,7 @@ def _retrieve_command() -> Callable[..., None]:
         for setting in declared(kind.options).values():
             takers = ", ".join(other.title for other in RETRIEVERS if setting.name in declared(other.options))
             settings.setdefault(setting.name, changed(setting, help=f"{takers[0].upper()}{takers[1:]}: {setting.help}"))
-    about = "; ".join(f"{kind.name}: {kind.help}" for kind in RETRIEVERS)
+    about = "; ".join(f"{kind.name}: {kind.help}{_unavailable(kind)}" for kind in RETRIEVERS)
     with_option = typer.Option("--with", metavar="|".join(RETRIEVERS.names()), help=f"Retriever to use. {about}.")
 
     def command(
@@ -168,16 +176,20 @@ def report(
 
 def _print_beside(files: list[Path], measures: list[str], cut_offs: list[int]) -> None:
     """Print the figures of MTEB result files: the same measures and cut-offs, measured elsewhere."""
-    from rich.table import Table
-
     from blindspot.app.console import Terminal
+    from blindspot.backend.core.result_table import ResultTable
     from blindspot.backend.evaluation.results_files import NAMES, read_mteb
 
     keys = [NAMES[name][0].format(k) for name in measures if name in NAMES for k in cut_offs]
     entries = [entry for file in files for entry in read_mteb(file)]
     keys = [key for key in dict.fromkeys(keys) if any(key in entry.figures for entry in entries)]
-    table = Table("Measured elsewhere (MTEB), %", "task", "split", *keys)
-    for entry in entries:
-        shown = (f"{100 * entry.figures[key]:.1f}" if key in entry.figures else "" for key in keys)
-        table.add_row(entry.name, entry.task, entry.split, *shown)
-    Terminal().print(table)
+    rows = [
+        [
+            each.name,
+            each.task,
+            each.split,
+            *(f"{100 * each.figures[key]:.1f}" if key in each.figures else "" for key in keys),
+        ]
+        for each in entries
+    ]
+    Terminal().print(ResultTable("Measured elsewhere (MTEB), %", ["", "task", "split", *keys], rows).as_rich())

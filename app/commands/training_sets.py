@@ -343,31 +343,22 @@ def _say(made: TrainingSet) -> None:
 
 
 def _print_counts(counts: dict[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
     from blindspot.app.console import Terminal
+    from blindspot.backend.core.result_table import ResultTable, rich_tables
 
-    console = Terminal()
-    reasons = Table("why", "pairs")
-    for reason, count in counts["reasons"].items():
-        reasons.add_row(escape(reason), f"{count:,}")
-    console.print(reasons)
     fates = ("removed", "relabelled", "removed_by_people")
+    tables = [ResultTable("", ["why", "pairs"], list(counts["reasons"].items()))]
     for kind in ("rank", "relation", "bucket"):
-        rows = counts[f"by_{kind}"]
-        table = Table(kind, "mined", "removed", "relabelled", "removed by people", "together")
-        for name, row in _first_ranks(rows) if kind == "rank" else rows.items():
+        rows = []
+        groups = counts[f"by_{kind}"]
+        for name, row in _first_ranks(groups) if kind == "rank" else groups.items():
             removed = sum(row[fate] for fate in fates)
             mined = removed + row["kept"]
-            table.add_row(
-                escape(name),
-                f"{mined:,}",
-                *(f"{row[fate]:,}" for fate in fates),
-                f"{100 * removed / mined:.1f}%" if mined else "",
-            )
-        if rows:
-            console.print(table)
+            share = f"{100 * removed / mined:.1f}%" if mined else ""
+            rows.append([name, mined, *(row[fate] for fate in fates), share])
+        heads = [kind, "mined", "removed", "relabelled", "removed by people", "together"]
+        tables += [ResultTable("", heads, rows)] if rows else []
+    Terminal().print(rich_tables(tables, []))
 
 
 def _first_ranks(rows: dict[str, dict[str, int]]) -> list[tuple[str, dict[str, int]]]:

@@ -35,7 +35,7 @@ def why(
     from blindspot.app.console import Terminal
     from blindspot.app.tables import print_json
     from blindspot.backend.interventions.batch import as_dict, explain_misses
-    from blindspot.backend.interventions.table import as_rich
+    from blindspot.backend.interventions.table import cause_table
 
     result = do(
         explain_misses,
@@ -52,4 +52,4 @@ def why(
     if json:
         print_json(as_dict(result))
     else:
-        Terminal().print(as_rich(result))
+        Terminal().print(cause_table(result).as_rich())

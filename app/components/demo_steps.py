@@ -7,13 +7,15 @@ from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo.making import CLEAN, NOISY, RUNS, running
 from blindspot.backend.demo.steps import BEFORE, TRAINED_CLEAN, TRAINED_NOISY, DemoStep, K, demo_steps
+from blindspot.db.people import Person
 
 STATES = {"waiting": "being made", "ready": "", "done": "✓ done"}
 
 
-def demo_panel(opened: Study) -> Html:
+def demo_panel(opened: Study, person: Person | None) -> Html:
     """Two sentences on the demo, and its steps with their state, each a link."""
-    steps = demo_steps(opened, lambda a, b: study.comparison(opened, a, b, "answers", study.rule(opened, a, b)))
+    name = person.name if person is not None else None
+    steps = demo_steps(opened, lambda a, b: study.comparison(opened, a, b, "answers", study.rule(opened, a, b)), name)
     is_made = running(opened) is not None
     return div(
         tag("h1", "Where does dense retrieval fail, and what do labels change?"),

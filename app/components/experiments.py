@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from blindspot.app import url
 from blindspot.app.components.marks import command
 from blindspot.app.markup import Html, div, join, link, span, tag, term
-from blindspot.backend.evaluation.report_plots import COLOURS, SYMBOLS
+from blindspot.backend.evaluation.chart_colours import COLOURS
+from blindspot.backend.evaluation.report_plots import SYMBOLS
 from blindspot.backend.experiments.papers import experiments
 from blindspot.backend.experiments.tables import counts, difference, grid, shown
 

@@ -16,6 +16,7 @@ from blindspot.app.components.plots import plot
 from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import Html, div, join, show, span, tag, text
 from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.chart_colours import VERMILION
 from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.explanation import TermWeights, TokenMatches
 from blindspot.backend.retrieval.retriever import kind_of_run
@@ -164,7 +165,7 @@ def heat_map(found: TokenMatches) -> Figure:
                 x=best,
                 y=np.arange(len(rows)),
                 mode="markers",
-                marker={"symbol": "circle-open", "color": "#d55e00", "size": 11},
+                marker={"symbol": "circle-open", "color": VERMILION, "size": 11},
                 hoverinfo="skip",
                 showlegend=False,
             ),

@@ -13,11 +13,14 @@ from blindspot.app import who
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html, div, show, span, tag
 from blindspot.backend.core import jobs
+from blindspot.backend.core.extras import install_command
+from blindspot.backend.core.extras import lacking as lacking_extra
 from blindspot.backend.core.jobs import JobRequest
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import duration
 from blindspot.db.errors import BlindspotError
 from blindspot.db.jobs import Job
+from blindspot.db.rights import action_of_job
 
 ENDED_JOBS_SHOWN = 5
 JOBS_CONSIDERED = 50  # number of latest jobs that the panel considers
@@ -41,6 +44,8 @@ def start_button(study: Study, request: JobRequest, key: str, words: str = "Star
     """
     if not who.may(study.labels_path, request.action):
         return
+    if not lacking and (extra := lacking_extra(request.kind.extras)):
+        lacking = f"needs the extra {extra}: {install_command(extra)}"
     unfinished = is_unfinished(study, request)
     st.button(
         "Started" if unfinished else words,
@@ -103,8 +108,9 @@ def panel(study: Study) -> None:
         if unfinished:
             st.fragment(_unfinished_jobs, run_every=1.0)(study, unfinished)
         for job in [job for job in recent if not job.unfinished][:ENDED_JOBS_SHOWN]:
-            show(_ended_job(job))
-            if job.state == "failed":
+            may_see = who.may(study.labels_path, action_of_job(job.kind))  # why it failed may name files of the server
+            show(_ended_job(job, may_see))
+            if job.state == "failed" and may_see:
                 _log(study, job)
 
 
@@ -189,14 +195,15 @@ def _rate(job: Job) -> float | None:
     return (job.done - done) / (now - since) if now - since >= 1 and job.done > done else None
 
 
-def _ended_job(job: Job) -> Html:
+def _ended_job(job: Job, may_see: bool) -> Html:
     line = div(
         span(job.state, cls=f"state {job.state}"),
         span(jobs.title(job.kind, job.arguments), cls="job-name"),
         span(_when(job), cls="soft"),
         cls="job-line",
     )
-    return div(line, div(job.error, cls="job-error") if job.error and job.state == "failed" else "", cls="job ended")
+    shown = job.error and job.state == "failed" and may_see
+    return div(line, div(job.error, cls="job-error") if shown else "", cls="job ended")
 
 
 def _when(job: Job) -> str:

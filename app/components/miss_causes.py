@@ -93,7 +93,8 @@ def _line(table: MissTable, name: str, chosen: Selection) -> Html:
 def _cells(run: RunMisses, line: CauseLine, chosen: Selection) -> list[Html]:
     if not line.is_measured:
         why = "The facts that the rule needs are unknown for every miss"
-        return [tag("td", "not measured", title=why, colspan=4, cls="first soft")]
+        words = join("not measured") if run.misses else join("no miss")
+        return [tag("td", words, title=why if run.misses else "", colspan=4, cls="first soft")]
     count: object = f"{line.count:,}"
     if line.count:
         condition = written("cause", line.name, run.run)

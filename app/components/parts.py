@@ -1,5 +1,5 @@
 """The panel in which a lead downloads, describes, renames and deletes the parts of a kind, and the marks of their
-tags.
+keywords.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from blindspot.app import who
+from blindspot.app import blind, who
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import Html, join, show, span, tag
 from blindspot.backend.core.study import Study
@@ -28,11 +28,11 @@ def descriptions(study: Study, kind: str) -> dict[str, Description]:
 
 
 def described(name: object, about: Description | None) -> Html:
-    """Return a name with its tags; its description is the tooltip."""
+    """Return a name with its keywords; its description is the tooltip."""
     if about is None:
         return join(name)
-    tags = (join(" ", span(each, cls="badge part-tag")) for each in about.tags)
-    return span(name, *tags, title=about.text or None)
+    keywords = (join(" ", span(each, cls="badge part-tag")) for each in about.keywords)
+    return span(name, *keywords, title=about.text or None)
 
 
 def parts_panel(study: Study, kind: str, names: Sequence[str], can_download: bool = True) -> None:
@@ -63,6 +63,9 @@ def parts_panel(study: Study, kind: str, names: Sequence[str], can_download: boo
 
 def download_row(study: Study, kind: str, name: str, words: str = "Download") -> None:
     """Show the choice of a format and the button that downloads a part. The file is made after the click."""
+    if kind == "run" and blind.any_hidden(study, study.run(name).question_ids):
+        show(notice(f"You can download {name} once you have judged its questions that are assigned to you."))
+        return
     offered = formats(kind)
     left, right = st.columns([2, 2], vertical_alignment="bottom")
     key = f"download-{kind}"
@@ -83,14 +86,14 @@ def _describe(study: Study, kind: str, name: str) -> None:
     with st.form(f"describe-{kind}-{name}", border=False, enter_to_submit=False):
         columns = st.columns([4, 2.5, 1.2], vertical_alignment="bottom")
         text = columns[0].text_input("Description", about.text, max_chars=2000)
-        tags = columns[1].text_input("Tags", ", ".join(about.tags), help="Words separated by commas.")
+        keywords = columns[1].text_input("Keywords", ", ".join(about.keywords), help="Words separated by commas.")
         with columns[2]:
             pressed = st.form_submit_button("Save")
     if pressed:
         _do(
             study,
             kind,
-            lambda by: parts.describe(study, kind, name, text, tags.split(","), by=by),
+            lambda by: parts.describe(study, kind, name, text, keywords.split(","), by=by),
             f"Saved the description of {name}.",
         )
 

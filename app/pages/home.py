@@ -69,7 +69,7 @@ def _demo(opened: Study) -> bool:
     from blindspot.app.components.demo_steps import demo_panel
     from blindspot.backend.demo.making import running
 
-    show(demo_panel(opened))
+    show(demo_panel(opened, who.who(opened.labels_path)))
     return running(opened) is not None
 
 

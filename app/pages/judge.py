@@ -22,10 +22,13 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judging.cards import key
 from blindspot.backend.judging.guidelines import guidelines
 from blindspot.backend.judging.own_answers import own_answers
-from blindspot.backend.text.counting import counted
+from blindspot.backend.judging.own_work import own_work
+from blindspot.backend.judging.waiting_words import waiting_lines
+from blindspot.backend.text.counting import counted, noun
 from blindspot.db.events import LabelEvent
 from blindspot.db.people import Person
 from blindspot.db.queue import Batch, Lease
+from blindspot.db.waiting import Waiting
 
 AHEAD, MAX_AHEAD = 4, 15
 HISTORY = 60  # events that can be undone after a reload
@@ -50,11 +53,15 @@ def page() -> None:
     stores = desk(opened)
     if url.value("adjudicate") and person.may("adjudicate"):
         st.fragment(_adjudicate)(opened, stores, person)
+        show(div(link("Judge questions of batches", url.JUDGE, cls="quiet"), cls="foot"))
         return
     if person.paused:
         show(notice(f"A lead has paused {person.name}, who gets no more questions until a lead lifts the pause."))
     st.fragment(_judge)(opened, stores, person)
     curve_panel(opened, "judge")
+    if person.may("adjudicate") and (open_now := stores.labels.disputed(without=stores.queue.hidden(person.name))):
+        words = f"Settle {counted(len(open_now), 'question')} in dispute"
+        show(div(link(words, url.href(url.JUDGE, {"adjudicate": 1}), cls="quiet"), cls="foot"))
     if person.may("make batches"):
         show(div(link("Batches, people and their progress", url.TEAM, cls="quiet"), cls="foot"))
 
@@ -90,10 +97,10 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
         card["progress"] = progress.get(card["batch"], "")
         card["notice"] = ""
         if card["settled"] is not None:
-            card["notice"] = "Practice: these labels do not count. Press Enter to see the settled labels."
+            card["notice"] = "Practice: these labels do not count. Finish the question to see the settled labels."
         elif card["key"] in again:
             card["notice"] = "You skipped this question before. Skip it again to leave it to somebody else."
-    title, lines = _empty(batches, person, mine)
+    title, lines = ("", []) if leases else _empty(opened, stores, batches, person, mine)
     judging.mount(
         "judge",
         component,
@@ -111,12 +118,21 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
             "history": _history(history),
             "empty_title": title,
             "empty": lines,
+            "own_work": []
+            if leases
+            else _own_work(opened, person.name, str(opened.labels_path), stores.labels.last_event),
             "paused": person.paused,
             **_guidelines(opened),
         },
         opened,
         person.name,
     )
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _own_work(_opened: Study, name: str, *key: object) -> list[tuple[str, str]]:
+    """Return what the person's judging came to. Counted once after each label."""
+    return own_work(_opened, name)
 
 
 def _progress(batch: str, mine: int, remaining: int) -> str:
@@ -152,7 +168,9 @@ def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
     return stores.queue.claim(person.name, count)
 
 
-def _empty(batches: list[Batch], person: Person, mine: Mapping[str, int]) -> tuple[str, list[str]]:
+def _empty(
+    opened: Study, stores: Desk, batches: list[Batch], person: Person, mine: Mapping[str, int]
+) -> tuple[str, list[str]]:
     """Return the title and the lines of the empty state: there is nothing to judge."""
     if person.paused:
         return "Paused", ["A lead has paused you. Labels already sent are still saved for a minute."]
@@ -164,20 +182,35 @@ def _empty(batches: list[Batch], person: Person, mine: Mapping[str, int]) -> tup
             if person.may("make batches")
             else "A lead creates batches; come back when there is one.",
         ]
-    remaining = sum(batch.questions - batch.done for batch in batches if not batch.practice)
+    waiting = [each for batch in batches for each in stores.queue.unfinished(batch.name)]
     judged = sum(mine.get(batch.name, 0) for batch in batches if not batch.practice)
     lines = []
     if judged:
         lines.append(f"You judged {counted(judged, 'question')}. Thank you.")
-    if remaining:
-        lines.append(f"Other annotators judge the remaining {counted(remaining, 'question')}.")
-    else:
-        lines.append("Enough people have judged every question of every open batch.")
-        if person.may("make batches"):
+    if person.may("manage batches"):
+        lines += waiting_lines(waiting, who.people(opened.labels_path).all())
+        if any(each.blocked for each in waiting):
+            lines.append("Reassign them on the page Team.")
+        elif not waiting:
+            lines.append("Enough people have judged every question of every open batch.")
             lines.append("Create another batch on the page Team.")
+    else:
+        lines += _waits(waiting)
     if judged:
         return "You are done", lines
-    return ("No question for you at the moment" if remaining else "All done"), lines
+    return ("No question for you at the moment" if waiting else "All done"), lines
+
+
+def _waits(waiting: list[Waiting]) -> list[str]:
+    """Say what open batches wait for to somebody who is not to know who judges what."""
+    blocked = sum(each.blocked for each in waiting)
+    others = len(waiting) - blocked
+    lines = []
+    if others:
+        lines.append(f"Other annotators judge the remaining {counted(others, 'question')}.")
+    if blocked:
+        lines.append(f"{counted(blocked, 'question')} {noun(blocked, 'waits', 'wait')} for a lead to reassign.")
+    return lines or ["Enough people have judged every question of every open batch."]
 
 
 def _history(events: list[LabelEvent]) -> list[dict[str, Any]]:
@@ -187,7 +220,7 @@ def _history(events: list[LabelEvent]) -> list[dict[str, Any]]:
 
 def _guidelines(opened: Study) -> dict[str, Any]:
     text = guidelines(opened.folder)
-    return {"guideline": text.version, "guideline_text": text.blocks()}
+    return {"guideline": text.version, "guideline_text": text.tree()}
 
 
 @judging.keeps_component("adjudicate")
@@ -201,9 +234,7 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
     question_id = url.value("question")
     history = [event for event in stores.labels.undoable(person.name, HISTORY) if event.kind == "adjudicate"]
     hidden = stores.queue.hidden(person.name)
-    disputed = dict.fromkeys(
-        pair.question for pair in stores.labels.consensus() if pair.state == "open" and pair.question not in hidden
-    )
+    disputed = dict.fromkeys(stores.labels.disputed(without=hidden))
     order = ([question_id] if question_id in disputed else []) + [id for id in disputed if id != question_id]
     earlier = [
         id for id in dict.fromkeys(event.question for event in history[:12]) if id not in disputed and id not in hidden
@@ -222,12 +253,29 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
             "order": [key(None, id) for id in order[: AHEAD + MAX_AHEAD]],
             "history": _history(history),
             "empty_title": "Nothing to settle",
-            "empty": ["Annotators agree on every passage that at least two people judged."],
+            "empty": [] if disputed else _nothing_to_settle(stores, len(stores.labels.disputed())),
             **_guidelines(opened),
         },
         opened,
         person.name,
     )
+
+
+def _nothing_to_settle(stores: Desk, held_back: int) -> list[str]:
+    """Say why there is nothing to settle.
+
+    Args:
+        held_back: Number of disputed questions that the adjudicator still has to judge.
+    """
+    if held_back:
+        return [f"You still have to judge {counted(held_back, 'question')} in dispute. Settle them after that."]
+    pairs = [pair for pair in stores.labels.consensus() if pair.people > 1 or pair.state == "adjudicated"]
+    if not pairs:
+        return ["No passage has been judged by two people yet."]
+    settled = sum(pair.state == "adjudicated" for pair in pairs)
+    if settled:
+        return [f"Every dispute is settled: {counted(settled, 'passage')}."]
+    return ["Annotators agree on every passage that at least two people judged."]
 
 
 enter(page)

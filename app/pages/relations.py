@@ -17,12 +17,12 @@ from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs
 from blindspot.app.selection import offered_measures
+from blindspot.backend.core.result_table import latex_tables
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.findings import default_pair
-from blindspot.backend.evaluation.latex import latex_table
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.panel import Cut, Panel, frequency_curves, relation_table, runs_named
-from blindspot.backend.evaluation.panel_report import frequency_csv, frequency_rows, relation_rows, relations_csv
+from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.text.counting import counted
 
@@ -128,8 +128,8 @@ def _relations(panel: Panel, names: list[str], k: int, measure: RankingMeasure) 
     remarks = [convention(panel.kind, study.rule_of(panel.study, names))]
     table_downloads(
         "relations",
-        lambda: latex_table([relation_rows(table, names)], remarks),
-        lambda: relations_csv(table, names),
+        lambda: latex_tables([relation_rows(table, names)], remarks),
+        lambda: relation_figures(table, names).as_csv(),
     )
     note = span(f"Whiskers: 95% intervals. Grey: fewer than {report_plots.FEW} questions.", cls="soft")
     show(div(tag("h2", f"{table.title} by relation, plot"), note, cls="list-head"))
@@ -197,8 +197,8 @@ def _frequency(panel: Panel, names: list[str], k: int, measure: RankingMeasure) 
     )
     table_downloads(
         "frequency",
-        lambda: latex_table([frequency_rows(curves, names)], notes),
-        lambda: frequency_csv(curves, names),
+        lambda: latex_tables([frequency_rows(curves, names)], notes),
+        lambda: frequency_figures(curves, names).as_csv(),
     )
 
 

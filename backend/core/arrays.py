@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 
@@ -39,7 +40,17 @@ def open_array(path: str | Path, advice: str = "make it again") -> np.ndarray:
     except BadInput:
         raise
     # numpy lets errors of its header's parser through.
-    except (OSError, ValueError, EOFError, TypeError, KeyError, OverflowError, SyntaxError, MemoryError) as error:
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        TypeError,
+        KeyError,
+        OverflowError,
+        SyntaxError,
+        MemoryError,
+        TokenError,
+    ) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise BadInput(f"is missing or damaged, or no .npy array of numbers ({reason}); {advice}", path) from error
 

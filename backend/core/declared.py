@@ -10,9 +10,10 @@ From this declaration come the comments of study.toml, command-line options (app
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
@@ -31,12 +32,14 @@ __all__ = [
     "declared",
     "markdown_table",
     "one_of",
+    "named_settings",
     "plain",
     "settings_class",
     "toml_section",
 ]
 
 C = TypeVar("C")
+R = TypeVar("R")
 LONGEST_COMMENT = 60  # characters of a comment behind a line of study.toml
 LONGEST_VALUE = 40  # characters of a wrong value that an error line shows
 
@@ -63,7 +66,8 @@ def settings_class(cls: type[C]) -> type[C]:
 class Declared:
     """One setting as it was declared.
 
-    kind: int, float, bool or str; any other type (a mapping, nested settings). choices: the allowed words, if only some
+    kind: int, float, bool or str; tuple for several texts or numbers of the type `item`; any other type (a mapping,
+    nested settings). choices: the allowed words, if only some
     are allowed. optional: it may be None, which its help explains. minimum, maximum: inclusive bounds. above, below:
     exclusive ones. extra: what the declaration says to one of its readers alone, such as {"option": "--fusion"}.
     """
@@ -80,6 +84,8 @@ class Declared:
     above: float | None
     below: float | None
     extra: Mapping[str, Any]
+    item: type = str
+    has_default: bool = True
 
     @property
     def accepted(self) -> str:
@@ -90,6 +96,8 @@ class Declared:
             return "true or false"
         if self.kind is str:
             return "a text"
+        if self.kind is tuple:
+            return "whole numbers" if self.item is int else "a list of texts"
         if self.kind not in (int, float):
             return "a table"
         lower = None if self.minimum is None else f"at least {plain(self.minimum)}"
@@ -133,8 +141,10 @@ def _declared(name: str, field: Any) -> Declared:
     if get_origin(field.annotation) in (Union, types.UnionType):
         kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
     named = field.json_schema_extra.get("choices", ()) if isinstance(field.json_schema_extra, dict) else ()
-    choices = get_args(kinds[0]) if get_origin(kinds[0]) is Literal else tuple(named)
-    kind = str if choices else get_origin(kinds[0]) or kinds[0]
+    item = (get_args(kinds[0]) or (str,))[0] if get_origin(kinds[0]) is tuple else None
+    words = kinds[0] if item is None else item
+    choices = get_args(words) if get_origin(words) is Literal else tuple(named)
+    kind = tuple if item else str if choices else get_origin(kinds[0]) or kinds[0]
     bounds = {
         word: getattr(each, word) for each in field.metadata for word in ("ge", "le", "gt", "lt") if hasattr(each, word)
     }
@@ -144,7 +154,7 @@ def _declared(name: str, field: Any) -> Declared:
         name=name,
         title=field.title or name.replace("_", " ").capitalize(),
         help=field.description or "",
-        default=default,
+        default=None if field.is_required() else default,
         kind=kind,
         choices=tuple(choices),
         optional=type(None) in get_args(field.annotation),
@@ -153,6 +163,8 @@ def _declared(name: str, field: Any) -> Declared:
         above=bounds.get("gt"),
         below=bounds.get("lt"),
         extra=extra,
+        item=int if item is int else str,
+        has_default=not field.is_required(),
     )
 
 
@@ -169,14 +181,55 @@ def build(cls: type[C], table: object, key: str = "", path: Path | None = None) 
         raise BadInput(f"{key or 'the settings'} must be a table, not {_shown(table)}", path)
     values = dict(table)
     for name, declaration in declared(cls).items():  # type: ignore[arg-type]  # a class is hashable
-        if name in values and hasattr(declaration.kind, "__pydantic_fields__"):
+        if name not in values or isinstance(values[name], declaration.kind):
+            continue
+        if hasattr(declaration.kind, "__pydantic_fields__"):
             values[name] = build(declaration.kind, values[name], f"{key}.{name}".lstrip("."), path)
+        elif declaration.kind is tuple and isinstance(values[name], list):
+            values[name] = tuple(values[name])
     try:
         return cls(**{str(name): value for name, value in values.items()})
     except BadInput as error:
         if isinstance(error.__cause__, ValidationError):
             raise BadInput(_problem(cls, error.__cause__, f"{key}." if key else ""), path) from None
         raise BadInput(f"{key} {error.message}".strip(), path) from None
+
+
+def named_settings(cls: type, parameter: str = "settings") -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Let callers of a function give the settings of a class one by one, by name.
+
+    The function itself receives them as one instance, its argument `parameter`. Its signature names each of them, so
+    records of jobs, HTTP routes and agents' tools know them. Raises BadInput for a wrong value.
+    """
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        known = declared(cls)
+        own = inspect.signature(function)
+        if twice := known.keys() & own.parameters.keys():
+            raise TypeError(
+                f"{function.__qualname__} has the parameters {sorted(twice)}, which {cls.__name__} declares"
+            )
+
+        @wraps(function)
+        def call(*args: Any, **given: Any) -> R:
+            chosen = {name: given.pop(name) for name in known if name in given}
+            return function(*args, **given, **{parameter: build(cls, chosen)})
+
+        fields = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=one.default if one.has_default else inspect.Parameter.empty,
+            )
+            for name, one in known.items()
+        ]
+        rest = [each for each in own.parameters.values() if each.name != parameter]
+        before = [each for each in rest if each.kind is not each.KEYWORD_ONLY and each.kind is not each.VAR_KEYWORD]
+        after = [each for each in rest if each not in before]
+        call.__signature__ = own.replace(parameters=[*before, *fields, *after])  # type: ignore[attr-defined]
+        return call
+
+    return decorate
 
 
 def _problem(cls: type, error: ValidationError, prefix: str = "") -> str:

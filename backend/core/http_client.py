@@ -1,6 +1,7 @@
 """HTTP to one server: a request is repeated while the server is busy or away, and goes to the named address only.
 
-A key goes into one header. It is in no file, log or message.
+Nothing is sent without a person's consent to that server (`blindspot.backend.core.consent`). A key goes into one header.
+It is in no file, log or message.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from blindspot.backend.core.consent import Consent, server_of
 from blindspot.db.errors import BlindspotError, Refused
 
 if TYPE_CHECKING:
@@ -102,6 +104,7 @@ class HttpClient:
 
     Args:
         url: The address to which `post` adds its path.
+        consent: To the server of this address.
         authorization: The header of that name, with the key; "" for requests without a key.
         timeout: Seconds for one answer.
         retries: How often a request is repeated.
@@ -112,6 +115,7 @@ class HttpClient:
     def __init__(
         self,
         url: str,
+        consent: Consent,
         authorization: str,
         timeout: float,
         retries: int,
@@ -119,6 +123,9 @@ class HttpClient:
         maximum_reply: int = MAXIMUM_REPLY,
     ):
         import urllib3
+
+        if server_of(url) != consent.server:
+            raise Refused(f"{url} is not at {consent.server}, which was allowed; nothing was sent")
 
         self.url, self.timeout, self.retries, self.maximum_reply = url, timeout, retries, maximum_reply
         self._authorization = authorization

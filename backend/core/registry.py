@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from blindspot.backend.core.extras import MissingExtra
 from blindspot.db.errors import Refused
 
 T = TypeVar("T")
@@ -52,6 +53,8 @@ class Registry(Generic[T]):
         self._lock = threading.RLock()
         self.failures: list[str] = []
         """One line for each entry point that did not load."""
+        self.unavailable: list[str] = []
+        """One line for each built-in module that needs an extra."""
 
     def register(self, entry: T) -> T:
         """Add an entry. Raises Refused for a name that another entry has."""
@@ -79,7 +82,8 @@ class Registry(Generic[T]):
         """The entry of that name. Raises Refused with the names that are known."""
         entry = self.find(name)
         if entry is None:
-            raise Refused(f"unknown {self.what} {name!r}; known: {', '.join(self.names())}")
+            known = [f"unknown {self.what} {name!r}; known: {', '.join(self.names())}", *self.unavailable]
+            raise Refused("; ".join(known))
         return entry
 
     def __contains__(self, name: object) -> bool:
@@ -100,12 +104,18 @@ class Registry(Generic[T]):
             self._is_loading = True
             try:
                 for module in (*self._modules, *self._modules_of_package()):
-                    importlib.import_module(module)
+                    self._import(module)
                 if self.group is not None:
                     self._load_entry_points(self.group)
                 self._loaded = True
             finally:
                 self._is_loading = False
+
+    def _import(self, module: str) -> None:
+        try:
+            importlib.import_module(module)
+        except MissingExtra as error:  # its entries are not there, and `get` says which extra to install
+            self.unavailable.append(str(error))
 
     def _modules_of_package(self) -> list[str]:
         if self._package is None:

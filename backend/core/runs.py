@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 
+RUN = "run"  # in manifests: the kind of a run whose retriever names none
 _AGAIN = "delete the run and retrieve again"
 
 
@@ -163,7 +164,7 @@ def write_run(
         write_manifest(
             building,
             {
-                "kind": "run",
+                "kind": RUN,
                 "name": name,
                 "ties": "equal scores are ordered by the passage's row in the collection",
                 **settings,
@@ -192,10 +193,13 @@ def refuse_existing(study: Study, name: str, replace: bool) -> None:
         raise Refused(f"there is already a run named {name!r}; give --name, or --replace to make it again")
 
 
+_ENDINGS = re.compile(r"(\.(trec|run|res|txt|tsv|csv|jsonl?|gz|xz|bz2|zst))+$", re.IGNORECASE)
+
+
 def run_name_of(path: Path, taken: Iterable[str] = ()) -> str:
-    """Return a run's name from the name of its file, without endings such as .json.gz; numbered if the name is
-    taken.
+    """Return a run's name from the name of its file, without endings such as .trec or .json.gz; numbered if the name
+    is taken.
     """
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", re.sub(r"(\.(json|gz|xz|bz2))+$", "", path.name)).strip("-._")[:56] or "run"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", _ENDINGS.sub("", path.name)).strip("-._")[:56] or "run"
     used = set(taken)
     return next(each for each in (name, *(f"{name}-{n}" for n in range(2, len(used) + 3))) if each not in used)

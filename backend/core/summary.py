@@ -10,9 +10,13 @@ from blindspot.backend.core import jobs
 from blindspot.backend.core.jobs import JobRequest
 from blindspot.db.gold import GoldMatches
 from blindspot.db.imports import Imports
+from blindspot.db.jobs import Job
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
+
+
+JOBS_CONSIDERED, JOBS_SHOWN = 50, 5
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,23 @@ def summary(study: Study) -> dict[str, Any]:
                 "total": job.total,
                 "error": job.error,
             }
-            for job in jobs.recent(study, 5)
+            for job in _latest_jobs(study)
         ],
     }
+
+
+def _latest_jobs(study: Study) -> list[Job]:
+    """Return the latest jobs, newest first, without failures that a later job made good: one of the same kind that
+    does the same, or for an import any of the same kind, since the file that was mended may have another name."""
+    latest: list[Job] = []
+    done: set[str] = set()
+    for job in jobs.recent(study, JOBS_CONSIDERED):
+        made = {jobs.title(job.kind, job.arguments), *([job.kind] if job.kind.startswith("import ") else [])}
+        if job.state == "done":
+            done |= made
+        if job.state != "failed" or not made & done:
+            latest.append(job)
+    return latest[:JOBS_SHOWN]
 
 
 def _from_results(study: Study) -> dict[str, Any] | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,24 +61,47 @@ def export_questions(study: Study, format: str, split: str | None = None, path: 
     """Export the questions of a split (see `questions_in_split`), or all. Raises as `export_run` does."""
     chosen = find_writer("questions", format)
     questions = questions_in_split(study, split)
-    return _export(
-        chosen, path, f"questions-{split}" if split else "questions", lambda target: chosen.write_to(target, questions)
-    )
+    grades = judgements_of(study, questions)
+    name = f"questions-{split}" if split else "questions"
+    if chosen.graded:
+        return _export(chosen, path, name, lambda target: chosen.write_to(target, questions, grades))
+    made = _export(chosen, path, name, lambda target: chosen.write_to(target, questions))
+    if all(grade == 1 for of_question in grades.values() for grade in of_question.values()):
+        return made
+    note = "The format has no place for grades; 'blindspot export qrels' writes them."
+    return replace(made, notes=(*made.notes, note))
+
+
+def judgements_of(study: Study, questions: Sequence[Question]) -> dict[str, dict[str, int]]:
+    """Return the grade of each judged passage of these questions, by question; questions without any are left out.
+
+    Gold counts 1 where no qrels gave a grade above 0. Grades of 0 and less are those that qrels gave.
+    """
+    recorded: dict[str, dict[str, int]] = defaultdict(dict)
+    for (id, passage), grade in GoldMatches(study.labels_path).grades().items():
+        recorded[id][passage] = grade
+    judged: dict[str, dict[str, int]] = {}
+    for question in questions:
+        known = recorded.get(question.id, {})
+        gold = {passage: max(known.get(passage, 1), 1) for passage in question.gold}
+        others = {passage: grade for passage, grade in known.items() if passage not in gold and grade <= 0}
+        if gold or others:
+            judged[question.id] = gold | others
+    return judged
 
 
 def export_qrels(study: Study, format: str, split: str | None = None, path: Path | None = None) -> ExportResult:
-    """Export the gold of the questions of a split, or of all, as qrels. The grade is that of imported qrels, else 1.
+    """Export the judgements of the questions of a split, or of all, as qrels (see `judgements_of`).
 
     Raises:
-        Missing: no question has gold.
+        Missing: no question has gold or judgements.
         Refused: as `export_run`.
     """
     chosen = find_writer("qrels", format)
-    questions = [question for question in questions_in_split(study, split) if question.gold]
-    if not questions:
+    judged = judgements_of(study, questions_in_split(study, split))
+    if not judged:
         raise Missing("none of these questions has gold passages; import qrels or questions that name them")
-    grades = GoldMatches(study.labels_path).grades()
-    rows = ((q.id, passage, max(grades.get((q.id, passage), 1), 1)) for q in questions for passage in q.gold)
+    rows = ((question, passage, grade) for question, grades in judged.items() for passage, grade in grades.items())
     return _export(chosen, path, f"qrels-{split}" if split else "qrels", lambda target: chosen.write_to(target, rows))
 
 

@@ -56,18 +56,22 @@ class TableFile:
     split: str | None = None
 
 
-def rows_of(path: str | Path, columns: Sequence[str] | None = None) -> Iterator[TableRow | BadInput]:
+def rows_of(
+    path: str | Path, columns: Sequence[str] | None = None, text: str | None = None
+) -> Iterator[TableRow | BadInput]:
     """Yield the rows of a file or folder, in order; BadInput in place of a wrong row.
 
     Args:
         columns: The columns to read; None for all. In JSON lines, a row that lacks a column has None there.
+        text: Read text files as "jsonl" or "csv"; default as they begin.
 
     Raises:
         BadInput: no table, a broken file, or one without one of the columns.
     """
     readers = {"parquet": _parquet_rows, "arrow": _arrow_rows, "jsonl": _json_rows, "csv": _csv_rows}
     for file in table_files(path):
-        yield from readers[table_kind(file.path)](file, columns)
+        kind = table_kind(file.path) if text is None else binary_kind(file.path) or text
+        yield from readers[kind](file, columns)
 
 
 def columns_of(path: str | Path) -> list[str]:
@@ -76,13 +80,16 @@ def columns_of(path: str | Path) -> list[str]:
     kind = table_kind(file.path)
     if kind in ("parquet", "arrow"):
         with _opened(file.path, kind) as (schema, _):
-            return list(schema.names)
-    if kind == "jsonl":
+            names = list(schema.names)
+    elif kind == "jsonl":
         first = next(_json_rows(file, None), None)
         if isinstance(first, BadInput):
             raise first
-        return list(first.values) if first is not None else []
-    return _header(file.path, _csv_records(file.path))
+        names = [] if first is None else list(first.values)
+    else:
+        names = _header(file.path, _csv_records(file.path))
+    _check_columns(None, names, file.path, 1 if kind == "csv" else None)
+    return names
 
 
 def table_kind(path: Path) -> str:
@@ -115,7 +122,7 @@ def table_files(path: str | Path) -> list[TableFile]:
 
 
 def is_table_folder(path: Path) -> bool:
-    """Return whether a folder is a saved Dataset or DatasetDict, or holds Parquet or Arrow files as on the Hub."""
+    """Return whether a folder is a saved Dataset or DatasetDict, or holds tables and no texts, as on the Hub."""
     try:
         return path.is_dir() and bool(_folder_files(path))
     except (BadInput, OSError):
@@ -170,6 +177,11 @@ def _split_of(file: Path) -> str | None:
     return found[1] if found else None
 
 
+def shown(names: Sequence[str]) -> str:
+    """Return names of columns for a message of one line."""
+    return ", ".join(" ".join(name.split())[:40] for name in names[:20])
+
+
 def _check_columns(columns: Sequence[str] | None, names: Sequence[str], path: Path, line: int | None = None) -> None:
     """Raise BadInput if a table lacks a column, or names one twice."""
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -177,8 +189,7 @@ def _check_columns(columns: Sequence[str] | None, names: Sequence[str], path: Pa
         raise BadInput(f"the column {twice[:40]!r} occurs twice; rename one", path, line)
     missing = [name for name in columns or () if name not in names]
     if missing:
-        known = ", ".join(name[:40] for name in names[:20])
-        raise BadInput(f"there is no column {missing[0]!r}; the columns are {known}", path, line)
+        raise BadInput(f"there is no column {missing[0]!r}; the columns are {shown(names)}", path, line)
 
 
 # Text

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.manifest import whole_folder, write_text
-from blindspot.backend.data.exporting import export_passages, export_qrels
+from blindspot.backend.data.exporting import export_passages, export_qrels, judgements_of
 from blindspot.backend.data.formats import find_writer
 from blindspot.backend.data.formats.base import Qrel
 from blindspot.backend.data.formats.beir import read_qrels
@@ -79,20 +79,21 @@ class ExportedTask:
 
 
 def export_task(study: Study, folder: Path, split: str = "test", own_passages_left_out: bool = False) -> ExportedTask:
-    """Write a task folder with the questions of a split that have gold.
+    """Write a task folder with the judged questions of a split, those without a relevant passage included.
 
     Args:
         folder: a new folder; the task's name in task.py follows from its name.
         own_passages_left_out: state in task.py that the passage with a question's own id does not count.
 
     Raises:
-        Refused: the folder exists. Missing: no question of the split has gold.
+        Refused: the folder exists. Missing: no question of the split is judged.
     """
     if folder.exists():
         raise Refused(f"{folder} exists; name another folder")
     if not folder.absolute().parent.is_dir():
         raise Refused(f"{folder.absolute().parent} is not a folder; name one that exists")
-    questions = [question for question in study.questions.all(split=split) if question.gold]
+    judged = judgements_of(study, of_split := study.questions.all(split=split))
+    questions = [question for question in of_split if question.id in judged]
     if not questions:
         raise Missing(f"no {split} question has gold passages; choose another --split, or import qrels")
     with whole_folder(folder.absolute()) as building:
@@ -107,7 +108,7 @@ def export_task(study: Study, folder: Path, split: str = "test", own_passages_le
         counts = {
             "passages": counted(passages, "passage"),
             "questions": counted(len(questions), "question"),
-            "judgements": counted(judgements, "relevant passage"),
+            "judgements": counted(judgements, "judgement"),
         }
         write_text(building / "README.md", README.format(**facts, **counts))
         write_text(building / "task.py", TASK.format(**facts, ignore=own_passages_left_out))

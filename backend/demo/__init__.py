@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blindspot.db.people import SIMULATED
+
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 SOURCE = "encyclopedia"
 """The folder of the study that holds the generated files."""
 ABOUT = "about.json"
-ANNOTATORS = {"Ada (simulated)": 0.96, "Ben (simulated)": 0.90}
+ANNOTATORS = {f"Ada{SIMULATED}": 0.96, f"Ben{SIMULATED}": 0.90}
 """The simulated annotators: name to the share of labels that are right."""
 
 

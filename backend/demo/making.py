@@ -17,6 +17,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import wilson
 from blindspot.backend.core import jobs
+from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.study import SETTINGS_FILE, Study
 from blindspot.backend.data import encyclopedia
@@ -24,7 +25,8 @@ from blindspot.backend.data.importing.importer import import_passages, import_qu
 from blindspot.backend.demo import ABOUT, ANNOTATORS, SOURCE
 from blindspot.backend.demo.annotators import simulate_annotators, truth_of
 from blindspot.backend.experiments.running import results, run_experiment
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.maps import make as make_map
 from blindspot.backend.maps import maps_of
 from blindspot.backend.progress import Progress
@@ -101,7 +103,11 @@ def begin(
 
     Raises Refused if `folder` holds something else, or a demo of another size or seed.
     """
-    study = Study.open(folder) if (folder / SETTINGS_FILE).is_file() else Study.create(folder, "Generated encyclopedia")
+    if (folder / SETTINGS_FILE).is_file():
+        study = Study.open(folder)
+    else:
+        require("demo")
+        study = Study.create(folder, "Generated encyclopedia")
     source = study.path(SOURCE)
     _generate(source, passages, seed, progress)
     if not study.has_corpus:
@@ -115,7 +121,7 @@ def begin(
     return study
 
 
-@job("demo")
+@job("demo", extras=("demo",))
 def finish(study: Study, size: dict[str, Any] | None = None, progress: Progress | None = None) -> dict[str, int]:
     """Make the parts of the demo that are missing, each as a job of its own. Returns {made}: their number.
 

@@ -50,18 +50,19 @@ class DemoStep:
     question: str | None = None
 
 
-def demo_steps(study: Study, compare: Compare | None = None) -> list[DemoStep]:
+def demo_steps(study: Study, compare: Compare | None = None, person: str | None = None) -> list[DemoStep]:
     """Return the five steps in order.
 
     Args:
         compare: Compares two runs by name; the app's keeps its comparisons.
+        person: Who reads the steps; None if nobody is signed in.
     """
     compared = compare or (lambda a, b: Comparison.of(measure(study, a), measure(study, b)))
     runs = set(study.runs())
     return [
         _blind_spot(compared, runs),
         _question(compared, runs),
-        _judge(study),
+        _judge(study, person),
         _training_set(study),
         _retriever(compared, runs),
     ]
@@ -132,22 +133,25 @@ def _first_is_gold(compared: Comparison, row: int) -> bool:
     return passage.id in compared.questions[row].gold
 
 
-def _judge(study: Study) -> DemoStep:
+def _judge(study: Study, person: str | None) -> DemoStep:
     title = "Judge five passages yourself"
-    batch = next((batch for batch in Queue(study.labels_path).batches() if batch.name == YOURS), None)
+    queue = Queue(study.labels_path)
+    batch = next((batch for batch in queue.batches() if batch.name == YOURS), None)
     if batch is None:
         return DemoStep(
             "judge", title, "waiting", "The passages are chosen when BM25 has searched the training questions."
         )
-    return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged(batch))
+    own = queue.finished_by(person).get(YOURS, 0) if person is not None else 0
+    return DemoStep("judge", title, "done" if batch.done == batch.questions else "ready", _judged(batch, own))
 
 
-def _judged(batch: Batch) -> str:
+def _judged(batch: Batch, own: int) -> str:
     if not batch.done:
         return "The training data calls these passages negatives. Do they answer their question?"
     if batch.done < batch.questions:
         return f"{batch.done} of {counted(batch.questions, 'passage')} judged."
-    return "You judged all five. Training offers a new set with your labels."
+    who = "You judged all five" if own == batch.questions else "All five are judged"
+    return f"{who}. Training offers a new set with {'your' if own == batch.questions else 'the'} labels."
 
 
 def _training_set(study: Study) -> DemoStep:

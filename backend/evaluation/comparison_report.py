@@ -1,18 +1,14 @@
-"""The output of `blindspot compare`: the figures of `blindspot.backend.evaluation.comparison` as JSON, CSV, LaTeX and terminal
-tables.
-"""
+"""The output of `blindspot compare`: the figures of `blindspot.backend.evaluation.comparison` as tables."""
 
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from blindspot.analysis.relations import relation_name
-from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
 from blindspot.backend.evaluation.comparison import (
     BYS,
     KS,
@@ -27,9 +23,7 @@ from blindspot.backend.evaluation.comparison import (
     overall,
 )
 from blindspot.backend.evaluation.comparison_words import conclusion, method, reservation
-from blindspot.backend.evaluation.latex import ABSENT, Table, latex_table
-from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
-from blindspot.backend.evaluation.percentages import percent
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.report import NO_RELATIONS
 from blindspot.backend.evaluation.saved_slices import saved
@@ -38,8 +32,6 @@ from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from blindspot.backend.core.study import Study
 
 COLUMNS = (
@@ -52,7 +44,7 @@ BETTER_KEYS = ("a_better", "b_better", "equal")
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonReport:
+class ComparisonReport(Results):
     """Two runs compared.
 
     at: by k, over all questions. macro: by k, averaged over relations; empty without relations. k: the cut-off of the
@@ -94,14 +86,10 @@ class ComparisonReport:
             "groups": {key: {"name": self.names[key], **_figures(both)} for key, both in self.groups.items()},
         }
 
-    def as_json(self) -> str:
-        return json.dumps(self.as_dict(), ensure_ascii=False, indent=2, allow_nan=False)
-
-    def as_csv(self) -> str:
-        """Return CSV with a line for all questions at each k, for the macro averages, and for each group; the columns
-        are COLUMNS, for measures other than Success@k with BETTER_KEYS in the place of FLIP_KEYS.
+    def figures(self) -> ResultTable:
+        """Return a row for all questions at each k, for the macro averages, and for each group; the columns are
+        COLUMNS, for measures other than Success@k with BETTER_KEYS in the place of FLIP_KEYS.
         """
-        text = io.StringIO()
         rows = []
         for name, both in self._lines():
             figures = _figures(both)
@@ -113,40 +101,41 @@ class ComparisonReport:
             rows.append({"group": name, **figures, **sides})
         counts = FLIP_KEYS if self.measure is SUCCESS else BETTER_KEYS
         columns = [*(key for key in COLUMNS[: COLUMNS.index("both")]), *counts, "oracle", "oracle_low", "oracle_high"]
-        write_csv(text, columns, [{key: row[key] for key in columns} for row in rows])
-        return text.getvalue()
+        return records_table(columns, rows)
 
     def _lines(self) -> list[tuple[str, PairedFigures]]:
         lines = [("all", both) for both in self.at.values()] + [("macro", both) for both in self.macro.values()]
         return lines + [(key, both) for key, both in self.groups.items()]
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ResultTable]:
         counts = (
             ["both", "only A", "only B", "neither"] if self.measure is SUCCESS else ["A better", "B better", "equal"]
         )
-        head = ["", "n", "A", "B", "A - B", "p (Holm)", *counts, "oracle"]
+        head: list[Column | str] = [
+            "n",
+            Column("A", format="percent"),
+            Column("B", format="percent"),
+            Column("A - B", format="difference"),
+            Column("p (Holm)", format="p"),
+            *counts,
+            Column("oracle", format="percent"),
+        ]
         cut_off = self.measure.has_cut_off
         whole = [_row(f"@{k}" if cut_off else "all", both) for k, both in self.at.items()]
         whole += [_row(f"macro @{k}" if cut_off else "macro", both) for k, both in self.macro.items()]
         over = "" if self.measure is SUCCESS else f" over {self.kind}"
         of_slice = f", slice {self.slice}" if self.slice else ""
-        tables = [(f"A: {self.a}, B: {self.b}. {self.measure.at('k')}{over}, %{of_slice}", head, whole)]
+        title = f"A: {self.a}, B: {self.b}. {self.measure.at('k')}{over}, %{of_slice}"
+        tables = [ResultTable(title, ["", *head], whole)]
         if self.by:
-            head = [self.by.capitalize(), *head[1:]]
             rows = [_row(self.names[key], both) for key, both in self.groups.items()]
-            tables.append((f"{self.measure.at(self.k)} by {self.by}, %", head, rows))
+            tables.append(
+                ResultTable(f"{self.measure.at(self.k)} by {self.by}, %", [self.by.capitalize(), *head], rows)
+            )
         return tables
 
     def remarks(self) -> list[str]:
         return [self.conclusion, self.reservation, *self.notes, self.method]
-
-    def as_latex(self) -> str:
-        return latex_table(self.tables(), self.remarks())
-
-    def as_rich(self) -> RenderableType:
-        from blindspot.backend.evaluation.report_text import rich_tables
-
-        return rich_tables(self.tables(), self.remarks())
 
 
 def _figures(both: PairedFigures) -> dict:
@@ -178,26 +167,11 @@ def _better(both: PairedFigures) -> tuple[int, int, int]:
     return a, b, both.n - a - b
 
 
-def _row(name: str, both: PairedFigures) -> list[str]:
-    estimate, adjusted = both.difference.estimate, both.difference.p_shown
-    a, b, oracle = (percent(each) for each in (both.a, both.b, both.oracle))
-    difference = ABSENT
-    if estimate.value is not None:
-        value, low, high = estimate.percent
-        difference = f"{value:+z.1f} [{low:+z.1f},{high:+z.1f}]"
+def _row(name: str, both: PairedFigures) -> list[object]:
     counts: tuple[int, ...] = _better(both)
     if both.measure is SUCCESS:
         counts = (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither)
-    return [
-        name,
-        f"{both.n:,}",
-        a,
-        b,
-        difference,
-        "<0.001" if adjusted < 0.001 else f"{adjusted:.3f}",
-        *(f"{count:,}" for count in counts),
-        oracle,
-    ]
+    return [name, both.n, both.a, both.b, both.difference.estimate, both.difference.p_shown, *counts, both.oracle]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +222,7 @@ def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> Co
     by, relevance, rule, slice = options.by, options.relevance, options.rule, options.slice
     if by is not None and by not in BYS:
         raise BadInput(f"--by must be one of {', '.join(BYS)}, not {by!r}")
-    by_measure = MEASURES.get(options.measure)
+    by_measure = measure_named(options.measure)
     needs_gold = by_measure.needs_all and relevance == "answers"
     measured = measure_all(study, (a, b), "gold" if needs_gold else relevance, rule)
     if options.hidden:

@@ -21,7 +21,7 @@ from blindspot.db.errors import BadInput
 if TYPE_CHECKING:
     from blindspot.backend.evaluation.relevance import Relevance
 
-__all__ = ["MEASURES", "SUCCESS", "RankingMeasure", "summarise"]
+__all__ = ["MEASURES", "SUCCESS", "RankingMeasure", "measure_named", "summarise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,13 @@ class RankingMeasure:
 
 
 MEASURES: Registry[RankingMeasure] = Registry("measure", group="blindspot.measures", check=must_be(RankingMeasure))
+
+
+def measure_named(name: str) -> RankingMeasure:
+    """Return the measure of that name, however its letters are written: "nDCG" is "ndcg". Raises Refused."""
+    spelled = next((each for each in MEASURES.names() if each.casefold() == name.casefold()), name)
+    return MEASURES.get(spelled)
+
 
 SUCCESS = MEASURES.register(
     RankingMeasure(

@@ -1,22 +1,17 @@
-"""The output of `blindspot misses`: the table of causes as JSON, CSV, LaTeX and terminal tables."""
+"""The output of `blindspot misses`: the table of causes."""
 
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate
-from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
 from blindspot.backend.evaluation.cause_rules import RunCauses, run_causes
 from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
 from blindspot.backend.evaluation.comparison_report import notes
-from blindspot.backend.evaluation.latex import ABSENT, Table, latex_table
 from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMisses, miss_table
-from blindspot.backend.evaluation.percentages import percent
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from blindspot.backend.text.answers import DEFAULT_RULE
@@ -25,8 +20,6 @@ from blindspot.db.errors import BadInput
 from blindspot.db.question_table import ids_of, take
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from blindspot.backend.core.study import Study
 
 K = 20
@@ -34,12 +27,18 @@ COLUMNS = (
     "run", "k", "questions", "misses", "cause", "count", "measured", "share", "low", "high", "found", "found_measured",
     "difference", "difference_low", "difference_high", "examples",
 )  # fmt: skip
-HEAD = ["Cause", "misses", "of", "share", "found", "misses - found", "examples"]
-PAIRED_HEAD = ["Missed with cause", "A", "B", "A - B", "p (Holm)"]
+HEAD = (
+    "Cause", "misses", "of", Column("share", format="range"), Column("found", format="percent"),
+    Column("misses - found", format="difference"), "examples",
+)  # fmt: skip
+PAIRED_HEAD = (
+    "Missed with cause", Column("A", format="percent"), Column("B", format="percent"), Column("A - B", format="difference"),
+    Column("p (Holm)", format="p"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class MissReport:
+class MissReport(Results):
     """A table of causes, with what it was made of."""
 
     table: MissTable
@@ -47,7 +46,7 @@ class MissReport:
     slice: str
     notes: list[str]
 
-    def as_json(self) -> str:
+    def as_dict(self) -> dict[str, Any]:
         runs = [
             {
                 "run": run.run,
@@ -69,7 +68,7 @@ class MissReport:
             }
             for name, each in self.table.paired.items()
         }
-        content = {
+        return {
             "k": self.table.k,
             "questions": self.table.n,
             "relevance": self.kind,
@@ -79,11 +78,9 @@ class MissReport:
             "method": self.table.method,
             "notes": self.notes,
         }
-        return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
 
-    def as_csv(self) -> str:
-        """Return CSV with a line for each cause of each run; the columns are COLUMNS. Examples are joined by spaces."""
-        text = io.StringIO()
+    def figures(self) -> ResultTable:
+        """Return a row for each cause of each run; the columns are COLUMNS. Examples are joined by spaces."""
         rows: list[dict[str, Any]] = [
             {"run": run.run, "k": run.k, "questions": run.questions, "misses": run.misses}
             | _figures(line)
@@ -91,70 +88,50 @@ class MissReport:
             for run in self.table.runs
             for line in run.lines
         ]
-        write_csv(text, COLUMNS, rows)
-        return text.getvalue()
+        return records_table(COLUMNS, rows)
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ResultTable]:
         return cause_tables(self.table, self.slice)
 
     def remarks(self) -> list[str]:
         return [*self.notes, self.table.method]
 
-    def as_latex(self) -> str:
-        return latex_table(self.tables(), self.remarks())
 
-    def as_rich(self) -> RenderableType:
-        from blindspot.backend.evaluation.report_text import rich_tables
-
-        return rich_tables(self.tables(), self.remarks())
-
-
-def cause_tables(table: MissTable, slice: str = "") -> list[Table]:
-    """Return a table for each run, and the paired table of two runs, in percent."""
+def cause_tables(table: MissTable, slice: str = "") -> list[ResultTable]:
+    """Return a table for each run that misses a question, and the paired table of two runs, in percent."""
     of_slice = f", slice {slice}" if slice else ""
-    tables: list[Table] = []
+    tables = []
     for run in table.runs:
+        if not run.misses:
+            continue
         letter = f"{run.side.upper()}: " if len(table.runs) > 1 else ""
         caption = f"{letter}{run.run} misses {run.misses:,} of {counted(run.questions, 'question')} at {run.k}, %"
-        tables.append((caption + of_slice, HEAD, [_row(run.line(name)) for name in table.order]))
+        tables.append(ResultTable(caption + of_slice, HEAD, [_row(run.line(name)) for name in table.order]))
     if table.paired:
-        tables.append((f"Both runs over the same {counted(table.n, 'question')}, %", PAIRED_HEAD, paired_rows(table)))
+        caption = f"Both runs over the same {counted(table.n, 'question')}, %"
+        tables.append(ResultTable(caption, PAIRED_HEAD, paired_rows(table)))
     return tables
 
 
-def _row(line: CauseLine) -> list[str]:
+def nothing_missed(table: MissTable) -> list[str]:
+    """Return a sentence for each run without a miss to explain."""
     return [
-        line.title,
-        f"{line.count:,}",
-        f"{line.share.n:,}",
-        interval_words(line.share),
-        percent(line.found),
-        interval_words(line.difference, signed=True),
-        " ".join(line.examples) or ABSENT,
+        f"{run.run} finds every one of the {counted(run.questions, 'question')} at {run.k}, so it has no miss to explain."
+        for run in table.runs
+        if not run.misses
     ]
 
 
-def paired_rows(table: MissTable) -> list[list[str]]:
+def _row(line: CauseLine) -> list[object]:
+    examples = " ".join(line.examples) or None
+    return [line.title, line.count, line.share.n, line.share, line.found, line.difference, examples]
+
+
+def paired_rows(table: MissTable) -> list[list[object]]:
     """Return a row for each cause that was measured in either run."""
     first: RunMisses = table.runs[0]
-    rows = []
-    for name in table.order:
-        each = table.paired.get(name)
-        if each is None:
-            continue
-        p = each.difference.p_shown
-        shares = [percent(side) for side in (each.a, each.b)]
-        difference = interval_words(each.difference.estimate, signed=True)
-        rows.append([first.line(name).title, *shares, difference, "<0.001" if p < 0.001 else f"{p:.3f}"])
-    return rows
-
-
-def interval_words(estimate: Estimate, signed: bool = False) -> str:
-    """Format an estimate in percent with its interval: "20.1 [17.5,23.0]"."""
-    if estimate.value is None or estimate.low is None:
-        return ABSENT
-    value, low, high = estimate.percent
-    return f"{value:+z.1f} [{low:+z.1f},{high:+z.1f}]" if signed else f"{value:.1f} [{low:.1f},{high:.1f}]"
+    found = ((first.line(name).title, table.paired[name]) for name in table.order if name in table.paired)
+    return [[title, each.a, each.b, each.difference.estimate, each.difference.p_shown] for title, each in found]
 
 
 def _figures(line: CauseLine) -> dict[str, Any]:
@@ -195,6 +172,7 @@ def misses(study: Study, a: str, b: str | None = None, options: MissOptions | No
     chosen_by_results = by_results(options.slice)
     table = miss_table(compared, k, rows, ("a",) if b is None or b == a else ("a", "b"), not chosen_by_results)
     said = [CHOSEN_BY_RESULTS] if chosen_by_results and len(table.runs) == 2 else []
+    said += nothing_missed(table)
     return MissReport(table, compared.a.kind, options.slice, [*said, *notes(study, compared, None)])
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -93,6 +93,14 @@ class MissTable:
         """The names of the lines, the most frequent cause of any run first, `NONE` last."""
         counts = {name: max(run.line(name).count for run in self.runs) for name in map(str, ORDER)}
         return [*sorted(counts, key=lambda name: -counts[name]), NONE]
+
+    def without_examples(self, hidden: Set[str]) -> MissTable:
+        """Return the table with the same figures, and without examples that are among these question ids."""
+
+        def shown(line: CauseLine) -> CauseLine:
+            return replace(line, examples=tuple(example for example in line.examples if example not in hidden))
+
+        return replace(self, runs=[replace(run, lines=list(map(shown, run.lines))) for run in self.runs])
 
     @property
     def method(self) -> str:

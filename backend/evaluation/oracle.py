@@ -11,7 +11,7 @@ import numpy as np
 from blindspot.analysis.accuracy import Estimate, summarise
 from blindspot.analysis.significance import difference
 from blindspot.backend.evaluation.comparison import Measured, measure_all
-from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput
@@ -79,7 +79,7 @@ def oracle(
     names = list(dict.fromkeys(runs))
     if len(names) < 2:
         raise BadInput(f"an oracle chooses between at least two different runs, not {', '.join(names) or 'none'}")
-    by = MEASURES.get(measure)
+    by = measure_named(measure)
     k = by.default_k if k is None else k
     measured = measure_all(study, names, "gold" if by.needs_all and relevance == "answers" else relevance, rule)
     for name in names:

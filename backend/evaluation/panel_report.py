@@ -1,38 +1,38 @@
-"""The panel's tables as rows of text, for the HTML report, LaTeX and CSV."""
+"""The panel's tables: for the HTML report and LaTeX, and the figures for scripts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from io import StringIO
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from blindspot.analysis import published
 from blindspot.analysis.relations import relation_name
-from blindspot.backend.core.spreadsheets import write_csv
-from blindspot.backend.evaluation.latex import ABSENT, Table
-from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
-from blindspot.backend.evaluation.percentages import percent, percent_with_interval
+from blindspot.backend.core.result_table import ABSENT, Column, ResultTable, percent
+from blindspot.backend.evaluation.measures import SUCCESS
 
 if TYPE_CHECKING:
-    from blindspot.analysis.accuracy import Estimate
     from blindspot.backend.evaluation.panel import Curves, RelationTable
 
 
-def relation_rows(table: RelationTable, members: Sequence[str]) -> Table:
+def relation_rows(table: RelationTable, members: Sequence[str]) -> ResultTable:
     """Return the measure of each run by relation, with the averages first."""
-    heads = ["relation", "n", *(f"{run} @{k}" for run in members for k in table.ks)]
-    rows = [
-        [relation_name(row.group), f"{row.n:,}", *(percent(row.success[run][k]) for run in members for k in table.ks)]
+    heads: list[Column | str] = [
+        "relation",
+        "n",
+        *(Column(f"{run} @{k}", format="percent") for run in members for k in table.ks),
+    ]
+    rows: list[list[object]] = [
+        [relation_name(row.group), row.n, *(row.success[run][k] for run in members for k in table.ks)]
         for row in table.rows
     ]
     for name, values in (("mean of relations", table.macro), ("all questions", table.micro)):
         if values:
             n = next(iter(values.values()))[table.k].n
-            rows.insert(0, [name, f"{n:,}", *(percent(values[run][k]) for run in members for k in table.ks)])
-    return f"{table.measure.at('k')} by relation, %", heads, rows
+            rows.insert(0, [name, n, *(values[run][k] for run in members for k in table.ks)])
+    return ResultTable(f"{table.measure.at('k')} by relation, %", heads, rows)
 
 
-def published_rows(table: RelationTable, members: Sequence[str], order: Sequence[str]) -> Table:
+def published_rows(table: RelationTable, members: Sequence[str], order: Sequence[str]) -> ResultTable:
     """Return our Success@20 beside the figures of EntityQuestions, Table 5."""
     rows = {row.group: row for row in table.rows}
     result = []
@@ -43,10 +43,10 @@ def published_rows(table: RelationTable, members: Sequence[str], order: Sequence
     ours = [percent(table.macro[run][published.K]) for run in members]
     result.insert(0, ["mean of relations", *ours, *(f"{v:.1f}" for v in published.AVERAGE)])
     heads = ["relation", *members, *(f"{each}, published" for each in published.SYSTEMS)]
-    return f"Comparison with {published.SOURCE}: top {published.K}, %", heads, result
+    return ResultTable(f"Comparison with {published.SOURCE}: top {published.K}, %", heads, result)
 
 
-def frequency_rows(curves: Curves, members: Sequence[str]) -> Table:
+def frequency_rows(curves: Curves, members: Sequence[str]) -> ResultTable:
     """Return the points of the curves, with their intervals."""
     rows = []
     for series, by_run in curves.series.items():
@@ -54,9 +54,9 @@ def frequency_rows(curves: Curves, members: Sequence[str]) -> Table:
             span = (
                 ABSENT if point.min_frequency is None else f"{point.min_frequency:,}\N{EN DASH}{point.max_frequency:,}"
             )
-            shares = [percent_with_interval(by_run[run][number].success) for run in members]
-            rows.append([series, curves.label(point.bucket), span, f"{point.n:,}", *shares])
-    return (
+            shares = [by_run[run][number].success for run in members]
+            rows.append([series, curves.label(point.bucket), span, point.n, *shares])
+    return ResultTable(
         f"{curves.title}, %, with 95% {'Wilson' if curves.measure is SUCCESS else 'bootstrap'} interval; frequency by "
         f"{curves.source}",
         ["subjects", "group", "mentions", "n", *members],
@@ -64,47 +64,28 @@ def frequency_rows(curves: Curves, members: Sequence[str]) -> Table:
     )
 
 
-def relations_csv(table: RelationTable, members: Sequence[str]) -> str:
-    """Return one line for each relation, run and k. Values are shares of 1. The averages come first."""
-    rows: list[dict[str, Any]] = []
-    for name, values in (("all questions", table.micro), ("mean of relations", table.macro)):
-        rows += [row for run in members if run in values for row in _lines("relation", name, run, values[run])]
-    for group in table.rows:
-        rows += [row for run in members for row in _lines("relation", group.group, run, group.success[run])]
-    return _csv(("relation", *FIELDS), rows, table.measure)
+def relation_figures(table: RelationTable, members: Sequence[str]) -> ResultTable:
+    """Return one row for each relation, run and k. Values are shares of 1. The averages come first."""
+    groups = [("all questions", table.micro), ("mean of relations", table.macro)]
+    groups += [(row.group, row.success) for row in table.rows]
+    rows = [
+        (name, run, k, each.n, each.value, each.low, each.high)
+        for name, values in groups
+        for run in members
+        if run in values
+        for k, each in values[run].items()
+    ]
+    return ResultTable("", ["relation", "run", "k", "n", table.measure.name, "low", "high"], rows)
 
 
-def frequency_csv(curves: Curves, members: Sequence[str]) -> str:
-    """Return one line for each series, group and run. Values are shares of 1."""
+def frequency_figures(curves: Curves, members: Sequence[str]) -> ResultTable:
+    """Return one row for each series, group and run. Values are shares of 1."""
     rows = []
     for series, by_run in curves.series.items():
         for run in members:
             for point in by_run[run]:
-                known = {"min_mentions": point.min_frequency, "max_mentions": point.max_frequency, "subjects": series}
-                line = next(_lines("group", curves.label(point.bucket), run, {curves.k: point.success}))
-                rows.append(line | known)
-    return _csv(("subjects", "group", "min_mentions", "max_mentions", *FIELDS), rows, curves.measure)
-
-
-FIELDS = ("run", "k", "n", "success", "low", "high")
-
-
-def _lines(kind: str, name: str, run: str, values: dict[int, Estimate]) -> Iterator[dict[str, Any]]:
-    for k, estimate in values.items():
-        yield {
-            kind: name,
-            "run": run,
-            "k": k,
-            "n": estimate.n,
-            "success": estimate.value,
-            "low": estimate.low,
-            "high": estimate.high,
-        }
-
-
-def _csv(columns: Sequence[str], rows: Sequence[dict[str, Any]], measure: RankingMeasure) -> str:
-    """Write the lines; the column of the figures has the name of the measure."""
-    out = StringIO()
-    named = [{measure.name if key == "success" else key: value for key, value in row.items()} for row in rows]
-    write_csv(out, [measure.name if column == "success" else column for column in columns], named)
-    return out.getvalue()
+                known = (series, curves.label(point.bucket), point.min_frequency, point.max_frequency)
+                each = point.success
+                rows.append((*known, run, curves.k, each.n, each.value, each.low, each.high))
+    columns = ["subjects", "group", "min_mentions", "max_mentions", "run", "k", "n", curves.measure.name, "low", "high"]
+    return ResultTable("", columns, rows)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ STYLE: dict[str, Any] = {"font.size": 7.5, "axes.titlesize": 8, "axes.labelsize"
 MARKERS = {"square": "s", "circle": "o", "diamond": "D", "triangle-up": "^", "x": "X", "star": "*", "cross": "P", "triangle-down": "v",
            "pentagon": "p", "hexagon": "h", "triangle-left": "<", "triangle-right": ">"}  # fmt: skip
 LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
-DEFAULT_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 
 
 def paper_plot(figure: Figure, form: PlotForm, width: float = COLUMN) -> bytes:
@@ -142,7 +142,7 @@ def _colour(trace: Mapping[str, Any], number: int) -> str:
         colour = trace.get(part, {}).get("color")
         if isinstance(colour, str) and colour.startswith("#"):
             return colour
-    return DEFAULT_COLOURS[number % len(DEFAULT_COLOURS)]
+    return COLOURS[number % len(COLOURS)]
 
 
 def _draw_points(axes: Axes, trace: Mapping[str, Any], values: Mapping[str, list], number: int) -> None:

@@ -4,7 +4,8 @@ By "answers", a hit is relevant if the passage contains an answer according to a
 passage is gold for the question; by "labels", if the passage is gold or labelled positive, and no settled label says
 otherwise. If no question of a run has answers, relevance by answers becomes gold, and `Relevance.kind` says so.
 
-Gold and labels are graded: a pair has the grade of imported qrels, else 1.
+Gold and labels are graded: a pair has the grade of imported qrels, else 1. A question whose imported qrels hold no
+relevant passage is measured and counts 0, as in trec_eval; a question that was not judged is left out.
 """
 
 from __future__ import annotations
@@ -99,23 +100,40 @@ def _by_answers(study: Study, run: Run, rule: str, questions: Sequence[Question]
 
 def _by_gold(study: Study, run: Run, asked: Kind, questions: Sequence[Question]) -> Relevance:
     matrix, counts = gold_matrix(study.corpus, run.hits.ordinals, questions)
-    rows = np.flatnonzero(counts)
-    bare = int((~columns_of(questions).has_gold).sum())
+    qrels = _qrels_grades(study)
+    has_gold = columns_of(questions).has_gold
+    judged = _without_relevant(qrels, questions) & ~has_gold
+    rows = np.flatnonzero((counts > 0) | judged)
+    bare = int((~has_gold & ~judged).sum())
     strangers = len(questions) - len(rows) - bare
     reasons = {"no gold passages": bare, "gold passages that are not in the collection": strangers}
     left_out = {reason: count for reason, count in reasons.items() if count}
     run_questions = take(questions, rows)
-    grades, ideal = _graded(study, run, matrix, rows, run_questions, counts[rows])
+    grades, ideal = _graded(study, run, matrix[rows], counts[rows], rows, run_questions, qrels)
     return Relevance(rows, matrix[rows], counts[rows], run_questions, "gold", asked, None, left_out, grades, ideal)
 
 
+def _without_relevant(qrels: Mapping[tuple[str, str], int], questions: Sequence[Question]) -> np.ndarray:
+    """Return which questions were judged without any relevant passage, (q,) bool."""
+    best: dict[str, int] = {}
+    for (id, _), grade in qrels.items():
+        best[id] = max(grade, best.get(id, grade))
+    return np.array([best.get(id, 1) <= 0 for id in ids_of(questions)], dtype=bool)
+
+
 def _graded(
-    study: Study, run: Run, matrix: np.ndarray, rows: np.ndarray, questions: Sequence[Question], counts: np.ndarray
+    study: Study,
+    run: Run,
+    is_gold: np.ndarray,
+    counts: np.ndarray,
+    rows: np.ndarray,
+    questions: Sequence[Question],
+    qrels: Mapping[tuple[str, str], int],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return `grades` and `ideal` of gold: the grades of imported qrels, else 1."""
     ideal = (np.arange(counts.max(initial=0)) < counts[:, None]).astype(np.int16)
-    grades = matrix[rows].astype(np.int16)
-    known = {pair: grade for pair, grade in _qrels_grades(study).items() if grade > 1}
+    grades = is_gold.astype(np.int16)
+    known = {pair: grade for pair, grade in qrels.items() if grade > 1}
     graded_ids = {id for id, _ in known}
     graded = [i for i, id in enumerate(ids_of(questions)) if id in graded_ids] if graded_ids else []
     graded = [i for i in graded if any((questions[i].id, p) in known for p in questions[i].gold)]
@@ -166,7 +184,7 @@ def _by_labels(study: Study, run: Run, questions: Sequence[Question]) -> Relevan
         {in_corpus[passage]: grade for passage, grade in of_question[id].items() if passage in in_corpus} for id in ids
     ]
     counts = np.array([sum(grade > 0 for grade in pairs.values()) for pairs in judgements], dtype=np.int64)
-    rows = np.flatnonzero(counts)
+    rows = np.flatnonzero((counts > 0) | _without_relevant(qrels, questions))
     hits = np.asarray(run.hits.ordinals)
     grades = np.zeros((len(rows), hits.shape[1]), dtype=np.int16)
     ideal = np.zeros((len(rows), counts.max(initial=0)), dtype=np.int16)

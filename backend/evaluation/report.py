@@ -15,16 +15,16 @@ from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.judged import judged_at
 from blindspot.analysis.relations import group_table, relation_name, relation_order
-from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure, summarise
+from blindspot.backend.core.result_table import Results, ResultTable
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named, summarise
 from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
 from blindspot.backend.retrieval.cost import Cost, cost_of
 from blindspot.backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
+from blindspot.backend.text.counting import counted, noun
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import SPLITS, Question
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from blindspot.backend.core.runs import Run
     from blindspot.backend.core.study import Study
 
@@ -111,7 +111,7 @@ class RunReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Results):
     """A report on runs; `as_json`, `as_csv`, `as_latex` and `as_rich` format it."""
 
     runs: list[RunReport]
@@ -126,25 +126,19 @@ class Report:
 
         return as_dict(self)
 
-    def as_json(self) -> str:
-        from blindspot.backend.evaluation.report_text import as_json
+    def figures(self) -> ResultTable:
+        from blindspot.backend.evaluation.report_text import report_figures
 
-        return as_json(self)
+        return report_figures(self)
 
-    def as_csv(self) -> str:
-        from blindspot.backend.evaluation.report_text import as_csv
+    def tables(self) -> list[ResultTable]:
+        from blindspot.backend.evaluation.report_text import report_tables
 
-        return as_csv(self)
+        return report_tables(self)
 
-    def as_latex(self) -> str:
-        from blindspot.backend.evaluation.report_text import as_latex
-
-        return as_latex(self)
-
-    def as_rich(self) -> RenderableType:
-        from blindspot.backend.evaluation.report_text import as_rich
-
-        return as_rich(self)
+    def remarks(self) -> list[str]:
+        notes = (f"{run.name}: {note}." for run in self.runs for note in run.notes)
+        return [*self.notes, *notes, self.convention]
 
 
 NO_RELATIONS = (
@@ -179,7 +173,7 @@ def report(
     if by is not None and by not in BYS:
         raise BadInput(f"--by must be one of {', '.join(BYS)}, not {by!r}")
     ks = tuple(sorted(set(ks)))
-    chosen = [MEASURES.get(name) for name in dict.fromkeys(measures)]
+    chosen = list({measure.name: measure for measure in map(measure_named, measures)}.values())
     if not ks or ks[0] < 1:
         raise BadInput("k must be at least 1")
     names = list(dict.fromkeys(study.runs() if runs is None else runs))
@@ -403,6 +397,11 @@ def _notes(measured: Relevance, in_run: int, too_deep: list[int], depth: int) ->
     if measured.kind != measured.asked:
         notes.append("no question has answers, so relevance is gold")
     notes += [f"{count:,} of {in_run:,} questions left out: {reason}" for reason, count in measured.left_out.items()]
+    if measured.n_relevant is not None and (zeros := int((measured.n_relevant == 0).sum())):
+        notes.append(
+            f"{counted(zeros, 'question')} {noun(zeros, 'was', 'were')} judged without any relevant passage and "
+            f"{noun(zeros, 'counts', 'count')} as 0, as in trec_eval"
+        )
     if too_deep:
         notes.append(f"the run has {depth} hits per question, so k = {', '.join(map(str, too_deep))} is left out")
     if depth < MRR_DEPTH:

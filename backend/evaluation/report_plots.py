@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import relation_name
+from blindspot.backend.evaluation.chart_colours import COLOURS
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -17,16 +18,6 @@ if TYPE_CHECKING:
     from blindspot.backend.evaluation.panel import Curves, RelationTable
     from blindspot.backend.evaluation.slice_report import SliceReport
 
-COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#b8860b",
-    "#56b4e9",
-    "#8c564b",
-    "#7f3c8d",
-)  # distinguishable without red and green
 SYMBOLS = ("square", "circle", "diamond", "triangle-up", "x", "star", "cross", "triangle-down")
 DASHES = ("solid", "dash", "dot", "dashdot")
 GREY = "#9a9a9a"

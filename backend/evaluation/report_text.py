@@ -1,24 +1,17 @@
-"""A report as JSON, CSV, LaTeX and terminal tables."""
+"""A report's tables, and its figures for scripts."""
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from blindspot.backend.core.spreadsheets import write_csv
-from blindspot.backend.evaluation.latex import ABSENT, Table, latex_table
+from blindspot.backend.core.result_table import ABSENT, Column, ResultTable, percent, percent_with_interval
 from blindspot.backend.evaluation.measures import MEASURES
-from blindspot.backend.evaluation.percentages import percent, percent_with_interval
 from blindspot.backend.evaluation.report import MRR_DEPTH, By, Group, JudgedShare, MeasureFigures, Report, RunReport
-from blindspot.backend.evaluation.terminal_tables import rich_tables
 from blindspot.backend.retrieval.cost import Cost
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from blindspot.analysis.accuracy import Estimate
 
 COLUMNS = ("run", "relevance", "group", "measure", "k", "value", "n", "n_groups", "low", "high", "method")
@@ -103,37 +96,19 @@ def _success(estimates: dict[int, Estimate]) -> dict:
     return {str(k): {"success": e.value, "n": e.n, "low": e.low, "high": e.high} for k, e in estimates.items()}
 
 
-def as_json(report: Report) -> str:
-    return json.dumps(as_dict(report), ensure_ascii=False, indent=2, allow_nan=False)
-
-
-def as_csv(report: Report) -> str:
-    """Return CSV with one figure a line; the columns are COLUMNS. Only the JSON and the terminal explain how the
-    figures were computed.
+def report_figures(report: Report) -> ResultTable:
+    """Return one figure a row; the columns are COLUMNS. Only the JSON and the terminal explain how the figures were
+    computed.
     """
-    text = io.StringIO()
-    rows = (
-        {
-            "run": run.name,
-            "relevance": kind,
-            "group": group,
-            "measure": measure,
-            "k": k,
-            "value": e.value,
-            "n": e.n,
-            "n_groups": e.n_groups,
-            "low": e.low,
-            "high": e.high,
-            "method": e.method,
-        }
+    rows = [
+        (run.name, kind, group, measure, k, e.value, e.n, e.n_groups, e.low, e.high, e.method)
         for run in report.runs
         for group, measure, kind, k, e in _figures(run, report.by)
-    )
-    write_csv(text, COLUMNS, rows)
-    return text.getvalue()
+    ]
+    return ResultTable("", COLUMNS, rows)
 
 
-def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, str, int | str, Estimate]]:
+def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, str, int | None, Estimate]]:
     """Yield (group, measure, relevance, k, estimate) of a run, the whole run first."""
     yield from (("all", "success", run.kind, k, e) for k, e in run.success.items())
     yield from (("all", "macro success", run.kind, k, e) for k, e in run.macro.items())
@@ -149,7 +124,7 @@ def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, str, in
 
 def _measure_lines(
     name: str, figures: MeasureFigures, run: RunReport
-) -> Iterator[tuple[str, str, str, int | str, Estimate]]:
+) -> Iterator[tuple[str, str, str, int | None, Estimate]]:
     """Yield the lines of a measure, without those of the figures that every report holds."""
     has_cut_off = MEASURES.get(name).has_cut_off
     rows = [("all", name, k, e) for k, e in figures.at.items()]
@@ -162,10 +137,10 @@ def _measure_lines(
             or (measure == "recall" and group == "all" and figures.kind == "gold")
         )
         if not listed:
-            yield group, measure, figures.kind, k if has_cut_off else "", e
+            yield group, measure, figures.kind, k if has_cut_off else None, e
 
 
-def report_tables(report: Report) -> list[Table]:
+def report_tables(report: Report) -> list[ResultTable]:
     judged = [_judged_table(report)] if any(run.judged for run in report.runs) else []
     cost = cost_tables(report)
     if report.measures:
@@ -176,67 +151,55 @@ def report_tables(report: Report) -> list[Table]:
     return tables
 
 
-def overall_tables(report: Report) -> list[Table]:
+def overall_tables(report: Report) -> list[ResultTable]:
     """Return Success@k, MRR and Recall of all questions, and the averages over relations."""
     macro = [run for run in report.runs if run.macro]
     return [_success_table(report), _ranks_table(report), *([_macro_table(report, macro)] if macro else [])]
 
 
-def cost_tables(report: Report) -> list[Table]:
+def cost_tables(report: Report) -> list[ResultTable]:
     """Return the table of what the retrievers cost; [] if no run records it."""
     return [_cost_table(report)] if any(run.cost.p50_ms is not None for run in report.runs) else []
 
 
-def measure_tables(report: Report) -> list[Table]:
+def measure_tables(report: Report) -> list[ResultTable]:
     """Return the tables of the requested measures, by the report's grouping too."""
     return [table for name in report.measures for table in _measure_tables(report, name)]
 
 
-def _success_table(report: Report) -> Table:
-    rows = [
-        [run.name, f"{len(run.questions):,}", *(percent_with_interval(run.success.get(k)) for k in report.ks)]
-        for run in report.runs
-    ]
-    return "Success@k, %", ["Run", "n", *_at(report)], rows
+def _success_table(report: Report) -> ResultTable:
+    rows = [[run.name, len(run.questions), *(run.success.get(k) for k in report.ks)] for run in report.runs]
+    return ResultTable("Success@k, %", ["Run", "n", *_at(report)], rows)
 
 
-def _ranks_table(report: Report) -> Table:
+def _ranks_table(report: Report) -> ResultTable:
     kinds = sorted({run.kind for run in report.runs})
     mixed = len(kinds) > 1
     rows = []
     for run in report.runs:
         mrr = percent_with_interval(run.mrr) + (f" {run.kind}" if mixed and run.mrr is not None else "")
         n_gold = max((e.n for e in run.recall.values()), default=0)
-        rows.append([run.name, mrr, f"{n_gold:,}", *(percent_with_interval(run.recall.get(k)) for k in report.ks)])
+        rows.append([run.name, mrr, n_gold, *(run.recall.get(k) for k in report.ks)])
     caption = f"MRR@{MRR_DEPTH} over {' or '.join(kinds)}; Recall@k over gold, % (n: questions with gold)"
     mrr = f"MRR@{MRR_DEPTH}" + ("" if mixed else f" ({kinds[0]})")
-    return caption, ["Run", mrr, "n", *(f"R{k} (gold)" for k in _at(report))], rows
+    return ResultTable(caption, ["Run", mrr, "n", *(f"R{k} (gold)" for k in _at(report))], rows)
 
 
-def _macro_table(report: Report, runs: list[RunReport]) -> Table:
-    rows = []
-    for run in runs:
-        first_macro = next(iter(run.macro.values()))
-        rows.append(
-            [
-                run.name,
-                str(first_macro.n_groups),
-                f"{first_macro.n:,}",
-                *(percent_with_interval(run.macro.get(k)) for k in report.ks),
-            ]
-        )
-    return "Success@k averaged over relations, %", ["Run", "Relations", "n", *_at(report)], rows
-
-
-def _group_table(report: Report, by: By, run: RunReport) -> Table:
+def _macro_table(report: Report, runs: list[RunReport]) -> ResultTable:
+    firsts = [next(iter(run.macro.values())) for run in runs]
     rows = [
-        [group.name, f"{group.n:,}", *(percent_with_interval(group.success.get(k)) for k in report.ks)]
-        for group in run.groups
+        [run.name, first.n_groups, first.n, *(run.macro.get(k) for k in report.ks)]
+        for run, first in zip(runs, firsts, strict=True)
     ]
-    return f"{run.name}: Success@k by {HEADINGS[by].lower()}, %", [HEADINGS[by], "n", *_at(report)], rows
+    return ResultTable("Success@k averaged over relations, %", ["Run", "Relations", "n", *_at(report)], rows)
 
 
-def _measure_tables(report: Report, name: str) -> Iterator[Table]:
+def _group_table(report: Report, by: By, run: RunReport) -> ResultTable:
+    rows = [[group.name, group.n, *(group.success.get(k) for k in report.ks)] for group in run.groups]
+    return ResultTable(f"{run.name}: Success@k by {HEADINGS[by].lower()}, %", [HEADINGS[by], "n", *_at(report)], rows)
+
+
+def _measure_tables(report: Report, name: str) -> Iterator[ResultTable]:
     measure = MEASURES.get(name)
     ks = (
         list(report.ks)
@@ -245,61 +208,57 @@ def _measure_tables(report: Report, name: str) -> Iterator[Table]:
     )
     heads = [f"@{k}" for k in ks] if measure.has_cut_off else [measure.title]
 
-    def cells(estimates: dict[int, Estimate]) -> list[str]:
+    def cells(estimates: dict[int, Estimate]) -> list[Estimate | None]:
         # A measure without a cut-off has one figure, at whatever depth the run has.
-        shown = [estimates.get(k) for k in ks] if measure.has_cut_off else [next(iter(estimates.values()), None)]
-        return [percent_with_interval(each) for each in shown]
+        return [estimates.get(k) for k in ks] if measure.has_cut_off else [next(iter(estimates.values()), None)]
 
     figures = {run.name: run.measures[name] for run in report.runs}
     over = " or ".join(sorted({each.kind for each in figures.values()}))
     title = measure.at("k")
     rows = [[run, _n(each.at), *cells(each.at)] for run, each in figures.items()]
-    yield f"{title} over {over}, %", ["Run", "n", *heads], rows
+    yield ResultTable(f"{title} over {over}, %", ["Run", "n", *heads], rows)
     averaged = [
-        [run, _groups(each.macro), _n(each.macro), *cells(each.macro)] for run, each in figures.items() if each.macro
+        [run, next(iter(each.macro.values())).n_groups, _n(each.macro), *cells(each.macro)]
+        for run, each in figures.items()
+        if each.macro
     ]
     if averaged:
-        yield f"{title} averaged over relations, %", ["Run", "Relations", "n", *heads], averaged
-    if report.by is not None:
-        for run, each in figures.items():
-            if each.groups:
-                lines = [[group.name, f"{group.n:,}", *cells(group.at)] for group in each.groups]
-                yield f"{run}: {title} by {HEADINGS[report.by].lower()}, %", [HEADINGS[report.by], "n", *heads], lines
+        yield ResultTable(f"{title} averaged over relations, %", ["Run", "Relations", "n", *heads], averaged)
+    if report.by is None:
+        return
+    head = HEADINGS[report.by]
+    for run, each in figures.items():
+        if each.groups:
+            lines = [[group.name, group.n, *cells(group.at)] for group in each.groups]
+            yield ResultTable(f"{run}: {title} by {head.lower()}, %", [head, "n", *heads], lines)
 
 
-def _n(estimates: dict[int, Estimate]) -> str:
-    return f"{max((each.n for each in estimates.values()), default=0):,}"
+def _n(estimates: dict[int, Estimate]) -> int:
+    return max((each.n for each in estimates.values()), default=0)
 
 
-def _groups(estimates: dict[int, Estimate]) -> str:
-    return str(next((each.n_groups for each in estimates.values()), 0))
-
-
-def _judged_table(report: Report) -> Table:
+def _judged_table(report: Report) -> ResultTable:
     def cell(share: JudgedShare | None) -> str:
         if share is None:
             return ABSENT
         return f"{percent(share.judged)} [{percent(share.lower)}\N{EN DASH}{percent(share.upper)}]"
 
     rows = [
-        [run.name, f"{len(run.questions):,}", *(cell(run.judged.get(k)) for k in report.ks)]
+        [run.name, len(run.questions), *(cell(run.judged.get(k)) for k in report.ks)]
         for run in report.runs
         if run.judged
     ]
-    return "Judged@k, % [bounds of Success@k]", ["Run", "n", *_at(report)], rows
+    return ResultTable("Judged@k, % [bounds of Success@k]", ["Run", "n", *_at(report)], rows)
 
 
-def _cost_table(report: Report) -> Table:
+def _cost_table(report: Report) -> ResultTable:
     rows = [
         [run.name, per_second(run.cost), one_question(run.cost), index_size(run.cost)]
         for run in report.runs
         if run.cost.per_second is not None
     ]
-    return (
-        "Cost, measured with each run",
-        ["Run", "Questions/s", "Median of one question, ms (n)", "Index, MB"],
-        rows,
-    )
+    heads = ("Run", "Questions/s", "Median of one question, ms (n)", Column("Index", "MB"))
+    return ResultTable("Cost, measured with each run", heads, rows)
 
 
 def per_second(cost: Cost) -> str:
@@ -319,15 +278,3 @@ def index_size(cost: Cost) -> str:
 
 def _at(report: Report) -> list[str]:
     return [f"@{k}" for k in report.ks]
-
-
-def _remarks(report: Report) -> list[str]:
-    return [*report.notes, *(f"{run.name}: {note}." for run in report.runs for note in run.notes), report.convention]
-
-
-def as_latex(report: Report) -> str:
-    return latex_table(report_tables(report), _remarks(report))
-
-
-def as_rich(report: Report) -> RenderableType:
-    return rich_tables(report_tables(report), _remarks(report))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from blindspot.analysis.slices import Correction
-from blindspot.backend.core.spreadsheets import write_csv
+from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
 from blindspot.backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, check_k, measure_all
-from blindspot.backend.evaluation.latex import Table, latex_table
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
@@ -21,11 +18,13 @@ from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from blindspot.backend.core.study import Study
 
 COLUMNS = ("slice", "k", "n", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
+HEAD = (
+    "Slice", "n", Column("A", format="percent"), Column("B", format="percent"), Column("A - B", format="difference"), "elsewhere",
+    "contribution", Column("p (adjusted)", format="p"),
+)  # fmt: skip
 CORRECTION_NAMES = {
     "westfall-young": (
         "the step-down maximum of Westfall and Young over sign flips, which controls the probability "
@@ -39,7 +38,7 @@ CORRECTION_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class SliceReport:
+class SliceReport(Results):
     a: str
     b: str
     k: int
@@ -58,45 +57,27 @@ class SliceReport:
             "slices": [_figures(slice_) for slice_ in self.found.slices],
         }
 
-    def as_json(self) -> str:
-        return json.dumps(self.as_dict(), ensure_ascii=False, indent=2, allow_nan=False)
+    def figures(self) -> ResultTable:
+        return records_table(COLUMNS, [_figures(slice_) for slice_ in self.found.slices])
 
-    def as_csv(self) -> str:
-        text = io.StringIO()
-        write_csv(text, COLUMNS, (_figures(slice_) for slice_ in self.found.slices))
-        return text.getvalue()
+    def tables(self) -> list[ResultTable]:
+        rows = [
+            [
+                each.expression,
+                each.figures.n,
+                each.figures.a,
+                each.figures.b,
+                each.figures.difference.estimate,
+                f"{100 * each.outside:+.1f}",
+                f"{100 * each.explained:+.1f}",
+                each.p_adjusted,
+            ]
+            for each in self.found.slices
+        ]
+        return [ResultTable(f"A: {self.a}, B: {self.b}, Success@{self.k}, %", HEAD, rows)]
 
-    def tables(self) -> list[Table]:
-        rows = []
-        for slice_ in self.found.slices:
-            both, estimate = slice_.figures, slice_.figures.difference.estimate
-            difference, low, high = estimate.percent
-            p = "<0.001" if slice_.p_adjusted < 0.001 else f"{slice_.p_adjusted:.3f}"
-            shares = (
-                f"{both.a.percent[0]:.1f}",
-                f"{both.b.percent[0]:.1f}",
-                f"{difference:+z.1f} [{low:+z.1f},{high:+z.1f}]",
-            )
-            rows.append(
-                [
-                    slice_.expression,
-                    f"{both.n:,}",
-                    *shares,
-                    f"{100 * slice_.outside:+.1f}",
-                    f"{100 * slice_.explained:+.1f}",
-                    p,
-                ]
-            )
-        head = ["Slice", "n", "A", "B", "A - B", "elsewhere", "contribution", "p (adjusted)"]
-        return [(f"A: {self.a}, B: {self.b}, Success@{self.k}, %", head, rows)]
-
-    def as_latex(self) -> str:
-        return latex_table(self.tables(), [method(self.found)])
-
-    def as_rich(self) -> RenderableType:
-        from blindspot.backend.evaluation.report_text import rich_tables
-
-        return rich_tables(self.tables(), [method(self.found)])
+    def remarks(self) -> list[str]:
+        return [method(self.found)]
 
 
 def _figures(each: FoundSlice) -> dict:

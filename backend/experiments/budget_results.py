@@ -32,26 +32,26 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
     first = None
     for budget in budgets:
         rows = []
-        for seed in asked.seeds:
+        for seed in asked.settings.seeds:
             folder = cell(budget, seed)
             manifest = read_manifest(folder)
             assert manifest is not None, "every run of the experiment is finished"
             del manifest["questions"]  # those that trained; without it, the run counts its own
             first = corrected_run(asked.study, Run(folder, manifest))
-            rows.append(success_at(corrected(first.relevant, first.labels), asked.k))
+            rows.append(success_at(corrected(first.relevant, first.labels), asked.settings.k))
         figures[budget.share] = np.array(rows)
     assert first is not None, "there are at least two budgets and a seed"
     groups = np.array([bucket_group(question.bucket, question.frequency) for question in first.questions])
     names = sorted(set(groups.tolist()), key=bucket_order)
     before, after = budgets[-2:]
     gain = Gain.of(before.labels, after.labels, figures[before.share], figures[after.share])
-    verdict, sentence = gain.verdict(asked.worth)
+    verdict, sentence = gain.verdict(asked.settings.worth)
     return {
         "name": asked.name,
-        "k": asked.k,
-        "split": asked.split,
-        "policy": asked.policy,
-        "seeds": list(asked.seeds),
+        "k": asked.settings.k,
+        "split": asked.settings.split,
+        "policy": asked.settings.policy,
+        "seeds": list(asked.settings.seeds),
         "relevance": first.kind,
         "last_event": first.last_event,
         "convention": convention(first.kind, asked),
@@ -65,7 +65,7 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
             for budget in budgets
         ],
         "gain": {"labels_before": before.labels, "labels_after": after.labels, **asdict(gain.difference)},
-        "worth": asked.worth,
+        "worth": asked.settings.worth,
         "verdict": verdict,
         "sentence": sentence,
     }
@@ -75,7 +75,7 @@ def convention(kind: str, asked: LabelBudgetSpec) -> str:
     """Return the note on how the figures were computed."""
     relevant = "a passage that contains an answer" if kind == "answers" else "gold"
     return (
-        f"Success@{asked.k} over the questions of {asked.split}. A passage is relevant by people's labels; without "
+        f"Success@{asked.settings.k} over the questions of {asked.settings.split}. A passage is relevant by people's labels; without "
         f"a label, {relevant} is relevant. Labels count in the order in which people gave them, one label of each "
         "person for a pair. 95% intervals by t quantiles, over seeds and questions. The verdict assumes that the "
         "next labels gain as much as the last labels."

@@ -5,28 +5,31 @@ Labels count in the order in which people gave them. A budget holds the labels u
 changed later has the value of that event. Each budget has one training set, and each seed one retriever trained on it, all from the same start. The present
 labels of held-out questions, which no training sees, measure the retrievers.
 
-The results hold manifest.json, result.json, and each retriever's run.
+The results hold manifest.json, result.json, and each retriever's run. `experiments/<name>/` appears complete at the end.
+Until then all files are in `experiments/.<name>~working`, where a killed experiment resumes.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blindspot.backend.core.declared import build
+from blindspot.backend.core.declared import build, named_settings
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_manifest, read_object, whole_folder, write_manifest
+from blindspot.backend.core.manifest import read_manifest, read_object, whole_folder, write_json, write_manifest
 from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.splits import questions_in_split
 from blindspot.backend.experiments.budget_results import measured
 from blindspot.backend.experiments.finding import find
-from blindspot.backend.experiments.label_experiment import TRAINS, LabelExperiment
 from blindspot.backend.experiments.plan import FORMER_WORDS
-from blindspot.backend.judges.label_judge import label_judge_thresholds
+from blindspot.backend.experiments.settings import LabelBudgetSettings
+from blindspot.backend.judges.label_judge import is_label_judge
 from blindspot.backend.progress import Progress
 from blindspot.backend.recipes.settings import SMALL_DEPTH, SMALL_DUAL
 from blindspot.backend.recipes.state import State, hash_of
@@ -40,8 +43,9 @@ from blindspot.db.records import Question
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
-SHARES = (0, 25, 50, 100)
-SEEDS = (0, 1, 2)
+TRAINS = ("train", "unlabelled")
+"""The splits of training questions."""
+RESULT = "result.json"
 DEPTH = 100
 
 
@@ -58,66 +62,102 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class LabelBudgetSpec(LabelExperiment):
-    """The arguments of `label_budget`."""
+class LabelBudgetSpec:
+    """A label-budget experiment. run: over training questions, from which negatives are mined."""
 
-    start: str
-    split: str
-    shares: tuple[int, ...]
-    seeds: tuple[int, ...]
-    policy: str
-    model: str | None
-    k: int
-    worth: float
-    small: bool
-    settings: dict[str, Any]
+    study: Study
+    name: str
+    run: str
+    settings: LabelBudgetSettings
     device: str | None
 
     def training(self, seed: int) -> DualEncoderSettings:
-        return build(DualEncoderSettings, {**(SMALL_DUAL if self.small else {}), **self.settings, "seed": seed})
+        return build(
+            DualEncoderSettings, {**(SMALL_DUAL if self.settings.small else {}), **self.settings.settings, "seed": seed}
+        )
 
     def check(self) -> list[Question]:
         """Check the arguments and return the questions to measure on. Raises BadInput, Refused or Missing."""
-        self.check_name()
+        check_name(self.name, "experiment")
         if len(self.name) > 48:
             raise BadInput(
                 f"the experiment's name has {len(self.name)} characters; use at most 48, because the names of its "
                 "training sets are longer"
             )
-        if len(self.shares) < 2 or not 0 <= self.shares[0] <= self.shares[-1] <= 100:
+        if len(self.settings.shares) < 2 or not 0 <= self.settings.shares[0] <= self.settings.shares[-1] <= 100:
             raise BadInput("give at least two shares of the labels, each from 0 to 100 percent")
-        if not self.seeds:
+        if not self.settings.seeds:
             raise BadInput("give at least one seed; use three or more to get a verdict")
-        if not policy_named(self.policy).labels:
+        if not policy_named(self.settings.policy).labels:
             raise BadInput(
-                f"the policy {self.policy!r} does not use labels; choose labels, or a policy that ends in +labels"
+                f"the policy {self.settings.policy!r} does not use labels; choose labels, or a policy that ends in +labels"
             )
-        if self.model is not None and label_judge_thresholds(self.study, self.model) is not None:
+        if self.settings.model is not None and is_label_judge(self.study, self.settings.model):
             raise Refused(
-                f"the judge {self.model!r} learned from people's labels, so even the smallest share would know them all; "
-                "compare with --strategies, where the judge learns anew for every number of labels"
+                f"the judge {self.settings.model!r} learned from people's labels, so even the smallest share would know them all; "
+                "leave out the model, or name one that did not learn from them"
             )
-        if not 1 <= self.k <= len(self.study.corpus):
-            raise BadInput(f"k must be from 1 to {len(self.study.corpus):,}, the number of passages, not {self.k}")
+        if not 1 <= self.settings.k <= len(self.study.corpus):
+            raise BadInput(
+                f"k must be from 1 to {len(self.study.corpus):,}, the number of passages, not {self.settings.k}"
+            )
         check(self.training(0))
-        return self.held_out([self.split])
+        questions = questions_in_split(self.study, self.settings.split)
+        if any(question.split in TRAINS for question in questions):
+            raise Refused(f"{self.settings.split!r} contains training questions; measure on dev or test")
+        return questions
+
+    @property
+    def working(self) -> Path:
+        return self.study.folder / "experiments" / f".{self.name}~working"
+
+    @property
+    def folder(self) -> Path:
+        return self.study.path("experiments", self.name)
+
+    @property
+    def run_hash(self) -> str | None:
+        """The hash of the run. Raises Missing if there is no such run."""
+        self.study.run(self.run)
+        return hash_of(self.study, "run", self.run)
+
+    def finished(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the result of the experiment if it is complete; None if there is none of this name.
+
+        Raises Refused if it was made with other settings.
+        """
+        if (manifest := read_manifest(self.folder)) is None:
+            return None
+        if manifest["request"] != request:
+            raise Refused(
+                f"an experiment {self.name!r} with other settings already exists; results never change, so choose "
+                "another name"
+            )
+        return read_object(self.folder / RESULT)
+
+    def write(self, result: Mapping[str, Any], parts: Iterable[Path], about: Mapping[str, Any]) -> None:
+        """Write the folder of results, its manifest last, and delete the working folder.
+
+        Args:
+            parts: files and folders of the working folder that belong to the results.
+            about: the manifest's other fields.
+        """
+        with whole_folder(self.folder) as building:
+            for part in parts:
+                copy = shutil.copytree if part.is_dir() else shutil.copy
+                copy(part, building / part.name)
+            write_json(building / RESULT, result)
+            write_manifest(building, {"kind": "experiment", "name": self.name, **about})
+        shutil.rmtree(self.working)
 
 
 @job("experiment label-budget")
+@named_settings(LabelBudgetSettings, "chosen")
 def label_budget(
     study: Study,
     name: str,
     run: str,
-    start: str = "minilm",
-    split: str = "dev",
-    shares: Sequence[int] = SHARES,
-    seeds: Sequence[int] = SEEDS,
-    policy: str = "labels",
-    model: str | None = None,
-    k: int = 20,
-    worth: float = 0.1,
-    small: bool = False,
-    settings: Mapping[str, Any] | None = None,
+    chosen: LabelBudgetSettings,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -128,34 +168,13 @@ def label_budget(
 
     Args:
         run: the run over training questions that negatives are mined from.
-        start: the initial model of every retriever: an encoder of study.toml, a folder or a Hugging Face name.
-        split: the questions to measure on, without training questions.
-        shares: percentages of the labels of training questions.
-        seeds: of training; every share is trained with every seed.
-        policy, model: the denoising policy with labels, and the model whose scores it uses.
-        worth: the minimum gain of a hundred labels, in percentage points of Success@k.
-        settings: settings of the dual encoder that differ from its defaults, or from the small ones.
 
     Raises:
         Refused: no label of a training question, or an experiment of this name with other settings.
         BadInput, Missing: invalid settings, or an unknown run or model.
     """
-    asked = LabelBudgetSpec(
-        study,
-        name,
-        run,
-        start,
-        split,
-        tuple(sorted(set(shares))),
-        tuple(dict.fromkeys(seeds)),
-        policy,
-        model,
-        k,
-        worth,
-        small,
-        dict(settings or {}),
-        device,
-    )
+    shares, seeds = tuple(sorted(set(chosen.shares))), tuple(dict.fromkeys(chosen.seeds))
+    asked = LabelBudgetSpec(study, name, run, replace(chosen, shares=shares, seeds=seeds), device)
     questions = asked.check()
     request = _request(asked)
     if (result := asked.finished(request)) is not None:
@@ -173,7 +192,7 @@ def _run(
     budgets = [Budget(**each) for each in state.pinned["budgets"]]
     for budget in budgets:
         _build(asked, state, budget, progress)
-    cells = [(seed, budget) for seed in asked.seeds for budget in budgets]
+    cells = [(seed, budget) for seed in asked.settings.seeds for budget in budgets]
     for number, (seed, budget) in enumerate(cells, 1):
         which = f"{number} of {len(cells)}, {budget.labels:,} labels, seed {seed}"
         _train_and_search(asked, state, budget, seed, questions, partial(_report, progress, which))
@@ -185,19 +204,12 @@ def _request(asked: LabelBudgetSpec) -> dict[str, Any]:
 
     return {
         "run": asked.run,
-        "start": asked.start,
-        "split": asked.split,
-        "shares": list(asked.shares),
-        "seeds": list(asked.seeds),
-        "policy": asked.policy,
-        "model": asked.model,
-        "k": asked.k,
-        "worth": asked.worth,
-        "small": asked.small,
-        "settings": asked.settings,
+        **asdict(asked.settings),
+        "shares": list(asked.settings.shares),
+        "seeds": list(asked.settings.seeds),
         "corpus": asked.study.corpus.digest,
         "run_sha256": asked.run_hash,
-        "start_sha256": weights_of(Path(locate(model_of(asked.study, asked.start)))),
+        "start_sha256": weights_of(Path(locate(model_of(asked.study, asked.settings.start)))),
     }
 
 
@@ -217,7 +229,7 @@ def _pinned(asked: LabelBudgetSpec) -> dict[str, Any]:
     if not numbers:
         raise Refused("nobody has labelled a passage of a training question yet; label some first")
     budgets = []
-    for share in asked.shares:
+    for share in asked.settings.shares:
         count = round(share / 100 * len(numbers))
         until = labels.last_event if share == 100 else numbers[count - 1] if count else 0
         budgets.append(Budget(share, count, until, f"{asked.name}-{share:03d}"))
@@ -245,11 +257,11 @@ def _build(asked: LabelBudgetSpec, state: State, budget: Budget, progress: Progr
                 budget.name,
                 [asked.run],
                 progress,
-                policy=asked.policy,
-                model=asked.model,
+                policy=asked.settings.policy,
+                model=asked.settings.model,
                 until=budget.until,
                 positives=state.pinned["positives"],
-                last=SMALL_DEPTH if asked.small else DEPTH,
+                last=SMALL_DEPTH if asked.settings.small else DEPTH,
             )
         state.finish(budget.name, hash_of(asked.study, "set", budget.name), time.monotonic() - began)
     elif hash_of(asked.study, "set", budget.name) != state.stage(budget.name)["sha256"]:
@@ -272,7 +284,7 @@ def _train_and_search(
         return
     opened, begin, chosen = (
         TrainingSet.open(asked.study, budget.name),
-        start_encoder(asked.study, asked.start),
+        start_encoder(asked.study, asked.settings.start),
         asked.training(seed),
     )
     model, training = asked.working / "model", asked.working / "training"
@@ -299,7 +311,7 @@ def _train_and_search(
             similarity="auto",
             max_tokens=chosen.passage_tokens,
         )
-        find(asked.study, encoder, questions, asked.k, building, asked.device, progress)
+        find(asked.study, encoder, questions, asked.settings.k, building, asked.device, progress)
         result = read_object(model / "training.json")
         write_manifest(
             building,
@@ -343,7 +355,7 @@ def _write_results(
     """Measure all runs, and write the folder of results."""
     held = state.read()
     result = measured(asked, budgets, lambda budget, seed: asked.working / _cell(budget, seed))
-    runs = [asked.working / _cell(budget, seed) for seed in asked.seeds for budget in budgets]
+    runs = [asked.working / _cell(budget, seed) for seed in asked.settings.seeds for budget in budgets]
     about = {
         "what": "label budget",
         "request": held["request"],

@@ -14,6 +14,7 @@ from blindspot.backend.core.declared import build
 from blindspot.backend.experiments.gain import LEAST_QUESTIONS, MIN_SEEDS, crossed_mean
 from blindspot.backend.experiments.hits import Bm25Hits, RunPart
 from blindspot.backend.experiments.parts import Part, QuestionSelection, StudyEncoder
+from blindspot.backend.experiments.settings import ExperimentSettings
 from blindspot.backend.experiments.trainings import DualEncoder, TrainingData, found_by
 from blindspot.backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
 from blindspot.backend.text.counting import counted
@@ -33,34 +34,11 @@ SMALL_STEPS, SMALL_QUESTIONS = 20, 100
 """The sizes of `--small`: enough to show that the experiment runs, too small to learn anything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """The settings of an experiment. Its `takes` names the settings that it uses.
+class Setting(ExperimentSettings):
+    """The settings of an experiment, and what follows from them. Its `takes` names the settings that it uses.
 
-    train: questions to train on. on: questions to measure on. limit, measured: maximum number of training and of
-    measured questions, drawn. relations: of EntityQuestions. sets: question sets. encoders: of study.toml. depth: ranks
-    that negatives are mined from. batches, sizes: values that an experiment varies. training, cross, reader: settings
-    that differ from the defaults of `DualEncoderSettings`, from RocketQA's `CrossEncoderSettings`, and from
-    `ReaderSettings`. small: use a tiny model and few questions, to show that the experiment runs.
+    With `small`, models are tiny and questions few, to show that the experiment runs.
     """
-
-    start: str = "minilm"
-    train: tuple[str, ...] = ("train",)
-    on: str = "dev"
-    ks: tuple[int, ...] = (5, 20, 100)
-    seeds: tuple[int, ...] = (0, 1, 2)
-    limit: int | None = None
-    measured: int | None = None
-    relations: tuple[str, ...] = ()
-    sets: tuple[str, ...] = ()
-    encoders: tuple[str, ...] = ()
-    depth: int = 100
-    batches: tuple[int, ...] = ()
-    sizes: tuple[int, ...] = ()
-    training: tuple[tuple[str, Any], ...] = ()
-    cross: tuple[tuple[str, Any], ...] = ()
-    reader: tuple[tuple[str, Any], ...] = ()
-    small: bool = False
 
     def settings(self, seed: int, **more: Any) -> DualEncoderSettings:
         """Return the settings of a dual encoder.

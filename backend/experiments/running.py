@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, proportion
+from blindspot.backend.core.declared import declared
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import (
     read_manifest,
@@ -26,6 +27,7 @@ from blindspot.backend.core.manifest import (
     write_json,
     write_manifest,
 )
+from blindspot.backend.evaluation.comparison import SURE
 from blindspot.backend.experiments.gain import MIN_SEEDS, crossed_mean
 from blindspot.backend.experiments.parts import Part, former_names
 from blindspot.backend.experiments.plan import (
@@ -201,7 +203,7 @@ def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, ben
         return np.array([found[measure] for measure in cell.measures])
 
     places = {(cell.row, cell.column): cell for cell in plan.cells}
-    level = 1 - 0.05 / max(1, len(plan.claims))
+    level = 1 - SURE / max(1, len(plan.claims))
     claims = []
     for claim in plan.claims:
         ahead, behind = places[claim.ahead], places.get(claim.behind) if claim.behind else None
@@ -301,7 +303,7 @@ def _said(progress: Progress | None, which: str) -> Progress | None:
 
 def frozen(given: Mapping[str, Any]) -> dict[str, Any]:
     """Turn lists into tuples and mappings into sorted pairs. Raises BadInput for an unknown setting."""
-    known = Setting.__dataclass_fields__
+    known = declared(Setting)
     if unknown := [key for key in given if key not in known]:
         raise BadInput(f"an experiment has no setting {unknown[0]!r}; it has: {', '.join(known)}")
     return {

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from blindspot.backend.core.spreadsheets import write_csv
-from blindspot.backend.evaluation.latex import latex_table
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from blindspot.backend.core.result_table import ResultTable, latex_tables, records_table
 
 FIELDS = ("row", "column", "value", "low", "high", "n", "seeds", "published")
 
@@ -42,31 +37,31 @@ def counts(row: str, cells: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
     return f"{ns[0]:,}" + (f" to {ns[-1]:,}" if len(ns) > 1 else "") + (f" x {seeds}" if seeds > 1 else "")
 
 
-def as_rich(result: Mapping[str, Any]) -> Table:
-    """Return a table of our figures with intervals, with the paper's figures in separate columns."""
-    from rich.markup import escape
-    from rich.table import Table
+def result_table(result: Mapping[str, Any]) -> ResultTable:
+    """Return an experiment's table with what stands below it."""
+    title = f"{result['experiment']}: {result['paper']}, {result['source']}"
+    return _figures(result, title, as_lines(result))
 
+
+def _figures(result: Mapping[str, Any], title: str, notes: Sequence[str] = ()) -> ResultTable:
+    """Return a table of our figures with intervals, with the paper's figures in separate columns."""
     rows, columns, cells = grid(result)
     printed = [
         column for column in columns if any(cells.get((row, column), {}).get("published") is not None for row in rows)
     ]
-    table = Table(title=escape(f"{result['experiment']}: {result['paper']}, {result['source']}"), title_justify="left")
-    table.add_column("")
+    heads = [""]
     for column in columns:
-        table.add_column(escape(column), justify="right")
-        if column in printed:
-            table.add_column("paper", justify="right", style="dim")
-    table.add_column("n", justify="right")
+        heads += [column, "paper"] if column in printed else [column]
+    lines = []
     for row in rows:
-        line = [escape(row)]
+        line = [row]
         for column in columns:
             cell = cells.get((row, column))
-            line.append(figure(cell, result["unit"]).replace(" (", "\n(") if cell else "")
+            line.append(figure(cell, result["unit"]) if cell else "")
             if column in printed:
                 line.append("" if cell is None or cell["published"] is None else f"{cell['published']:g}")
-        table.add_row(*line, counts(row, cells))
-    return table
+        lines.append([*line, counts(row, cells)])
+    return ResultTable(title, [*heads, "n"], lines, notes)
 
 
 def as_lines(result: Mapping[str, Any]) -> list[str]:
@@ -94,21 +89,10 @@ def _signed(value: float, unit: str) -> str:
 
 def as_csv(result: Mapping[str, Any]) -> str:
     """Return CSV with one line for each cell, with shares of 1 and the paper's figure as printed."""
-    out = io.StringIO()
-    write_csv(out, FIELDS, result["cells"])
-    return out.getvalue()
+    return records_table(FIELDS, result["cells"]).as_csv()
 
 
 def as_latex(result: Mapping[str, Any]) -> str:
-    """Return a LaTeX table (booktabs) with the paper's figures in brackets."""
-    rows, columns, cells = grid(result)
-    lines = []
-    for row in rows:
-        line = [row]
-        for column in columns:
-            cell = cells.get((row, column))
-            paper = "" if cell is None or cell["published"] is None else f" [{cell['published']:g}]"
-            line.append(figure(cell, result["unit"]) + paper if cell else "")
-        lines.append([*line, counts(row, cells)])
+    """Return a LaTeX table (booktabs) with the paper's figures in columns of their own."""
     caption = f"{result['experiment']}: {result['sentence']}"
-    return latex_table([(caption, ["", *columns, "n"], lines)], [caption])
+    return latex_tables([_figures(result, caption)], [caption])

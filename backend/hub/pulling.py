@@ -9,11 +9,13 @@ from __future__ import annotations
 import shutil
 import tomllib
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from blindspot.backend.core.consent import OF_OLDER_VERSIONS
 from blindspot.backend.core.declared import build
 from blindspot.backend.core.manifest import read_object, whole_folder, write_json
 from blindspot.backend.core.model_files import CODE_SUFFIXES, code_in
@@ -24,7 +26,10 @@ from blindspot.backend.hub.pushing import FILES_FOLDER, MODEL_SUFFIXES, SET_FOLD
 from blindspot.backend.hub.repository import ABOUT, HubRepository, RemoteFile, check_inside
 from blindspot.backend.judges.judge import JUDGES
 from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.connection import connect, readable_sqlite_errors
 from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.private_rows import remove_private_rows
+from blindspot.db.schema import foreign_objects
 
 STUDY_SUFFIXES = (*MODEL_SUFFIXES, ".parquet", ".npy", ".db", ".toml", ".csv", ".tsv")
 LARGEST_ABOUT = 1 << 20  # bytes
@@ -78,6 +83,8 @@ def pull_study(repository: HubRepository, target: Path) -> Pulled:
         for model in sorted(path for path in building.glob("models/*") if path.is_dir()):
             _refuse_code(model, repository.address)
         _refuse_outside(building, repository.address)
+        _refuse_foreign_schema(building, repository.address)
+        remove_private_rows(building / "labels.db")
     Study.open(target)
     return Pulled("study", str(about["name"]), len(taken), sum(file.size for file in taken), skipped)
 
@@ -193,6 +200,19 @@ def _refuse_outside(folder: Path, where: str) -> None:
                 raise Refused(f"encoder {name!r} of {where} names {value}, outside the study; nothing was taken")
 
 
+def _refuse_foreign_schema(folder: Path, where: str) -> None:
+    """Raise Refused for a database with triggers, views or tables that Blindspot does not make: they would run here."""
+    for path in sorted(folder.rglob("*.db")):
+        with closing(connect(path, read_only=True)) as connection, readable_sqlite_errors(path):
+            if path == folder / "labels.db":
+                problems = foreign_objects(connection)
+            else:
+                running = "SELECT type || ' ' || quote(name) FROM sqlite_master WHERE type IN ('trigger', 'view')"
+                problems = [f"the {name} is not ours" for (name,) in connection.execute(running)]
+        if problems:
+            raise Refused(f"{path.relative_to(folder)} of {where}: {problems[0]}; nothing was taken")
+
+
 def _refuse_code(folder: Path, where: str) -> None:
     if would_run := code_in(folder):
         raise Refused(
@@ -206,4 +226,5 @@ def _refuse_existing(target: Path, what: str, name: str) -> None:
 
 
 def _is_hidden(path: str) -> bool:
-    return any(part.startswith(".") for part in PurePosixPath(path).parts)
+    """Whether a file is not taken: hidden ones, among them a folder's identity, and consents of older versions."""
+    return any(part.startswith(".") or part == OF_OLDER_VERSIONS for part in PurePosixPath(path).parts)

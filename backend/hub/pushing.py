@@ -7,13 +7,15 @@ do not leave it unless somebody asks for that.
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.consent import OF_OLDER_VERSIONS
 from blindspot.backend.core.copying import copy_study
 from blindspot.backend.core.manifest import read_json, versions, write_json, write_text
 from blindspot.backend.core.model_files import PACKAGED, code_in
@@ -22,11 +24,13 @@ from blindspot.backend.core.settings import MODELS
 from blindspot.backend.hub.cards import model_card, record_of, study_card, with_dataset_header
 from blindspot.backend.hub.repository import ABOUT, HubRepository
 from blindspot.backend.judges.judge import judge_kind_of
+from blindspot.backend.judges.llm.judge import llm_judges
 from blindspot.backend.progress import Progress
 from blindspot.backend.training_sets.exports import export
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import Missing, Refused
-from blindspot.db.pseudonyms import people_named, remove_private_rows, rename_people, renamed_in
+from blindspot.db.private_rows import remove_private_rows
+from blindspot.db.pseudonyms import people_named, rename_people, renamed_in
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -205,16 +209,47 @@ def _study(study: Study, folder: Path, with_names: bool) -> list[str]:
         rename_people(folder / "labels.db", names)
         for path in folder.rglob("*.json"):
             _rewrite(path, lambda content: renamed_in(content, names))
+    for path in folder.rglob("*.json"):
+        _rewrite(path, _without_addresses)
+    _shorten_source(folder / "corpus.db")
     settings = folder / "study.toml"
     write_text(settings, settings.read_text(encoding="utf-8").replace(f"{folder}/", ""))
     _write_about(folder, "study", study.settings.name)
     write_text(folder / "README.md", study_card(study, left_out, 0 if with_names else len(people)))
     named = f"{len(people):,} people are named." if with_names else f"{len(people):,} people have pseudonyms."
+    judges = ", ".join(llm_judges(study))
     return [
         f"Left out: {', '.join(left_out)}.",
+        *([f"It names the addresses of the language models of {judges}."] if judges else []),
         f"{named} Notes go along as people wrote them. E-mail addresses and invitations do not.",
         "It holds the texts of questions and passages; ask whether their licences allow this.",
     ]
+
+
+def _without_addresses(content: Any) -> Any:
+    """Return a manifest without the path or address of an opened index, which runs over it record as well."""
+    if isinstance(content, list):
+        return [_without_addresses(each) for each in content]
+    if not isinstance(content, dict):
+        return content
+    kept = {key: _without_addresses(value) for key, value in content.items()}
+    if "engine" in kept and "where" in kept:
+        kept = {key: value for key, value in kept.items() if key not in ("where", "file")}
+        if isinstance(kept.get("settings"), dict):
+            kept["settings"] = {key: value for key, value in kept["settings"].items() if key != "ids"}
+    return kept
+
+
+def _shorten_source(corpus: Path) -> None:
+    """Keep the last part alone of what passages were read from; older versions record the path or address of an index."""
+    if not corpus.is_file():
+        return
+    with closing(sqlite3.connect(corpus)) as connection, connection:
+        connection.execute("PRAGMA secure_delete = ON")
+        (source,) = connection.execute("SELECT value FROM meta WHERE key = 'source_name'").fetchone() or ("",)
+        if "/" in source:
+            short = PurePosixPath(source).name
+            connection.execute("UPDATE meta SET value = ? WHERE key = 'source_name'", (short,))
 
 
 def _drop_indexes(folder: Path) -> list[str]:
@@ -235,7 +270,8 @@ def _copy_model(source: Path, target: Path) -> None:
         )
     for path in sorted(source.rglob("*")):
         inside = path.relative_to(source)
-        if path.is_file() and path.suffix in MODEL_SUFFIXES and not any(part.startswith(".") for part in inside.parts):
+        hidden = path.name == OF_OLDER_VERSIONS or any(part.startswith(".") for part in inside.parts)
+        if path.is_file() and path.suffix in MODEL_SUFFIXES and not hidden:
             (target / inside).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target / inside)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer
 from blindspot.backend.retrieval import live, remote
-from blindspot.backend.retrieval.dense import Dense, dense_indexes
+from blindspot.backend.retrieval.dense import Dense, dense_indexes, dense_name
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import Missing
 from blindspot.db.records import Question
@@ -33,7 +33,7 @@ def editable(study: Study, runs: Sequence[str]) -> dict[str, str]:
 
 def explain_question(study: Study, encoder: str, question: Question, rule: str = DEFAULT_RULE) -> ExplainedMiss:
     """Explain a question with an encoder's index. Raises Missing without the index, or without a gold passage."""
-    with live.opened(study, encoder) as dense:
+    with live.opened(study, dense_name(encoder)) as dense:
         if not isinstance(dense, Dense):
             raise Missing(f"{encoder!r} is not an encoder's index, so no edited passage can be ranked")
         (explained,) = next(MissExplainer(study, encoder, rule, dense=dense).explain([question]))

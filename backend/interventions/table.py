@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from blindspot.backend.evaluation.latex import Table
-from blindspot.backend.interventions.batch import NONE, CauseCount, cause_counts
+from blindspot.backend.core.result_table import ResultTable
+from blindspot.backend.interventions.batch import NONE, cause_counts
 from blindspot.backend.interventions.edits import EDITS
 from blindspot.backend.text.counting import counted
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 HEADINGS = ("cause", "edit", "misses", "smallest edit", "mends alone", "applies")
 
 
-def cause_table(result: dict[str, Any]) -> Table:
+def cause_table(result: dict[str, Any]) -> ResultTable:
     """Return the table of a stored result: shares in percent with 95% Wilson intervals."""
     rows = [
         [
             each.cause.replace("_", " "),
-            EDITS[each.edit].does if each.edit else "–",
-            f"{round((each.smallest.value or 0) * each.smallest.n):,}",
-            _percent(each, "smallest"),
-            "–" if each.cause == NONE else _percent(each, "alone"),
-            "–" if each.cause == NONE else _percent(each, "applies"),
+            EDITS[each.edit].does if each.edit else None,
+            round((each.smallest.value or 0) * each.smallest.n),
+            each.smallest,
+            None if each.cause == NONE else each.alone,
+            None if each.cause == NONE else each.applies,
         ]
         for each in cause_counts(result)
     ]
-    return f"Causes of the misses of {result['run']} at {result['k']}, by intervention, %", list(HEADINGS), rows
+    title = f"Causes of the misses of {result['run']} at {result['k']}, by intervention, %"
+    return ResultTable(title, HEADINGS, rows, notes(result))
 
 
 def notes(result: dict[str, Any]) -> list[str]:
@@ -46,14 +44,3 @@ def notes(result: dict[str, Any]) -> list[str]:
         "that bring the gold passage into the top k. Mends alone: it brings the gold passage there, smallest or not. "
         "Applies: there is something to edit. Intervals: 95%, Wilson.",
     ]
-
-
-def as_rich(result: dict[str, Any]) -> RenderableType:
-    from blindspot.backend.evaluation.terminal_tables import rich_tables
-
-    return rich_tables([cause_table(result)], notes(result))
-
-
-def _percent(each: CauseCount, what: str) -> str:
-    value, low, high = getattr(each, what).percent
-    return f"{value:.1f} [{low:.1f}, {high:.1f}]"

@@ -76,7 +76,7 @@ class Lists:
     scores: np.ndarray
 
 
-@job("learn judge")
+@job("learn judge", extras=("judges",))
 def learn_judge(
     study: Study,
     name: str,
@@ -98,6 +98,8 @@ def learn_judge(
     Raises:
         Refused: a judge of that name exists, or there are too few labelled questions. Missing: no such run or index.
     """
+    from blindspot.backend.judges.feature_cache import kept_features, word_weights
+
     started = time.monotonic()
     chosen = build(FeatureJudgeSettings, settings or {})
     folder = study.path("models", check_name(name, "model"))
@@ -106,9 +108,7 @@ def learn_judge(
     refuse_judge(study, name)
     opened = study.run(run)
     lists, truth, answers = labelled_lists(study, opened, chosen, progress)
-    weights = WordWeights.of(study)
-    dense = None if encoder is None else Dense(study, encoder)
-    features = features_of(study, lists, weights, dense, progress)
+    _, features = kept_features(study, opened, lists.questions, chosen.depth, encoder, progress)
     present = lists.rows >= 0
     examples = examples_of(lists, features, truth, answers)
     if progress is not None:
@@ -126,6 +126,7 @@ def learn_judge(
         "calibration": asdict(model.calibration),
         **report(examples, model, out_of_fold, chosen),
     }
+    weights = word_weights(study)
     with study.building(f"models/{name}"), whole_folder(folder) as building:
         arrays = {"columns": model.columns, "feature_medians": model.medians, **to_arrays(model.scorer)}
         np.savez(building / MODEL, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle
@@ -384,7 +385,7 @@ def _read(folder: Path, about: dict[str, Any]) -> tuple[FeatureModel, WordWeight
         raise BadInput(f"is missing or damaged ({error}); learn the judge again", folder) from error
 
 
-@job("judge run")
+@job("judge run", extras=("judges",))
 def judge_run(study: Study, name: str, run: str, progress: Progress | None = None) -> dict[str, Any]:
     """Judge the first ranks of every list of a run, and keep the probabilities in `scores/<name>/`.
 

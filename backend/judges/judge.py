@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from blindspot.backend.core.manifest import read_manifest
 from blindspot.backend.core.registry import Registry, must_be
+from blindspot.backend.core.settings import check_name
 from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
@@ -93,6 +95,10 @@ class StoredJudgeKind(JudgeKind):
     def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
         """Return the card of a judge. about: its manifest. scored: whether the study has its scores."""
 
+    def thresholds(self, about: Manifest) -> tuple[float, float]:
+        """Return the scores below which a passage is a negative, and from which it is a positive."""
+        return 0.5, 0.5
+
 
 JUDGES: Registry[JudgeKind] = Registry(
     "kind of judge",
@@ -102,7 +108,6 @@ JUDGES: Registry[JudgeKind] = Registry(
         "blindspot.backend.judges.llm.judging",
         "blindspot.backend.judges.imported",
         "blindspot.backend.judges.label_judge",
-        "blindspot.backend.judges.cascade",
     ),
     group="blindspot.judges",
     check=must_be(JudgeKind),
@@ -114,9 +119,29 @@ def stored_judges(study: Study, kind: str) -> dict[str, Manifest]:
     return {name: about for name, about in study.parts("judges").items() if about.get("kind") == kind}
 
 
+def stored_thresholds(study: Study, name: str) -> tuple[float, float] | None:
+    """Return `StoredJudgeKind.thresholds` of a judge; None if no judge in judges/ has this name."""
+    about = read_manifest(study.path("judges", check_name(name, "judge")))
+    kind = JUDGES.get(about["kind"]) if about is not None else None
+    return kind.thresholds(about) if about is not None and isinstance(kind, StoredJudgeKind) else None
+
+
 def judges_of(study: Study) -> list[JudgeCard]:
     """Return the judges of every kind in a study, by kind."""
     return [card for kind in JUDGES for card in kind.cards(study)]
+
+
+def unknown_judges(study: Study) -> dict[str, str]:
+    """Return one line about each stored judge whose kind is not registered, by name.
+
+    An older version made it (cascades), or a package made it that is not installed now. Its scores can still be used.
+    """
+    return {
+        name: f"{about.get('kind')}, a kind of judge that is no longer made, or whose package is not installed; "
+        "its stored scores can still be used"
+        for name, about in study.parts("judges").items()
+        if about.get("kind") not in JUDGES
+    }
 
 
 def kind_title(kind: str) -> str:
@@ -125,11 +150,13 @@ def kind_title(kind: str) -> str:
 
 
 def judge_kind_of(study: Study, name: str) -> JudgeKind:
-    """Return the kind of a judge. Raises Missing with the names of the existing judges."""
+    """Return the kind of a judge. Raises Missing with the names of the existing judges, Refused for an unknown kind."""
     cards = judges_of(study)
     for card in cards:
         if card.name == name:
             return JUDGES.get(card.kind)
+    if line := unknown_judges(study).get(name):
+        raise Refused(f"{name}: {line}")
     known = ", ".join(card.name for card in cards)
     raise Missing(
         f"there is no judge {name!r}; "
@@ -146,7 +173,7 @@ def refuse_judge(study: Study, name: str) -> None:
 def refuse_taken(study: Study, name: str, kind: str, replace: bool) -> None:
     """Raise Refused if something else has this name, or a judge of this kind has it and `replace` is false."""
     taken = next((card for card in judges_of(study) if card.name == name), None)
-    if taken is None and not study.path("scores", name).exists() and not study.path("models", name).exists():
+    if taken is None and not any(study.path(part, name).exists() for part in ("judges", "scores", "models")):
         return
     if taken is None or taken.kind != kind:
         raise Refused(f"there is already a model or judge named {name!r}; choose another name")

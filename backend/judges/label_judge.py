@@ -8,9 +8,10 @@ queue, which counts as PRIOR_LABELS labels.
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,19 +26,17 @@ from blindspot.backend.judges.judge import JUDGES, Judge, JudgeCard, StoredJudge
 from blindspot.backend.judges.scores import ScoreStore, stored_probabilities
 from blindspot.backend.judging.priority import Calibration, Evidence
 from blindspot.backend.text.answers import mentions_subject
-from blindspot.db.errors import Missing, Refused
+from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.labels import Labels
 from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.preprocessing import StandardScaler
-
     from blindspot.backend.core.manifest import Manifest
     from blindspot.backend.core.study import Study
     from blindspot.backend.progress import Progress
 
 KIND = "labels"
+MODEL = "model.npz"
 DEPTH = 20
 THRESHOLD = 0.5  # a passage from it on is a positive, below it a negative
 PRIOR_LABELS = 10.0  # the number of labels that the prior estimate counts as
@@ -70,14 +69,21 @@ class LabelledLists:
 
 @dataclass(frozen=True)
 class LabelModel:
-    """A fitted model over features, answer match and subject."""
+    """A fitted logistic regression over features, answer match and subject.
 
-    scaler: StandardScaler
-    regression: LogisticRegression
+    mean, scale, weights: (f,) float64. intercept: () float64.
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    weights: np.ndarray
+    intercept: np.ndarray
 
     def probabilities(self, features: np.ndarray) -> np.ndarray:
         """Return (n,) float64 from features (n, f)."""
-        return np.asarray(self.regression.predict_proba(self.scaler.transform(features))[:, 1], np.float64)
+        from scipy.special import expit
+
+        return np.asarray(expit((features - self.mean) / self.scale @ self.weights + self.intercept), np.float64)
 
 
 def fit_label_model(
@@ -104,7 +110,7 @@ def fit_label_model(
     truth = np.concatenate([np.ones(len(drawn)), np.zeros(len(drawn)), np.asarray(positive, np.float64)])
     weights = np.concatenate([weight * estimate, weight * (1 - estimate), np.ones(len(positive))])
     regression = LogisticRegression(C=PENALTY, max_iter=1000).fit(np.vstack(examples), truth, sample_weight=weights)
-    return LabelModel(scaler, regression)
+    return LabelModel(scaler.mean_, scaler.scale_, regression.coef_[0], regression.intercept_[0])
 
 
 def fitted(pairs: LabelledLists, seed: int = 0) -> LabelModel:
@@ -226,7 +232,7 @@ class LearnedLabelJudge:
     high: float | None
 
 
-@job("learn from labels")
+@job("learn from labels", extras=("judges",))
 def learn_label_judge(
     study: Study,
     name: str,
@@ -249,27 +255,28 @@ def learn_label_judge(
     folder = study.path("judges", check_name(name, "judge"))
     refuse_taken(study, name, KIND, replace)
     pairs = labelled_pairs(study, run, encoder, until=until, progress=progress)
+    model = fitted(pairs, seed)
     labels, positives = int(pairs.labelled.sum()), int((pairs.truth == POSITIVE).sum())
     if not labels:
         raise Refused(
             f"nobody has labelled a passage of the first {DEPTH} ranks of {run!r} for a training question; label some "
             "first"
         )
-    probabilities = np.full(pairs.lists.rows.shape, np.nan)
-    probabilities[tuple(pairs.places.T)] = fitted(pairs, seed).probabilities(pairs.features)
     right = _right_out_of_fold(pairs, seed)
     learned = LearnedLabelJudge(name, labels, positives, len(pairs.places), *right)
     with study.building(f"judges/{name}"):
         ScoreStore.remove(study, name)
         store = ScoreStore.create(study, name, calibrated=True, about={"judge": KIND})
-        store.add(scored_rows(study, pairs.lists, probabilities))
+        store.add(_scored(study, pairs, model))
         with whole_folder(folder) as building:
+            np.savez(building / MODEL, **asdict(model))
             write_manifest(
                 building,
                 {
                     "kind": KIND,
                     **asdict(learned),
                     "run": run,
+                    "retriever": study.run(run).manifest["retriever"],
                     "encoder": encoder,
                     "until": until,
                     "seed": seed,
@@ -279,6 +286,54 @@ def learn_label_judge(
                 },
             )
     return learned
+
+
+def _scored(study: Study, pairs: LabelledLists, model: LabelModel) -> list[tuple[str, str, float]]:
+    """Return (question id, passage id, probability) of some pairs."""
+    probabilities = np.full(pairs.lists.rows.shape, np.nan)
+    probabilities[tuple(pairs.places.T)] = model.probabilities(pairs.features)
+    return scored_rows(study, pairs.lists, probabilities)
+
+
+@job("judge with labels")
+def judge_with_labels(study: Study, name: str, run: str, progress: Progress | None = None) -> dict[str, Any]:
+    """Judge the first ranks of every list of a run, and add the probabilities to those that the judge has stored.
+
+    Pairs with a probability keep it.
+
+    Raises:
+        Missing: no such judge, run or index. Refused: the run was made by another retriever than the one whose lists the
+            judge learned from, or an older version learned the judge. BadInput: the judge's file is damaged.
+    """
+    about, model = _stored_model(study, name)
+    opened = study.run(run)
+    if opened.manifest["retriever"] != about["retriever"]:
+        raise Refused(
+            f"judge {name!r} learned from lists of {about['retriever']!r}, and run {run!r} was made by "
+            f"{opened.manifest['retriever']!r}: their scores do not compare; learn a judge from a run of that retriever"
+        )
+    pairs = labelled_pairs(study, run, about["encoder"], questions=opened.question_ids, progress=progress)
+    store = ScoreStore.open(study, name)
+    known = store.of(opened.question_ids)
+    rows = [row for row in _scored(study, pairs, model) if row[1] not in known.get(row[0], ())]
+    return {"judge": name, "run": run, "questions": len({row[0] for row in rows}), "pairs": store.add(rows)}
+
+
+def _stored_model(study: Study, name: str) -> tuple[Manifest, LabelModel]:
+    if not is_label_judge(study, name):
+        raise Missing(f"there is no judge {name!r}; make one with 'blindspot judge generalise {name} --run RUN'")
+    folder = study.path("judges", name)
+    about = read_manifest(folder)
+    if about is None or not (folder / MODEL).is_file():
+        raise Refused(
+            f"an older version learned {name!r} and stored its scores alone; learn it again: blindspot judge generalise "
+            f"{name} --run RUN --replace"
+        )
+    try:
+        with np.load(folder / MODEL, allow_pickle=False) as file:
+            return about, LabelModel(**{field.name: file[field.name] for field in fields(LabelModel)})
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise BadInput(f"is damaged ({error}); learn the judge again", folder / MODEL) from error
 
 
 def _right_out_of_fold(pairs: LabelledLists, seed: int) -> tuple[float | None, float | None, float | None]:
@@ -302,12 +357,10 @@ def _right_out_of_fold(pairs: LabelledLists, seed: int) -> tuple[float | None, f
     return right / len(known), *wilson(right, len(known))
 
 
-def label_judge_thresholds(study: Study, name: str) -> tuple[float, float] | None:
-    """Return (keep_below, propose_above) of a label judge; None if no label judge has this name."""
+def is_label_judge(study: Study, name: str) -> bool:
+    """Return whether a judge learned from people's labels with `learn_label_judge`."""
     about = read_manifest(study.path("judges", check_name(name, "judge")))
-    if about is None or about.get("kind") != KIND:
-        return None
-    return float(about["keep_below"]), float(about["propose_above"])
+    return about is not None and about.get("kind") == KIND
 
 
 class LabelJudgeKind(StoredJudgeKind):
@@ -315,13 +368,16 @@ class LabelJudgeKind(StoredJudgeKind):
 
     name, title = KIND, "labels generalised"
     help = "what people's labels of some pairs say about the other pairs, with answer match and subject"
-    run_job = None
+    run_job = staticmethod(judge_with_labels)
 
     def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
         return JudgeCard(name, KIND, about["run"], True, about["base_rate"], scored)
 
+    def thresholds(self, about: Manifest) -> tuple[float, float]:
+        return float(about["keep_below"]), float(about["propose_above"])
+
     def open(self, study: Study, name: str, device: str | None = None) -> Judge:
-        if label_judge_thresholds(study, name) is None:
+        if not is_label_judge(study, name):
             raise Missing(f"there is no judge {name!r}; make one with 'blindspot judge generalise {name} --run RUN'")
         return StoredLabelJudge(study, name)
 

@@ -1,7 +1,7 @@
 """Reranking: the first ranks of another retriever's list, or of a stored run, in the order of a judge.
 
 A feature judge reranks lists of the retriever that it learned from. A cross-encoder scores the pairs of any list. A
-cascade, a language model or an imported judge orders by the scores that it has stored; it is asked nothing. Passages
+language model or an imported judge orders by the scores that it has stored; it is asked nothing. Passages
 that the judge does not know follow those that it knows, in their old order, and so do the ranks below the depth.
 """
 
@@ -19,6 +19,7 @@ from blindspot.backend.core.manifest import MANIFEST
 from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges
 from blindspot.backend.judges.judge import JUDGES, Judge, judge_kind_of, judges_of
 from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.retrieval.dense import dense_name
 from blindspot.backend.retrieval.retriever import (
     RETRIEVERS,
     Retriever,
@@ -246,7 +247,7 @@ class RerankKind(RetrieverKind):
             base = kind.open(study, options_for(kind, chosen), device, part)
         encoder = judge.about["encoder"]
         if part is not None and encoder is not None:
-            judge.share_dense(part(encoder))
+            judge.share_dense(part(dense_name(encoder)))
         return Rerank(study, judge, base, options.depth, over if stored else "")
 
     def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
@@ -264,6 +265,13 @@ class RerankKind(RetrieverKind):
             return parts if kind is not None and kind.uses_torch else (*parts, judge)
         encoder = about["encoder"]
         return parts if encoder is None else (*(part for part in parts if part != encoder), encoder)
+
+    def asks_servers(self, study: Study, name: str) -> bool:
+        judge, _, over = name.removeprefix(f"{self.name}:").partition(OVER)
+        about = next((each for each in feature_judges(study) if each["name"] == judge), None)
+        below = over or (BASE if about is None else _searched_by(study, about))
+        kind = kind_of(below)
+        return kind is not None and kind.asks_servers(study, below)
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, settings.hybrid, tuple(sorted(settings.encoders.items())))

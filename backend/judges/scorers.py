@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,14 +14,6 @@ if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
-
-
-class FeatureScorer(Protocol):
-    """Scores feature rows."""
-
-    def __call__(self, features: np.ndarray) -> np.ndarray:
-        """Return (n,) float64 log-odds from features (n, f) float32; NaN is an unknown value."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import math
 import shutil
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.manifest import read_manifest, write_manifest
 from blindspot.backend.core.settings import check_name
@@ -35,12 +35,6 @@ _SCHEMA = """
         PRIMARY KEY (question, passage)) STRICT, WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS state (digest TEXT NOT NULL) STRICT;
 """
-
-
-class PairScorer(Protocol):
-    """Anything that knows probabilities of pairs. It leaves out the pairs that it does not know."""
-
-    def __call__(self, pairs: Sequence[PairKey]) -> Mapping[PairKey, float]: ...
 
 
 class ScoreStore(PerThread):

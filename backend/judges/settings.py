@@ -90,8 +90,3 @@ class LLMSettings:
     price_out: float | None = Field(
         default=None, title="Price of output", description="Price of a million output tokens, for estimates", ge=0
     )
-    key_variable: str = Field(
-        default="BLINDSPOT_LLM_KEY",
-        title="Key variable",
-        description="Environment variable that holds the endpoint's key; the key itself is never stored",
-    )

@@ -6,27 +6,15 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blindspot.backend.judging.gain import (
-    UNKNOWN_RELATION,
-    ChosenPair,
-    DrawingRules,
-    GainPairs,
-    PairLimits,
-    Vectors,
-    choose_pairs,
-    draw_pairs,
-    unit,
-    word_vectors,
-)
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
 from blindspot.backend.judging.priority import Calibration, Evidence, PooledPassage, harm, select_spread
+from blindspot.backend.judging.settings import BatchSettings
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.text.answers import mentions_subject
 from blindspot.db.errors import Missing
 from blindspot.db.judgements import Judgement
@@ -44,38 +32,22 @@ TrainedNegatives = Mapping[str, Mapping[str, float] | AbstractSet[str]]
 Scores = Callable[[Sequence[tuple[str, str]]], Mapping[tuple[str, str], float]]
 """From pairs of (question id, passage id) to a judge's probabilities. The result lacks pairs without a score."""
 
-Order = Literal["priority", "gain", "random"]
-ORDERS: tuple[Order, ...] = ("priority", "gain", "random")
-
 _BLOCK = 500
 
 
 @dataclass(frozen=True)
-class PriorityRules:
-    """How the priority arm of a batch chooses candidates.
+class PriorityEvidence:
+    """What the priority arm of a batch goes by, besides labels.
 
     Attributes:
-        order: priority: whole questions by P(false negative) x harm. gain: pairs by what training would gain from
-            their labels, see `blindspot.backend.judging.gain`. random: pairs drawn uniformly.
-        candidates: Maximum number of passages shown for each question.
-        seed: Seed of everything that is drawn.
         scores: A judge's probabilities; None for the estimate from answer match, subject and rank.
         pooled_judge: Whether the judge sees no answers, so that its probability is pooled with that estimate.
         trained: Hard negatives of the current training set.
-        pairs: Maximum number of pairs, for the orders gain and random; None for as many as the questions hold.
-        drawing: How training draws negatives, for the order gain.
-        encoder: The dense index that tells which passages are similar, for the order gain; None compares words.
     """
 
-    order: Order = "priority"
-    candidates: int = 8
-    seed: int = 0
     scores: Scores | None = None
     pooled_judge: bool = False
     trained: TrainedNegatives = field(default_factory=dict)
-    pairs: int | None = None
-    drawing: DrawingRules = DrawingRules()
-    encoder: str | None = None
 
 
 class BatchBuilder:
@@ -86,11 +58,13 @@ class BatchBuilder:
         study: Study,
         pools: Pools,
         questions: list[Question],
-        rules: PriorityRules,
-        progress: Progress | None,
+        settings: BatchSettings,
+        evidence: PriorityEvidence | None = None,
+        progress: Progress | None = None,
     ):
-        self.study, self.rules, self.progress = study, rules, progress
-        self.limit, self.random = rules.candidates, np.random.default_rng(rules.seed)
+        self.study, self.settings, self.progress = study, settings, progress
+        self.evidence = evidence or PriorityEvidence()
+        self.limit, self.random = settings.candidates, np.random.default_rng(settings.seed)
         self.queue = Queue(study.labels_path)
         self.pools: dict[str, list[PooledPassage]] = {}
         for start in range(0, len(questions), _BLOCK):
@@ -105,8 +79,8 @@ class BatchBuilder:
             )
         self.calibration = Calibration(self._outcomes())
         self.waiting = self.queue.waiting() | self.queue.practised()
+        self.active = {person.name for person in People(study.labels_path).all() if person.active}
         self.used: set[str] = set()
-        self.reasons: list[list[object]] = []
         self.judged: dict[str, list[Judgement]] = defaultdict(list)
         for judgement in Labels(study.labels_path).judgements():
             self.judged[judgement.question].append(judgement)
@@ -129,18 +103,18 @@ class BatchBuilder:
         return items
 
     def second(self, count: int) -> list[Item]:
-        """Draw questions that exactly one annotator judged, with the passages that they judged, for another
+        """Draw questions that exactly one annotator judged, with the passages that they judged, for another active
         annotator.
         """
-        free = [id for id in self._free() if len({given.annotator for given in self.judged.get(id, ())}) == 1]
+        judges = {id: {given.annotator for given in self.judged.get(id, ())} for id in self._free()}
+        free = [id for id, names in judges.items() if len(names) == 1 and self.active - names]
         return [self._again(id, "second", None) for id in self._draw(free, count)]
 
     def repeats(self, count: int) -> list[Item]:
         """Draw settled questions, each for one of the active annotators who judged it."""
-        active = {person.name for person in People(self.study.labels_path).all() if not person.paused}
         opened = {pair.question for pair in Labels(self.study.labels_path).consensus() if pair.state == "open"}
         judges = {
-            id: sorted({given.annotator for given in self.judged.get(id, ())} & active)
+            id: sorted({given.annotator for given in self.judged.get(id, ())} & self.active)
             for id in self._free()
             if id not in opened
         }
@@ -149,13 +123,13 @@ class BatchBuilder:
 
     def priority(self, count: int, people_needed: int) -> list[Item]:
         """Select unsettled candidates of at most `count` questions in the order of the batch."""
-        if self.rules.order == "priority":
+        if self.settings.order == "priority":
             return self._by_harm(count, people_needed)
-        return self._by_pairs(count, people_needed)
+        return self._at_random(count, people_needed)
 
     def _by_harm(self, count: int, people_needed: int) -> list[Item]:
         """Select the questions whose candidates have the highest P(false negative) x harm."""
-        done, scored, trained_negatives = self._settled(), self._judge_scores(), self.rules.trained
+        done, scored, trained_negatives = self._settled(), self._judge_scores(), self.evidence.trained
         trained = self._ordinals({passage for passages in trained_negatives.values() for passage in passages})
         worth: dict[str, list[tuple[float, float, PooledPassage]]] = {}
         for id in self._free():
@@ -182,69 +156,29 @@ class BatchBuilder:
             for id in chosen
         ]
 
-    def _by_pairs(self, count: int, people_needed: int) -> list[Item]:
-        """Select pairs one by one, by what training would gain from each or at random, and serve them by question."""
-        done, scored, ids = self._settled(), self._judge_scores(), self._free()
-        rows = [(id, pooled) for id in ids for pooled in self.pools[id] if (id, pooled.ordinal) not in done]
-        probabilities = [self._probability(scored.get((id, pooled.ordinal)), pooled) for id, pooled in rows]
-        limits = PairLimits(self.rules.pairs or count * self.limit, self.limit, count)
-        if self.rules.order == "gain":
-            pairs = self._gain_pairs(rows, probabilities, done)
-            chosen = choose_pairs(pairs, limits, self._vectors([pooled for _, pooled in rows]), self.rules.seed)
-        else:
-            chosen = draw_pairs([id for id, _ in rows], probabilities, limits, self.random)
-        by_question: dict[str, list[ChosenPair]] = defaultdict(list)
-        for pair in chosen:
-            by_question[rows[pair.place][0]].append(pair)
-        items = []
-        for id, given in by_question.items():
-            pooled = [rows[pair.place][1] for pair in given]
-            candidates = self._candidates(id, pooled, [pair.probability for pair in given])
-            items.append(Item(id, candidates, "priority", sum(pair.value for pair in given), people_needed))
-        if self.rules.order == "gain":
-            passages = self.study.corpus.passages([rows[pair.place][1].ordinal for pair in chosen])
-            self.reasons = [
-                [rows[pair.place][0], passage.id, pair.as_dict()]
-                for pair, passage in zip(chosen, passages, strict=True)
-            ]
-        return items
-
-    def _gain_pairs(
-        self,
-        rows: Sequence[tuple[str, PooledPassage]],
-        probabilities: Sequence[float],
-        settled: AbstractSet[tuple[str, int]],
-    ) -> GainPairs:
-        """Return the pairs with their numbers of draws and with what is judged already of their questions and
-        relations.
-        """
-        numbers = {id: number for number, id in enumerate(self.frame)}
-        names = {q.relation for q in self.frame.values() if q.relation}
-        relations = {name: number for number, name in enumerate(sorted(names))}
-        of_question = [relations.get(q.relation or "", UNKNOWN_RELATION) for q in self.frame.values()]
-        judged = np.array([numbers[id] for id, _ in settled if id in numbers], dtype=np.int64)
-        relation_of = np.array(of_question, dtype=np.int64)
-        question = np.array([numbers[id] for id, _ in rows], dtype=np.int64)
-        trained = self.rules.trained
-        negatives = [len(trained[id]) if id in trained else len(self.pools[id]) for id, _ in rows]
-        judged_relations = relation_of[judged]
-        return GainPairs(
-            np.array(probabilities),
-            self.rules.drawing.draws(np.array([pooled.rank for _, pooled in rows]), np.array(negatives)),
-            question,
-            relation_of[question],
-            np.bincount(judged, minlength=len(numbers)),
-            np.bincount(judged_relations[judged_relations != UNKNOWN_RELATION], minlength=len(relations)),
-        )
-
-    def _vectors(self, pooled: Sequence[PooledPassage]) -> Vectors:
-        """Return what gives the vectors of passages: of a dense index, else of their words."""
-        rows = np.array([each.ordinal for each in pooled], dtype=np.int64)
-        if self.rules.encoder is not None:
-            vectors = Dense(self.study, self.rules.encoder).vectors
-            return lambda places: unit(vectors[rows[places]])
-        corpus = self.study.corpus
-        return lambda places: word_vectors([passage.text for passage in corpus.passages(rows[places].tolist())])
+    def _at_random(self, count: int, people_needed: int) -> list[Item]:
+        """Draw unsettled pairs uniformly, within the limits, and serve them by question."""
+        done = self._settled()
+        rows = [(id, pooled) for id in self._free() for pooled in self.pools[id] if (id, pooled.ordinal) not in done]
+        drawn: dict[str, list[PooledPassage]] = defaultdict(list)
+        limit = self.settings.pairs or count * self.limit
+        for place in self.random.permutation(len(rows)).tolist():
+            id, pooled = rows[place]
+            if limit and len(drawn.get(id, ())) < self.limit and (id in drawn or len(drawn) < count):
+                drawn[id].append(pooled)
+                limit -= 1
+        scored = self._judge_scores()
+        return [
+            Item(
+                id,
+                self._candidates(
+                    id, pools, [self._probability(scored.get((id, each.ordinal)), each) for each in pools]
+                ),
+                "priority",
+                people_needed=people_needed,
+            )
+            for id, pools in drawn.items()
+        ]
 
     def _settled(self) -> set[tuple[str, int]]:
         """Return (question id, row) of the pairs whose label is settled."""
@@ -258,7 +192,7 @@ class BatchBuilder:
         """P(false negative): the estimate, pooled with the opinion of a named judge where it has one."""
         if judged is None:
             return self.calibration.probability(pooled.evidence, pooled.rank)
-        if not self.rules.pooled_judge:
+        if not self.evidence.pooled_judge:
             return judged
         return self.calibration.with_judge(judged, pooled.evidence, pooled.rank)
 
@@ -334,7 +268,7 @@ class BatchBuilder:
 
     def _judge_scores(self) -> dict[tuple[str, int], float]:
         """Return the judge's probabilities by (question id, row), where it has them."""
-        if self.rules.scores is None:
+        if self.evidence.scores is None:
             return {}
         probabilities: dict[tuple[str, int], float] = {}
         ids = self._free()
@@ -344,7 +278,7 @@ class BatchBuilder:
             block = [(id, pooled.ordinal) for id in ids[start : start + _BLOCK] for pooled in self.pools[id]]
             names = [passage.id for passage in self.study.corpus.passages([ordinal for _, ordinal in block])]
             pairs = [(id, passage) for (id, _), passage in zip(block, names, strict=True)]
-            known = self.rules.scores(pairs)
+            known = self.evidence.scores(pairs)
             scored = zip(block, pairs, strict=True)
             probabilities.update((key, known[pair]) for key, pair in scored if pair in known)
         return probabilities

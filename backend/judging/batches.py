@@ -1,7 +1,6 @@
 """Make batches to judge. Candidates are pooled from runs, and the questions belong to four arms.
 
-- priority: questions by P(false negative) x harm, spread over frequency buckets and relations; or pairs by what
-  training would gain from their labels (order "gain").
+- priority: questions by P(false negative) x harm, spread over frequency buckets and relations; or pairs at random.
 - audit: questions drawn uniformly from the whole frame, each with passages drawn uniformly from its pool, in random
   order.
   False-negative rates are estimated from this arm alone. A passage's inclusion probability is the question's
@@ -23,45 +22,29 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from blindspot.analysis.buckets import bucket_group
+from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import text_sha256
 from blindspot.backend.core.rights import require
 from blindspot.backend.judging.batch_builder import (
-    ORDERS,
     BatchBuilder,
-    Order,
-    PriorityRules,
+    PriorityEvidence,
     Scores,
     TrainedNegatives,
     together,
 )
-from blindspot.backend.judging.gain import DrawingRules
 from blindspot.backend.judging.near_duplicates import near_duplicates
 from blindspot.backend.judging.pools import Pools
+from blindspot.backend.judging.settings import ORDERS, BatchSettings
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.dense import dense_indexes
-from blindspot.backend.text.answers import DEFAULT_RULE, rule_named
+from blindspot.backend.text.answers import rule_named
 from blindspot.db.errors import BadInput, Missing
-from blindspot.db.queue import Candidate, Item, Queue
-from blindspot.db.records import SPLITS, Question
+from blindspot.db.queue import Batch, Candidate, Item, Queue
+from blindspot.db.records import Question
 from blindspot.db.tags import Tags
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
-
-DEPTH = 20
-CANDIDATES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class ArmShares:
-    """The shares of the arms, 0 to 1. The priority arm gets the rest, and the questions that the other arms cannot
-    fill.
-    """
-
-    audit: float = 0.10
-    second: float = 0.10
-    repeat: float = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,118 +64,75 @@ class BatchSummary:
 
 
 @job("make batch", light=True)
+@named_settings(BatchSettings)
 def make_batch(
     study: Study,
     name: str,
     runs: Sequence[str],
+    settings: BatchSettings,
     *,
-    size: int = 100,
-    depth: int = DEPTH,
-    splits: Sequence[str] | None = None,
-    slice: Sequence[str] | None = None,
-    candidates: int = CANDIDATES,
-    people_needed: int = 1,
-    mix: ArmShares | None = None,
-    seed: int = 0,
-    rule: str = DEFAULT_RULE,
     scores: Scores | None = None,
     trained: TrainedNegatives | None = None,
     scored_by: str | None = None,
-    order: Order = "priority",
-    pairs: int | None = None,
-    drawing: Mapping[str, int] | None = None,
-    encoder: str | None = None,
-    answers_known: bool = False,
     by: str | None = None,
     progress: Progress | None = None,
 ) -> BatchSummary:
-    """Make a batch of `size` questions and put it into the queue.
+    """Make a batch and put it into the queue.
 
     Args:
-        runs: The runs to pool candidates from, the top `depth` ranks of each.
-        splits: Only questions of these splits (default all).
-        slice: Only the questions with these ids (default all that the runs searched).
-        candidates: Maximum number of passages shown for each question.
-        people_needed: Number of annotators who judge each question.
+        runs: The runs to pool candidates from.
         scores: A judge's probabilities. Without them, an estimate from the answer match, the subject and the rank is
         used.
         trained: The current training set's hard negatives by question id: passage ids, with the probability that a step
             of training draws each, or without one (1).
         scored_by: The name of the judge that `scores` are of. It sees no answers, so the answer match and the subject
-            are taken into account besides, unless `answers_known`.
-        order: How the priority arm chooses: see `blindspot.backend.judging.batch_builder.PriorityRules`.
-        pairs: Maximum number of passages in the priority arm, for the orders gain and random.
-        drawing: Fields of `blindspot.backend.judging.gain.DrawingRules` that differ from its defaults, for the order gain.
-        encoder: The dense index that tells which passages are similar, for the order gain; default the first one.
-            Without an index, words are compared.
-        answers_known: The judge of `scores` knows the answer match and the subject.
+            are taken into account besides.
         by: The person who makes the batch; see `blindspot.backend.core.rights.require`.
 
     Raises:
-        BadInput: no run, an unknown split, or a size, depth or share out of range.
+        BadInput: no run, or a setting out of range.
         Missing: an unknown run or question, or no question with unlabelled candidates.
         Refused: the name is taken, or `by` may not make batches.
     """
     require(study, by, "make batches")
-    mix = mix or ArmShares()
-    _check(size, candidates, splits, mix, order, pairs)
-    rule_named(rule)
-    if encoder is None and order == "gain":
-        encoder = next(iter(dense_indexes(study)), None)
-    rules = PriorityRules(
-        order=order,
-        candidates=candidates,
-        seed=seed,
-        scores=scores,
-        pooled_judge=scored_by is not None and not answers_known,
-        trained=trained or {},
-        pairs=pairs,
-        drawing=DrawingRules(**(drawing or {})),
-        encoder=encoder,
-    )
+    _check(settings)
+    rule_named(settings.rule)
+    evidence = PriorityEvidence(scores, scored_by is not None, trained or {})
     if progress:
         progress(0, None, "pooling")
-    pools = Pools(study, runs, depth, rule)
-    builder = BatchBuilder(study, pools, _eligible(study, pools.question_ids(), splits, slice), rules, progress)
-    items = _items(builder, size, mix, people_needed)
-    settings = {
+    pools = Pools(study, runs, settings.depth, settings.rule)
+    builder = BatchBuilder(study, pools, _eligible(study, pools.question_ids(), settings), settings, evidence, progress)
+    items = _items(builder, settings)
+    asked = settings.slice
+    recorded = {
         "runs": list(runs),
-        "depth": depth,
-        "splits": list(splits) if splits else None,
-        "size": size,
-        "slice": None if slice is None else {"questions": len(slice), "sha256": text_sha256(*slice)},
-        "rule": rule,
-        "mix": asdict(mix),
+        **{key: getattr(settings, key) for key in ("depth", "size", "rule", "candidates", "seed")},
+        "splits": list(settings.splits) if settings.splits else None,
+        "slice": None if asked is None else {"questions": len(asked), "sha256": text_sha256(*asked)},
+        "mix": asdict(settings.mix),
         "judge": scored_by,
-        **_recorded(builder, rules),
+        "frame": len(builder.frame),
+        "calibrated_on": builder.calibration.labels,
+        "cross_encoder": scores is not None,
+        **({} if settings.order == "priority" else {"order": settings.order, "pairs": settings.pairs}),
     }
-    Queue(study.labels_path).add_batch(name, items, settings, by=by)
+    Queue(study.labels_path).add_batch(name, items, recorded, by=by)
     return _summary(name, items, len(builder.frame))
 
 
-def _items(builder: BatchBuilder, size: int, mix: ArmShares, people_needed: int) -> list[Item]:
-    """Build all arms of a batch of `size` questions, and mix them."""
-    audit = builder.audit(round(size * mix.audit), people_needed)
+def _items(builder: BatchBuilder, settings: BatchSettings) -> list[Item]:
+    """Build all arms of a batch, and mix them."""
+    size, mix, people = settings.size, settings.mix, settings.people_needed
+    audit = builder.audit(round(size * mix.audit), people)
     others = builder.second(round(size * mix.second)) + builder.repeats(round(size * mix.repeat))
-    priority = builder.priority(size - len(audit) - len(others), people_needed)
+    priority = builder.priority(size - len(audit) - len(others), people)
     return builder.mixed(priority, [*audit, *others])
 
 
-def _recorded(builder: BatchBuilder, rules: PriorityRules) -> dict[str, Any]:
-    """Return what a batch records of how its priority arm was chosen."""
-    settings: dict[str, Any] = {
-        "candidates": rules.candidates,
-        "seed": rules.seed,
-        "frame": len(builder.frame),
-        "calibrated_on": builder.calibration.labels,
-        "cross_encoder": rules.scores is not None,
-    }
-    if rules.order != "priority":
-        settings |= {"order": rules.order, "pairs": rules.pairs}
-    if rules.order == "gain":
-        similar_by = "words" if rules.encoder is None else rules.encoder
-        settings |= {"drawing": asdict(rules.drawing), "similar_by": similar_by, "why": builder.reasons}
-    return settings
+def former_order(batch: Batch) -> str:
+    """Say that the order of an older version chose a batch; empty for every other batch."""
+    order = batch.settings.get("order", "priority")
+    return "" if order in ORDERS else f"chosen in the order {order!r}, which is no longer made"
 
 
 def batch_of_pairs(
@@ -295,12 +235,11 @@ def questions_of(
     ]
 
 
-def _eligible(
-    study: Study, searched: AbstractSet[str], splits: Sequence[str] | None, slice: Sequence[str] | None
-) -> list[Question]:
+def _eligible(study: Study, searched: AbstractSet[str], settings: BatchSettings) -> list[Question]:
     """The questions that the runs searched, of these splits and this slice."""
-    questions = study.questions.all() if slice is None else study.questions.some(dict.fromkeys(slice))
-    return [q for q in questions if q.id in searched and (not splits or q.split in splits)]
+    asked = settings.slice
+    questions = study.questions.all() if asked is None else study.questions.some(dict.fromkeys(asked))
+    return [q for q in questions if q.id in searched and (not settings.splits or q.split in settings.splits)]
 
 
 def _refuse_absent(what: str, names: Sequence[str], known: AbstractSet[str]) -> None:
@@ -308,20 +247,10 @@ def _refuse_absent(what: str, names: Sequence[str], known: AbstractSet[str]) -> 
         raise Missing(f"no question has the {what} {absent!r}; there are: {', '.join(sorted(known)) or 'none'}")
 
 
-def _check(
-    size: int, candidates: int, splits: Sequence[str] | None, mix: ArmShares, order: str, pairs: int | None
-) -> None:
-    if order not in ORDERS:
-        raise BadInput(f"there is no order {order!r}; there are: {', '.join(ORDERS)}")
-    if pairs is not None and order == "priority":
-        raise BadInput("the order priority chooses whole questions; limit the pairs of the orders gain and random")
-    if pairs is not None and pairs < 1:
-        raise BadInput("a batch needs at least one pair")
-    if size < 1 or candidates < 1:
-        raise BadInput("a batch needs at least one question, and a question at least one passage")
-    if unknown := [split for split in splits or () if split not in SPLITS]:
-        raise BadInput(f"there is no split {unknown[0]!r}; there are: {', '.join(SPLITS)}")
-    shares = (mix.audit, mix.second, mix.repeat)
+def _check(settings: BatchSettings) -> None:
+    if settings.pairs is not None and settings.order == "priority":
+        raise BadInput("the order priority chooses whole questions; limit the pairs of the order random")
+    shares = (settings.mix.audit, settings.mix.second, settings.mix.repeat)
     if min(shares) < 0 or sum(shares) > 1:
         raise BadInput("the shares of the arms and their sum must be between 0 and 1")
 

@@ -8,9 +8,14 @@ import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.manifest import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from markdown_it.tree import SyntaxTreeNode
 
 FILE = "guidelines.md"
 VERSIONS = "guidelines"
@@ -29,9 +34,9 @@ class Guidelines:
     version: str
     text: str
 
-    def blocks(self) -> list[dict[str, Any]]:
-        """Return headings ("h2", "h3"), paragraphs ("p") and lists ("list", with items); emphasis stays Markdown."""
-        return [block for part in self.text.split("\n\n") if (block := _block(part.strip()))]
+    def tree(self) -> list[Any]:
+        """Return the text as elements for a browser: [tag, attributes, *children], or a string. HTML in it is text."""
+        return _tree(self.text)
 
 
 def guidelines(folder: Path) -> Guidelines:
@@ -78,12 +83,39 @@ def _read(path: str, changed: int) -> Guidelines:
     return Guidelines(version_of(text), text)
 
 
-def _block(part: str) -> dict[str, Any] | None:
-    if not part:
-        return None
-    if part.startswith("#"):
-        level = len(part) - len(part.lstrip("#"))
-        return {"kind": "h2" if level == 1 else "h3", "text": part.lstrip("# ").replace("\n", " ")}
-    if part.startswith("- "):
-        return {"kind": "list", "items": [item.replace("\n", " ").strip() for item in part[2:].split("\n- ")]}
-    return {"kind": "p", "text": part.replace("\n", " ")}
+@lru_cache(maxsize=8)
+def _tree(text: str) -> list[Any]:
+    from markdown_it import MarkdownIt
+    from markdown_it.tree import SyntaxTreeNode
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    return _elements(SyntaxTreeNode(parser.parse(text)).children)
+
+
+def _elements(nodes: Sequence[SyntaxTreeNode]) -> list[Any]:
+    """Return the elements of Markdown nodes. A page shows them below its own title, so headings begin at h2."""
+    elements: list[Any] = []
+    for node in nodes:
+        if node.type in ("text", "code_inline", "code_block", "fence"):
+            tag = {"code_inline": "code", "code_block": "pre", "fence": "pre"}.get(node.type)
+            elements.append(node.content if tag is None else [tag, {}, node.content])
+        elif node.type == "softbreak":
+            elements.append(" ")
+        elif node.type == "image":
+            elements.append(node.content)
+        elif node.type == "inline" or (node.type == "paragraph" and node.hidden):  # hidden: in a list without gaps
+            elements += _elements(node.children)
+        else:
+            elements.append([_tag(node), _attributes(node), *_elements(node.children)])
+    return elements
+
+
+def _tag(node: SyntaxTreeNode) -> str:
+    return f"h{min(int(node.tag[1]) + 1, 6)}" if node.type == "heading" else node.tag
+
+
+def _attributes(node: SyntaxTreeNode) -> dict[str, Any]:
+    address = str(node.attrs.get("href", ""))
+    if address.startswith(("https://", "http://")):
+        return {"href": address, "target": "_blank", "rel": "noreferrer"}
+    return {"start": node.attrs["start"]} if "start" in node.attrs else {}

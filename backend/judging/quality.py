@@ -131,12 +131,6 @@ def quality(study: Study) -> Quality:
     labels_now = standing_labels(labels.events(by_people=True))
     agreements = _agreements(labels_now)
     again = repeats(labels_now)
-    drift = rate(
-        np.array([same for _, _, same in again], dtype=bool),
-        np.ones(len(again), dtype=bool),
-        np.ones(len(again)),
-        np.array([q for q, _, _ in again], dtype=str),
-    )
     return Quality(
         labels.last_event,
         disputes(study, labels),
@@ -144,7 +138,7 @@ def quality(study: Study) -> Quality:
         agreements[0],
         agreements[1],
         _work(labels_now, again),
-        drift,
+        share_same([(question, same) for question, _, same in again]),
         clashes(labels_now),
     )
 
@@ -199,6 +193,17 @@ def repeats(standing: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
     ]
 
 
+def share_same(compared: Sequence[tuple[str, bool]]) -> Rate:
+    """Return the share of equal labels, resampled by question.
+
+    Args:
+        compared: The question of each compared passage, and whether its two labels are the same.
+    """
+    same = np.array([is_same for _, is_same in compared], dtype=bool)
+    questions = np.array([question for question, _ in compared], dtype=str)
+    return rate(same, np.ones(len(compared), dtype=bool), np.ones(len(compared)), questions)
+
+
 def _votes(votes: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
     return {label: tuple(sorted(votes[label])) for label in LABELS if label in votes}
 
@@ -225,7 +230,7 @@ def _bad(study: Study, labels: Labels) -> tuple[tuple[str, str, int], ...]:
 def clashes(standing: Sequence[EventRow]) -> tuple[tuple[Label, Label, int], ...]:
     """Return how often two people gave a passage two different labels, by pair of labels, the most frequent first."""
     by_pair: dict[tuple[str, str], list[Label]] = defaultdict(list)
-    for (_, question, passage), label in _last_blind(standing).items():
+    for (_, question, passage), label in last_blind(standing).items():
         by_pair[question, passage].append(label)
     counts: Counter[tuple[Label, Label]] = Counter()
     for given in by_pair.values():
@@ -234,7 +239,7 @@ def clashes(standing: Sequence[EventRow]) -> tuple[tuple[Label, Label, int], ...
     return tuple((first, second, count) for (first, second), count in counts.most_common() if count)
 
 
-def _last_blind(standing: Sequence[EventRow]) -> dict[tuple[str, str, str], Label]:
+def last_blind(standing: Sequence[EventRow]) -> dict[tuple[str, str, str], Label]:
     """Return the last blind label of each (annotator, question, passage)."""
     return {
         (event.annotator, event.question, event.passage): event.label
@@ -244,7 +249,7 @@ def _last_blind(standing: Sequence[EventRow]) -> dict[tuple[str, str, str], Labe
 
 
 def _agreements(standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
-    last = _last_blind(standing)
+    last = last_blind(standing)
     by_pair: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for (annotator, question, passage), label in last.items():
         by_pair[question, passage][annotator] = _CODE[label]
@@ -280,10 +285,11 @@ def _work(standing: Sequence[EventRow], again: Sequence[tuple[str, str, bool]]) 
         by_person[event.annotator].append(event)
     repeated = Counter(annotator for _, annotator, _ in again)
     same = Counter(annotator for _, annotator, is_same in again if is_same)
-    return tuple(_work_of(name, events, repeated[name], same[name]) for name, events in sorted(by_person.items()))
+    return tuple(work_of(name, events, repeated[name], same[name]) for name, events in sorted(by_person.items()))
 
 
-def _work_of(name: str, events: Sequence[EventRow], repeated: int, same: int) -> AnnotatorStats:
+def work_of(name: str, events: Sequence[EventRow], repeated: int, same: int) -> AnnotatorStats:
+    """Return the figures of one annotator's standing labels."""
     sizes = Counter(event.gesture for event in events)
     times = {event.gesture: event.milliseconds for event in events if event.milliseconds is not None}
     per_label = [times[event.gesture] / sizes[event.gesture] for event in events if event.gesture in times]

@@ -44,7 +44,7 @@ class PersonProgress:
 
     Attributes:
         finished: Number of finished questions, by batch.
-        remaining: Number of questions that the person can still get, by open batch.
+        remaining: Number of questions that the person can still get, by open batch; none if they are not active.
         days: The days with labels, oldest first.
         timed, fast: Number of labels with a known time, and of those given faster than one can read.
     """
@@ -75,7 +75,8 @@ def team_progress(study: Study) -> list[PersonProgress]:
     words = _words(study, {event.passage for events in by_person.values() for event in events if event.passage})
     found = []
     for person in People(study.labels_path).all():
-        finished, remaining = queue.finished_by(person.name), queue.open_to(person.name)
+        finished = queue.finished_by(person.name)
+        remaining = queue.open_to(person.name) if person.active else {}
         events = by_person[person.name]
         if events or finished or remaining:
             timed, fast = too_fast(events, words)

@@ -3,7 +3,7 @@ judging.
 """
 
 from blindspot.backend.maps.making import make, make_map
-from blindspot.backend.maps.request import MapRequest
+from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.maps.stored import Map, maps_of
 
 __all__ = ["Map", "MapRequest", "make", "make_map", "maps_of"]

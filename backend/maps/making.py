@@ -12,9 +12,11 @@ import numpy as np
 
 from blindspot.analysis import clusters, projection
 from blindspot.analysis.projection import Components, geometry, joint, principal_components, project, quality
+from blindspot.backend.core.declared import named_settings
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
-from blindspot.backend.maps.request import MapRequest, Points, chosen_points
+from blindspot.backend.maps.request import Points, chosen_points
+from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.maps.spreads import spreads
 from blindspot.backend.maps.stored import ALIGNED, MATCHED, SINGLE, Map
 from blindspot.backend.progress import Progress
@@ -48,10 +50,11 @@ class _Vectors:
         return self.dense.manifest["similarity"]
 
 
-@job("map")
-def make(study: Study, replace_old: bool = False, progress: Progress | None = None, **request: Any) -> Map:
-    """Run `make_map` with the request's fields as arguments. Jobs call this function."""
-    return make_map(study, MapRequest(**request), replace_old, progress)
+@job("map", extras=("maps",))
+@named_settings(MapRequest, "request")
+def make(study: Study, request: MapRequest, replace_old: bool = False, progress: Progress | None = None) -> Map:
+    """Run `make_map` as a job, with the request's fields as arguments."""
+    return make_map(study, request, replace_old, progress)
 
 
 def make_map(study: Study, request: MapRequest, replace_old: bool = False, progress: Progress | None = None) -> Map:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from blindspot.backend.judging.batches import CANDIDATES
+from blindspot.backend.judging.settings import CANDIDATES
 from blindspot.backend.maps.stored import Map
 from blindspot.backend.maps.values import Known
 from blindspot.db.errors import Refused

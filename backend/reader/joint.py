@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from blindspot.backend.core.extras import require
 from blindspot.backend.core.manifest import read_object, text_sha256, whole_folder
 from blindspot.backend.core.model_files import open_model, readable_model
 from blindspot.backend.progress import Progress
@@ -36,7 +37,6 @@ from blindspot.backend.text.answers import match_run, rule_for
 from blindspot.backend.training.checkpoints import (
     TRAINING,
     best_checkpoint,
-    check_packages,
     load_checkpoint,
     new_model_folder,
     readable_training_errors,
@@ -84,7 +84,7 @@ def train_joint(
     from blindspot.backend.reader.joint_trainer import JointModel, question_tower
     from blindspot.backend.reader.trainer import FIGURE
 
-    check_packages()
+    require("train")
     target, on = new_model_folder(study, name, False), training_device(device)
     chosen = JointSettings(**(settings or {}))
     chosen = replace(chosen, passages=chosen.passages_on(on))

@@ -143,7 +143,7 @@ def readings_of(run: Run) -> dict[str, dict]:
     return {manifest["reader"]: manifest for manifest in sorted(manifests, key=lambda each: each["made"])}
 
 
-@job("read")
+@job("read", extras=("dense",))
 def read(
     study: Study,
     run: str,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import whole_folder
 from blindspot.backend.progress import Progress
@@ -23,7 +24,6 @@ from blindspot.backend.reader.settings import ReaderSettings
 from blindspot.backend.training.checkpoints import (
     best_checkpoint,
     building_model,
-    check_packages,
     copy_model,
     load_checkpoint,
     new_model_folder,
@@ -59,7 +59,7 @@ class TrainedReader:
     seconds: float
 
 
-@job("train reader")
+@job("train reader", extras=("train",))
 def train_reader(
     study: Study,
     name: str,
@@ -129,7 +129,7 @@ def train(
 
     from blindspot.backend.reader.trainer import FIGURE
 
-    check_packages()
+    require("train")
     on = training_device(device)
     settings = settings or ReaderSettings()
     settings = replace(settings, passages=settings.passages_on(on))

@@ -49,7 +49,7 @@ class RecipeMade:
     seconds: float
 
 
-@job("train rocketqa")
+@job("train rocketqa", extras=("train",))
 def train_rocketqa(
     study: Study,
     name: str,

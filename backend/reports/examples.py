@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from blindspot.backend.reports.markup import heading, remark
 from blindspot.backend.text.answers import answer_spans, has_answer, query_spans, rule_for
 from blindspot.backend.text.counting import counted
 from blindspot.backend.text.spans import excerpt, pieces
+from blindspot.db.question_table import rows_of
 from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
@@ -24,10 +25,17 @@ EXAMPLES, SHOWN, SEED = 20, 3, 0
 ANCHOR = "examples"
 
 
-def example_parts(study: Study, compared: Comparison, k: int) -> Iterator[str]:
-    """Yield the section; nothing if both runs answer the same questions."""
+def example_parts(study: Study, compared: Comparison, k: int, hidden: Set[str] = frozenset()) -> Iterator[str]:
+    """Yield the section; nothing if both runs answer the same questions.
+
+    Args:
+        hidden: Ids of questions that are no examples.
+    """
     found_a, found_b = found_by(compared.first_a, k), found_by(compared.first_b, k)
-    only = [np.flatnonzero(found_a & ~found_b), np.flatnonzero(found_b & ~found_a)]
+    may_show = np.ones(len(compared), dtype=bool)
+    rows = rows_of(compared.questions, sorted(hidden))
+    may_show[rows[rows >= 0]] = False
+    only = [np.flatnonzero(found_a & ~found_b & may_show), np.flatnonzero(found_b & ~found_a & may_show)]
     drawn = _draw(only)
     if not any(len(rows) for rows in drawn):
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +13,13 @@ import numpy as np
 from blindspot.analysis import published
 from blindspot.analysis.relations import relation_name, relation_order
 from blindspot.backend.core.manifest import write_text
+from blindspot.backend.core.result_table import ResultTable
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.comparison_report import compare_runs
 from blindspot.backend.evaluation.findings import default_pair, findings, spoken_names
 from blindspot.backend.evaluation.miss_report import K as CAUSES_K
-from blindspot.backend.evaluation.miss_report import cause_tables
+from blindspot.backend.evaluation.miss_report import cause_tables, nothing_missed
 from blindspot.backend.evaluation.miss_table import miss_table
 from blindspot.backend.evaluation.panel import Panel, frequency_curves, relation_table
 from blindspot.backend.evaluation.panel_report import frequency_rows, published_rows, relation_rows
@@ -31,10 +32,11 @@ from blindspot.backend.reports.examples import example_parts
 from blindspot.backend.reports.interventions import intervention_parts, probe_parts
 from blindspot.backend.reports.labels import ANCHOR as LABELS
 from blindspot.backend.reports.labels import label_findings, label_parts, label_sentences
-from blindspot.backend.reports.markup import as_plot, as_table, heading, navigation, page, remark
+from blindspot.backend.reports.markup import as_plot, heading, navigation, page, remark
 from blindspot.backend.reports.training import ANCHOR as TRAINING
 from blindspot.backend.reports.training import trained_models, training_parts, training_sentences
 from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -67,12 +69,14 @@ def html_report(
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     measures: Sequence[str] = (),
+    hidden: Set[str] = frozenset(),
 ) -> str:
     """Return the whole file. It begins with the conclusions. Runs over the same questions share tables, and the first
     of them is compared with the others.
 
     Args:
         measures: registered measures to show beside Success@k: over all questions, and by relation.
+        hidden: ids of questions that the reader still has to judge; they count, and none is shown as an example.
     """
     result = report(study, runs, "relation", relevance, rule, measures=measures)
     names = [run.name for run in result.runs if "learning_curve" not in study.run(run.name).manifest or runs]
@@ -89,17 +93,21 @@ def html_report(
         *((words, TRAINING) for words in training_sentences(models, k)),
     ]
     parts = [f"<h1>{escape(study.settings.name)}</h1>", _about(study), *_conclusions(conclusions)]
+    if hidden:
+        parts.append(
+            remark(f"{counted(len(hidden), 'question')} that you still have to judge: none is an example here.")
+        )
     sections: list[str] = []
     for number, each in enumerate(pairs_compared):
         sections += _frequency_and_slices(study, each, k, f"pair{number}")
-        sections += _causes(each, f"causes{number}")
+        sections += _causes(each, f"causes{number}", hidden)
     if pairs_compared:
-        sections += example_parts(study, max(pairs_compared, key=len), k)
+        sections += example_parts(study, max(pairs_compared, key=len), k, hidden)
     sections += label_parts(labels) if labels else ()
     sections += training_parts(study, models, k)
     sections += [*intervention_parts(study, names), *probe_parts(study)]
     sections.append(heading("Accuracy of all runs", "accuracy"))
-    sections += [as_table(each) for each in (*overall_tables(result), *measure_tables(result), *cost_tables(result))]
+    sections += [each.as_html() for each in (*overall_tables(result), *measure_tables(result), *cost_tables(result))]
     sections += [remark(words) for words in [*result.notes, result.convention]]
     for number, members in enumerate(sets):
         sections.append(heading(f"All figures: {', '.join(members)}", f"set{number}"))
@@ -160,29 +168,29 @@ def _frequency_and_slices(study: Study, compared: Comparison, k: int, anchor: st
     curves = frequency_curves(Panel.of({a.name: a, b.name: b}), k)
     if any(points for each in curves.series.values() for points in each.values()):
         yield as_plot(report_plots.curve_plot(curves, [a.name, b.name]), f"frequency-{a.name}-{b.name}-at-{k}")
-        yield as_table(frequency_rows(curves, [a.name, b.name]))
+        yield frequency_rows(curves, [a.name, b.name]).as_html()
     else:
         yield remark("The frequency of these questions' subjects is unknown: run: blindspot import frequencies COUNTS.")
     found = find_in_runs(study, a.name, b.name, None, a.kind, a.rule)
     if found.found.slices:
-        yield as_table(
-            (f"Slices that explain the difference at {found.k}, A: {a.name}, B: {b.name}, %", *found.tables()[0][1:])
-        )
+        (table,) = found.tables()
+        title = f"Slices that explain the difference at {found.k}, A: {a.name}, B: {b.name}, %"
+        yield ResultTable(title, table.columns, table.rows).as_html()
     else:
         yield remark("No slice of the questions differs reliably from the rest.")
 
 
-def _causes(compared: Comparison, anchor: str) -> Iterator[str]:
+def _causes(compared: Comparison, anchor: str, hidden: Set[str]) -> Iterator[str]:
     """Yield the section on the causes of two runs' misses; nothing if they miss no question."""
     k = min(CAUSES_K, compared.depth)
-    table = miss_table(compared, k, np.arange(len(compared)))
+    table = miss_table(compared, k, np.arange(len(compared))).without_examples(hidden)
     if not any(run.misses for run in table.runs):
         return
     a, b = compared.a.name, compared.b.name
     yield heading(f"Causes of the misses of {a} and {b} at {k}", anchor)
     yield as_plot(report_plots.cause_plot(table), f"causes-{a}-{b}")
-    yield from map(as_table, cause_tables(table))
-    yield remark(table.method)
+    yield from (each.as_html() for each in cause_tables(table))
+    yield from map(remark, [*nothing_missed(table), table.method])
 
 
 def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
@@ -195,25 +203,25 @@ def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> 
         if any(points for each in curves.series.values() for points in each.values()):
             yield f"<h3>By frequency, {escape(relation_name(relation) if relation else 'all relations')}</h3>"
             yield as_plot(report_plots.curve_plot(curves, members), f"frequency-{members[0]}-{relation or 'all'}")
-            yield as_table(frequency_rows(curves, members))
+            yield frequency_rows(curves, members).as_html()
     if (panel.relations != "").any():
         table = relation_table(panel, k)
         order = sorted((row.group for row in table.rows), key=relation_order)
         yield f"<h3>By relation, Success@{k}</h3>"
         yield as_plot(report_plots.dumbbell(table, members, order), f"relations-{members[0]}")
-        yield as_table(relation_rows(table, members))
+        yield relation_rows(table, members).as_html()
         if k == published.K and any(name in published.TOP_20 for name in order):
             yield f'<p class="notice">{escape(published.not_comparable(len(study.corpus), len(panel)))}</p>'
-            yield as_table(published_rows(table, members, order))
+            yield published_rows(table, members, order).as_html()
 
 
 def _compared(study: Study, a: str, b: str, relevance: Kind, rule: str) -> Iterator[str]:
     yield f"<h3>{escape(a)} and {escape(b)}</h3>"
     by_relation = compare_runs(study, a, b, None, "relation", relevance, rule)
     yield f"<p><strong>{escape(by_relation.conclusion)}</strong> {escape(by_relation.reservation)}</p>"
-    yield from map(as_table, by_relation.tables())
+    yield from (each.as_html() for each in by_relation.tables())
     by_bucket = compare_runs(study, a, b, None, "bucket", relevance, rule)
-    yield as_table(by_bucket.tables()[1])
+    yield by_bucket.tables()[1].as_html()
     if saved(study):
-        yield as_table(compare_runs(study, a, b, None, "slice", relevance, rule).tables()[1])
+        yield compare_runs(study, a, b, None, "slice", relevance, rule).tables()[1].as_html()
     yield remark(" ".join([*by_bucket.notes, by_relation.method]))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from blindspot.analysis.accuracy import Estimate
 from blindspot.backend.core.manifest import read_object
-from blindspot.backend.evaluation.latex import Table
+from blindspot.backend.core.result_table import ResultTable
 from blindspot.backend.interventions.batch import FOLDER, RESULT
-from blindspot.backend.interventions.table import cause_table, notes
-from blindspot.backend.reports.markup import as_table, heading, remark
+from blindspot.backend.interventions.table import cause_table
+from blindspot.backend.reports.markup import heading, with_notes
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -30,8 +31,7 @@ def intervention_parts(study: Study, runs: Sequence[str]) -> Iterator[str]:
     if current:
         yield heading("Causes of misses, by intervention", ANCHOR)
     for result in current:
-        yield as_table(cause_table(result))
-        yield from (remark(words) for words in notes(result))
+        yield from with_notes(cause_table(result))
 
 
 def probe_parts(study: Study) -> Iterator[str]:
@@ -45,24 +45,21 @@ def probe_parts(study: Study) -> Iterator[str]:
     if full:
         yield heading("Probes: what the encoder favours", PROBES)
     for result in full:
-        yield as_table(_probe_table(result))
-        yield from (remark(words) for words in [result["convention"], *result["notes"]])
+        yield from with_notes(_probe_table(result))
 
 
-def _probe_table(result: dict[str, Any]) -> Table:
+def _probe_table(result: dict[str, Any]) -> ResultTable:
     columns = list(dict.fromkeys(cell["column"] for cell in result["cells"]))
     rows: dict[str, dict[str, dict[str, Any]]] = {}
     for cell in result["cells"]:
         rows.setdefault(cell["row"], {})[cell["column"]] = cell
-    return (
+    return ResultTable(
         "Share of pairs in which the encoder scores the favoured passage higher, %",
         ["probe", *(heading for column in columns for heading in (column, "n"))],
-        [[name, *(text for column in columns for text in _figures(cells[column]))] for name, cells in rows.items()],
+        [[name, *(each for column in columns for each in _figures(cells[column]))] for name, cells in rows.items()],
+        [result["convention"], *result["notes"]],
     )
 
 
-def _figures(cell: dict[str, Any]) -> tuple[str, str]:
-    if cell["value"] is None:
-        return "–", "0"
-    value, low, high = (100 * cell[key] for key in ("value", "low", "high"))
-    return f"{value:.1f} [{low:.1f}, {high:.1f}]", f"{cell['n']:,}"
+def _figures(cell: dict[str, Any]) -> tuple[Estimate, int]:
+    return Estimate(cell["value"], cell["n"], cell["low"], cell["high"], ""), cell["n"]

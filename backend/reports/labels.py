@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.agreement import Agreement
 from blindspot.analysis.judged import NONE, JudgedFigures
-from blindspot.backend.evaluation.latex import ABSENT, Table
-from blindspot.backend.evaluation.percentages import percent
+from blindspot.backend.core.result_table import ABSENT, ResultTable, percent
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.judges.powered_audit import PoweredAudit, powered_audits
 from blindspot.backend.judges.powered_success import RunSuccess, percent_words, run_successes
 from blindspot.backend.judging.audits import Audit, audit
 from blindspot.backend.judging.corrected import corrected_run
 from blindspot.backend.judging.quality import Quality, quality
-from blindspot.backend.reports.markup import as_table, heading, remark
+from blindspot.backend.reports.markup import heading, remark
 from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
@@ -101,28 +100,29 @@ def label_parts(found: LabelFindings) -> Iterator[str]:
     yield heading("Labels of annotators", ANCHOR)
     together = found.quality.together
     if together is not None and together.four.passages:
-        yield as_table(_agreement(together.four, together.positive))
+        yield _agreement(together.four, together.positive).as_html()
         yield remark(
             f"{together.four.method}. The intervals resample questions: they hold for other questions judged by the "
             "same people."
         )
     if found.quality.pairs:
         rows = [
-            [" and ".join(pair.people), _coefficient(pair.four), _coefficient(pair.positive), f"{pair.four.passages:,}"]
+            [" and ".join(pair.people), _coefficient(pair.four), _coefficient(pair.positive), pair.four.passages]
             for pair in found.quality.pairs
         ]
-        yield as_table(("Pairs of annotators: Cohen's kappa", ["", "four labels", "positive or not", "passages"], rows))
-    yield as_table(_people(found.quality))
+        heads = ["", "four labels", "positive or not", "passages"]
+        yield ResultTable("Pairs of annotators: Cohen's kappa", heads, rows).as_html()
+    yield _people(found.quality).as_html()
     disputed = sum(len(dispute.passages) for dispute in found.quality.disputes)
     yield remark(f"{counted(disputed, 'passage')} disputed or unsure, and not yet settled.")
     if found.corrected:
-        yield as_table(_corrected(found.corrected))
+        yield _corrected(found.corrected).as_html()
         yield remark(
             "A settled label overrides the answer match or the gold. The bounds are the corrected figure if no "
             "unjudged passage were relevant, and if every one were: further labels cannot move it beyond them."
         )
     if any(each.labelled is not None for each in found.success):
-        yield as_table(_sampled(found.success))
+        yield _sampled(found.success).as_html()
         yield remark(
             "Success@k if people judged every hit, from the questions that random audits showed completely. A judge's scores of all "
             "questions narrow the interval; a biased judge widens it and does not move the figure."
@@ -132,41 +132,42 @@ def label_parts(found: LabelFindings) -> Iterator[str]:
             yield remark(" ".join(each.sentences()))
 
 
-def _agreement(four: Agreement, positive: Agreement) -> Table:
+def _agreement(four: Agreement, positive: Agreement) -> ResultTable:
     rows = [
         [
             name,
             _coefficient(each),
-            ABSENT if each.agreed is None else f"{100 * each.agreed:.1f}%",
-            f"{each.passages:,}",
-            f"{each.questions:,}",
+            None if each.agreed is None else f"{100 * each.agreed:.1f}%",
+            each.passages,
+            each.questions,
         ]
         for name, each in (("positive, related, negative, unsure", four), ("positive or not", positive))
     ]
-    return "Agreement of all annotators", ["labels", "alpha", "all agree", "passages", "questions"], rows
+    heads = ["labels", "alpha", "all agree", "passages", "questions"]
+    return ResultTable("Agreement of all annotators", heads, rows)
 
 
-def _people(found: Quality) -> Table:
+def _people(found: Quality) -> ResultTable:
     rows = [
         [
             each.name,
-            f"{each.labels:,}",
-            f"{each.questions:,}",
+            each.labels,
+            each.questions,
             f"{100 * each.positive / each.labels:.1f}%",
             f"{100 * each.unsure / each.labels:.1f}%",
-            ABSENT if each.seconds is None else f"{each.seconds:.1f}",
+            None if each.seconds is None else f"{each.seconds:.1f}",
         ]
         for each in found.work
     ]
-    return "Annotators", ["", "labels", "questions", "positive", "unsure", "seconds per label"], rows
+    return ResultTable("Annotators", ["", "labels", "questions", "positive", "unsure", "seconds per label"], rows)
 
 
-def _corrected(corrected: dict[str, list[JudgedFigures]]) -> Table:
+def _corrected(corrected: dict[str, list[JudgedFigures]]) -> ResultTable:
     rows = [
         [
             name,
             f"@{each.k}",
-            f"{each.original.n:,}",
+            each.original.n,
             percent(each.judged),
             _interval(each.original),
             _interval(each.corrected),
@@ -176,24 +177,24 @@ def _corrected(corrected: dict[str, list[JudgedFigures]]) -> Table:
         for each in figures
     ]
     heads = ["run", "k", "n", "judged hits", "Success@k, original", "Success@k, corrected", "bounds"]
-    return "Accuracy before and after labels correct it, %", heads, rows
+    return ResultTable("Accuracy before and after labels correct it, %", heads, rows)
 
 
-def _sampled(success: Sequence[RunSuccess]) -> Table:
+def _sampled(success: Sequence[RunSuccess]) -> ResultTable:
     rows = []
     for each in success:
         if each.labelled is None:
             continue
-        first = [each.run, f"@{each.k}", f"{each.labelled.labelled:,}", percent_words(each.labelled)]
+        first = [each.run, f"@{each.k}", each.labelled.labelled, percent_words(each.labelled)]
         for judged in each.judges:
             if judged.share is not None:
                 share = judged.share
-                figures = [percent_words(share), judged.judge, f"{share.scored:,}", f"{share.weight:.2f}"]
+                figures = [percent_words(share), judged.judge, share.scored, f"{share.weight:.2f}"]
                 rows.append([*first, *figures])
         if all(judged.share is None for judged in each.judges):
-            rows.append([*first, *[ABSENT] * 4])
+            rows.append([*first, *[None] * 4])
     heads = ["run", "k", "labelled questions", "labels alone", "with a judge", "judge", "scored questions", "lambda"]
-    return "Success@k from a random sample", heads, rows
+    return ResultTable("Success@k from a random sample", heads, rows)
 
 
 def _coefficient(found: Agreement) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from blindspot.backend.core.result_table import ResultTable
 from blindspot.backend.evaluation import report_plots
-from blindspot.backend.evaluation.latex import Table
 from blindspot.backend.evaluation.paper_plots import paper_plot
 
 if TYPE_CHECKING:
@@ -73,19 +73,10 @@ def remark(words: str) -> str:
     return f'<p class="soft">{escape(words)}</p>'
 
 
-def as_table(table: Table) -> str:
-    caption, heads, rows = table
-    columns = list(zip(*rows, strict=True)) or [()] * len(heads)
-    left = [' class="left"' if number and _holds_words(cells) else "" for number, cells in enumerate(columns)]
-    head = "".join(f'<th scope="col"{side}>{escape(words)}</th>' for words, side in zip(heads, left, strict=True))
-    lines = ("".join(f"<td{side}>{escape(cell)}</td>" for cell, side in zip(row, left, strict=True)) for row in rows)
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="scroll"><table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _holds_words(cells: Sequence[str]) -> bool:
-    """Whether a column holds words, and not figures."""
-    return any(cell[:1].isalpha() for cell in cells)
+def with_notes(table: ResultTable) -> Iterator[str]:
+    """Yield a table and its notes."""
+    yield table.as_html()
+    yield from map(remark, table.notes)
 
 
 def as_plot(figure: Figure, name: str) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blindspot.backend.core.result_table import Column, ResultTable
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, at, measure_all
-from blindspot.backend.evaluation.latex import Table
 from blindspot.backend.evaluation.relevance import Kind
-from blindspot.backend.reports.markup import as_table, heading, remark
+from blindspot.backend.reports.markup import heading, remark
 from blindspot.backend.text.counting import counted
 from blindspot.backend.training.before_after import run_before
 from blindspot.backend.training.checkpoints import models_of
@@ -80,18 +80,18 @@ def training_parts(study: Study, models: list[TrainedModel], k: int) -> Iterator
         return
     yield heading("What training changed", ANCHOR)
     if sets:
-        yield as_table(_sets(study))
+        yield _sets(study).as_html()
         first = next((name for name, manifest in sets.items() if manifest["policy"] == "none"), next(iter(sets)))
         for name in (name for name in sets if name != first):
             yield from _differences(study, first, name)
     if models:
-        yield as_table(_models(models, k))
+        yield _models(models, k).as_html()
         yield remark(
             "Before: the run of the initial encoder over the same questions. Intervals and p are paired, by question."
         )
 
 
-def _sets(study: Study) -> Table:
+def _sets(study: Study) -> ResultTable:
     rows = []
     for name, manifest in training_sets(study).items():
         counts = manifest["counts"]
@@ -101,11 +101,12 @@ def _sets(study: Study) -> Table:
                 name,
                 manifest["policy"],
                 ", ".join(manifest["request"]["runs"]),
-                f"{counts['questions']:,}",
-                *(f"{roles[role]:,}" for role in ("positive", "negative", "dropped")),
+                counts["questions"],
+                *(roles[role] for role in ("positive", "negative", "dropped")),
             ]
         )
-    return "Training sets", ["", "policy", "mined from", "questions", "positives", "negatives", "dropped"], rows
+    heads = ["", "policy", "mined from", "questions", "positives", "negatives", "dropped"]
+    return ResultTable("Training sets", heads, rows)
 
 
 def _differences(study: Study, before: str, after: str) -> Iterator[str]:
@@ -113,18 +114,13 @@ def _differences(study: Study, before: str, after: str) -> Iterator[str]:
     if not summary.changed:
         yield remark(f"{before} and {after} have the same pairs in the same roles.")
         return
-    rows = [
-        [KINDS[kind], why, f"{count:,}"]
-        for kind, reasons in summary.by_kind().items()
-        for why, count in reasons.items()
-    ]
+    rows = [[KINDS[kind], why, count] for kind, reasons in summary.by_kind().items() for why, count in reasons.items()]
     same = f"{counted(summary.same, 'pair')} with the same role"
-    yield as_table(
-        (f"From {before} to {after}: {counted(summary.changed, 'changed pair')}, {same}", ["", "reason", "pairs"], rows)
-    )
+    title = f"From {before} to {after}: {counted(summary.changed, 'changed pair')}, {same}"
+    yield ResultTable(title, ["", "reason", "pairs"], rows).as_html()
 
 
-def _models(models: list[TrainedModel], k: int) -> Table:
+def _models(models: list[TrainedModel], k: int) -> ResultTable:
     rows = []
     for model in models:
         figures = model.figures
@@ -134,14 +130,15 @@ def _models(models: list[TrainedModel], k: int) -> Table:
                 model.name,
                 model.training_set,
                 model.before,
-                f"{figures.n:,}",
-                f"{figures.a.percent[0]:.1f}",
-                f"{figures.b.percent[0]:.1f}",
+                figures.n,
+                figures.a,
+                figures.b,
                 f"{value:+.1f} ({high:+.1f} to {low:+.1f})",
                 f"{figures.difference.p:.4f}",
-                f"{figures.difference.only_b:,}",
-                f"{figures.difference.only_a:,}",
+                figures.difference.only_b,
+                figures.difference.only_a,
             ]
         )
-    heads = ["", "trained on", "before", "n", "before, %", "after, %", "change", "p", "gained", "lost"]
-    return f"Success@{k} before and after training", heads, rows
+    before, after = Column("before", "%", "percent"), Column("after", "%", "percent")
+    heads = ("", "trained on", "before", "n", before, after, "change", "p", "gained", "lost")
+    return ResultTable(f"Success@{k} before and after training", heads, rows)

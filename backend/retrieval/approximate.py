@@ -42,10 +42,7 @@ RECALL_QUESTIONS = 500
 RECALL_AT = (20, 100)
 
 
-DPR_HNSW = FaissOptions(links=512, build_effort=200, search_effort=128)
-
-
-@job("index faiss")
+@job("index faiss", extras=("cpu",))
 def build(
     study: Study,
     name: str,

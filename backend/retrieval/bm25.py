@@ -29,7 +29,7 @@ from blindspot.backend.retrieval.lucene_ids import DocumentIds
 from blindspot.backend.retrieval.lucene_postings import QuestionTerms
 from blindspot.backend.retrieval.lucene_search import LuceneSearch, open_reader
 from blindspot.backend.retrieval.postings import Postings, can_search, write_postings
-from blindspot.backend.retrieval.retriever import RETRIEVERS, NoOptions, RetrieverKind
+from blindspot.backend.retrieval.retriever import RETRIEVERS, NoOptions, RetrieverKind, refuse_other_index
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from blindspot.db.corpus import Corpus
 
 NAME = "bm25"
+KIND = "bm25 index"
 PASSAGES_PER_FILE = 20_000
 WORTH_POSTINGS = 1e8
 """Questions times (passages + 300 k) from which the search in the postings pays for loading its compiled code. For
@@ -48,13 +49,14 @@ QUESTIONS_PER_BLOCK = 1024
 MOST_TERMS = 256  # Lucene searches for longer questions: the postings' memory grows with the terms of a question
 
 
-@job("index bm25")
+@job("index bm25", extras=("bm25",))
 def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict:
     """Index the study's passages with Lucene in a separate Java process (default: all cores); return the manifest.
 
     Raises Refused while another process builds the index, and BlindspotError with Java's last line if Java fails.
     """
     corpus, folder = study.corpus, study.path("indexes", NAME)
+    refuse_other_index(study, NAME, KIND)
     started = time.monotonic()
     with study.building("indexes/bm25"), whole_folder(folder) as building:
         texts = building / "json"
@@ -67,7 +69,7 @@ def build_index(study: Study, threads: int | None = None, progress: Progress | N
         return write_manifest(
             building,
             {
-                "kind": "bm25 index",
+                "kind": KIND,
                 "passages": len(corpus),
                 "corpus": corpus.digest,
                 "contents": "title text",
@@ -151,7 +153,7 @@ class BM25(LuceneSearch):
     def __init__(self, study: Study, k1: float | None = None, b: float | None = None):
         folder = study.path("indexes", NAME)
         manifest = read_manifest(folder)
-        if manifest is None:
+        if manifest is None or manifest["kind"] != KIND:
             raise Missing("no BM25 index yet; run 'blindspot index bm25'")
         if manifest["corpus"] != study.corpus.digest:
             raise Refused("the BM25 index was made over other passages; run 'blindspot index bm25' again")
@@ -198,13 +200,15 @@ class BM25(LuceneSearch):
 
 def is_indexed(study: Study) -> bool:
     """Return whether the study has a finished BM25 index."""
-    return NAME in study.parts("indexes")
+    manifest = study.parts("indexes").get(NAME)
+    return manifest is not None and manifest["kind"] == KIND
 
 
 class BM25Kind(RetrieverKind):
     name, title = NAME, "BM25"
     help = "Lucene's BM25"
     lexical = suggested = True
+    extras = ("bm25",)
 
     def available(self, study: Study) -> list[str]:
         return [NAME] if is_indexed(study) else []

@@ -24,10 +24,11 @@ from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_ki
 from blindspot.backend.retrieval.openvino_model import has_openvino
 from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder
 from blindspot.backend.retrieval.question_encoder import QuestionEncoder
-from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind
+from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind, refuse_other_index
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.backend.retrieval.shards import Shard, encode_shard, whole_set
 from blindspot.backend.retrieval.shards import merge as merge_blocks
+from blindspot.backend.retrieval.vector_ids import read_ids, vector_rows
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits, Passage
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.settings import EncoderSettings, Settings
     from blindspot.backend.core.study import Study
 
+KIND = "dense index"
 # sample of passages encoded in 16 and 32 bits to choose the precision; every shard uses the same sample
 PRECISION_SAMPLE = 32
 INT8_SAMPLE = 300  # passages that the integers are calibrated on
@@ -65,6 +67,7 @@ def build_index(
     device: str | None = None,
     progress: Progress | None = None,
     *,
+    ids: str | Path | None = None,
     merge: bool = False,
     precision: str = "auto",
 ) -> dict:
@@ -74,8 +77,9 @@ def build_index(
     Encoding writes blocks. After an interruption it resumes after the last complete block.
 
     Args:
-        vectors: an .npy file, (n, d) float16 or float32; row i belongs to passage i. A sample is checked against the
-            encoder.
+        vectors: an .npy file, (n, d) float16 or float32; row i belongs to passage i, unless `ids` are given. A sample
+            is checked against the encoder.
+        ids: a file with the passage id of each vector, one a line.
         merge: join the shards that `encode_part` wrote on this or other machines, without loading the encoder.
         precision: of the encoder; see `blindspot.backend.retrieval.passage_encoder`.
 
@@ -85,7 +89,10 @@ def build_index(
     settings, corpus, folder = encoder_settings(study, name), study.corpus, study.path("indexes", name)
     if merge and vectors is not None:
         raise Refused("give either --vectors (vectors from a file) or --merge (vectors from shards)")
-    started, shards = time.monotonic(), folder / "shards"
+    refuse_other_index(study, name, KIND)
+    if ids is not None and vectors is None:
+        raise Refused("--ids names the passages of --vectors; give both")
+    started, shards, order = time.monotonic(), folder / "shards", None
     with study.building(f"indexes/{name}"):
         if merge:
             recipe, sources = whole_set(shards, corpus.digest, name)
@@ -97,7 +104,7 @@ def build_index(
         folder.mkdir(parents=True, exist_ok=True)
         if vectors is not None:
             vectors = Path(vectors)
-            _check_vectors(study, encoder, vectors)
+            order = _check_vectors(study, encoder, vectors, None if ids is None else Path(ids))
             sources, origin = (
                 [vectors],
                 {"made_by": "imported vectors", "file": vectors.name, "sha256": file_sha256(vectors)},
@@ -105,7 +112,7 @@ def build_index(
         elif not merge:
             recipe, sources = _encode(study, encoder, recipe, precision, WHOLE, progress)
             origin = {"made_by": "encoding here"}
-        unit_length = merge_blocks(sources, folder / "embeddings.npy", recipe, progress)
+        unit_length = merge_blocks(sources, folder / "embeddings.npy", recipe, progress, order)
         manifest = write_manifest(
             folder, {**recipe, **origin, "unit_length": unit_length, "seconds": round(time.monotonic() - started, 1)}
         )
@@ -143,7 +150,7 @@ def encode_part(
 
 def _recipe(study: Study, name: str, encoder: Encoder) -> dict:
     return {
-        "kind": "dense index",
+        "kind": KIND,
         "encoder": name,
         "passages": len(study.corpus),
         "corpus": study.corpus.digest,
@@ -170,20 +177,26 @@ def _encode(
     return recipe, sorted((folder / shard.name).glob("*.npy"))
 
 
-def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
+def _check_vectors(study: Study, encoder: Encoder, path: Path, ids: Path | None = None) -> np.ndarray | None:
+    """Return which row of a file of vectors belongs to each passage; None if row i belongs to passage i.
+
+    Raises BadInput for vectors that do not fit the passages or differ from the encoder's own.
+    """
     if not path.exists():
         raise Missing(f"there is no file {path}")
     vectors = open_array(path, "save the vectors with numpy.save")
-    expected = (len(study.corpus), encoder.dimension)
+    expected = (len(study.corpus) if ids is None or not vectors.ndim else len(vectors), encoder.dimension)
     if vectors.shape != expected or vectors.dtype not in (np.float16, np.float32):
         raise BadInput(
             f"has shape {vectors.shape} and type {vectors.dtype}; this study and encoder need shape {expected} and "
             "float16 or float32",
             path,
         )
-    sample = np.unique(np.linspace(0, expected[0] - 1, SAMPLE).astype(int))
-    passages = study.corpus.passages(sample.tolist())
-    check_sample(encoder, passages, vectors[sample], sample, path)
+    order = None if ids is None else vector_rows(study.corpus, read_ids(ids, len(vectors), path.name), ids)
+    sample = np.unique(np.linspace(0, len(study.corpus) - 1, SAMPLE).astype(int))
+    places = sample if order is None else order[sample]
+    check_sample(encoder, study.corpus.passages(sample.tolist()), vectors[places], places, path)
+    return order
 
 
 def check_sample(
@@ -220,7 +233,7 @@ class Dense:
     def __init__(self, study: Study, name: str, device: str | None = None, approximate: str | None = None):
         folder = study.path("indexes", name)
         manifest = read_manifest(folder)
-        if manifest is None or manifest.get("kind") != "dense index":
+        if manifest is None or manifest.get("kind") != KIND:
             if name in study.settings.encoders and (kind := encoder_kind(encoder_settings(study, name))) != "dense":
                 raise Refused(f"encoder {name!r} is {kind}, not dense; use --with {kind} --encoder {name}")
             raise Missing(f"no dense index for encoder {name!r}; run 'blindspot index dense --encoder {name}'")
@@ -338,8 +351,8 @@ class DenseOptions(EncoderOptions):
 
 
 def dense_indexes(study: Study) -> list[str]:
-    """Return the names of the finished dense indexes, oldest first."""
-    return [name for name, manifest in study.parts("indexes").items() if manifest.get("kind") == "dense index"]
+    """Return the encoders of the finished dense indexes, oldest first."""
+    return [name for name, manifest in study.parts("indexes").items() if manifest.get("kind") == KIND]
 
 
 class EncoderKind(RetrieverKind):
@@ -347,6 +360,7 @@ class EncoderKind(RetrieverKind):
 
     options: ClassVar[type] = EncoderOptions
     uses_torch = True
+    extras: ClassVar[tuple[str, ...]] = ("dense",)
 
     def owns(self, name: str) -> bool:
         return name.startswith(f"{self.name}:")
@@ -374,16 +388,17 @@ class DenseKind(EncoderKind):
     suggested = True
 
     def available(self, study: Study) -> list[str]:
-        return dense_indexes(study)
+        return [dense_name(encoder) for encoder in dense_indexes(study)]
 
     def owns(self, name: str) -> bool:
-        return ":" not in name and not any(kind.owns(name) for kind in RETRIEVERS if kind is not self)
-
-    def encoder(self, name: str) -> str:
-        return name
+        is_plain = ":" not in name and not any(kind.owns(name) for kind in RETRIEVERS if kind is not self)
+        return is_plain or super().owns(name)
 
     def name_of(self, options: Any) -> str:
-        return options.encoder
+        return dense_name(options.encoder)
+
+    def retriever_of(self, manifest: Mapping[str, Any]) -> str:
+        return dense_name(str(manifest["retriever"]))
 
     def open(
         self,
@@ -426,4 +441,11 @@ class DenseKind(EncoderKind):
         ]
 
 
-RETRIEVERS.register(DenseKind())
+DENSE = DenseKind()
+RETRIEVERS.register(DENSE)
+
+
+def dense_name(encoder: str) -> str:
+    """Return the name of an encoder's dense retriever: the encoder's own, or "dense:ENCODER" where that is the name of
+    another kind's retriever."""
+    return encoder if DENSE.owns(encoder) else f"{DENSE.name}:{encoder}"

@@ -16,6 +16,7 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import EncoderKind, encoder_settings
 from blindspot.backend.retrieval.encoded_blocks import Arrays, encode_blocks, read_blocks
 from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
+from blindspot.backend.retrieval.retriever import refuse_other_index
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Passage
 
@@ -88,6 +89,7 @@ class EncodedIndex(ABC, Generic[Model]):
         index.
         """
         settings, corpus, folder = encoder_settings(study, encoder), study.corpus, study.path("indexes", encoder)
+        refuse_other_index(study, encoder, self.name)
         started = time.monotonic()
         with study.building(f"indexes/{encoder}"):
             model = self.load(settings, device)

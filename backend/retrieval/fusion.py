@@ -185,6 +185,9 @@ class FusionKind(RetrieverKind):
         kinds = [(each, kind_of(each)) for each in _names(name)]
         return list(dict.fromkeys(file for each, kind in kinds if kind is not None for file in kind.files(study, each)))
 
+    def asks_servers(self, study: Study, name: str) -> bool:
+        return any(_kind_of_part(each).asks_servers(study, each) for each in _names(name))
+
     def settings_of(self, settings: Settings, name: str) -> tuple:
         kinds = [(each, kind_of(each)) for each in _names(name)]
         below = tuple(kind.settings_of(settings, each) for each, kind in kinds if kind is not None)

@@ -23,7 +23,7 @@ from blindspot.backend.core.declared import Field, declared, settings_class
 from blindspot.backend.core.splits import questions_in_split
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.bm25 import BM25, BM25Kind
-from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
+from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
 from blindspot.backend.retrieval.retriever import (
     RETRIEVERS,
     Retriever,
@@ -229,6 +229,7 @@ class HybridKind(EncoderKind):
     help = "BM25 and dense joined"
     options = HybridOptions
     fusion = suggested = True
+    extras = ("bm25", "dense")
 
     def available(self, study: Study) -> list[str]:
         if not BM25Kind().available(study):
@@ -243,7 +244,7 @@ class HybridKind(EncoderKind):
         part: Callable[[str], Any] | None = None,
     ) -> Hybrid:
         if part is not None:
-            sparse, dense = part(options.first), part(options.encoder)
+            sparse, dense = part(options.first), part(dense_name(options.encoder))
         else:
             sparse, dense = None, None
             if options.first != BM25.name:
@@ -286,6 +287,10 @@ class HybridKind(EncoderKind):
         first = self.first(name)
         below = [] if first == BM25.name else _kind_of_first(first).files(study, first)
         return list(dict.fromkeys([*below, *super().files(study, name)]))
+
+    def asks_servers(self, study: Study, name: str) -> bool:
+        first = self.first(name)
+        return first != BM25.name and _kind_of_first(first).asks_servers(study, first)
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, *super().settings_of(settings, name), settings.hybrid)

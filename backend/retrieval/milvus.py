@@ -8,7 +8,6 @@ misses is not recovered.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,10 +19,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from blindspot.backend.core.consent import require_consent
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
+from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
 from blindspot.backend.retrieval.retriever import RETRIEVERS, top_k
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 FILE = "milvus.json"
-TOKEN = "BLINDSPOT_MILVUS_TOKEN"
-"""Environment variable with "user:password" or an API key. Blindspot never stores it."""
+PORT = 19530
 KEY, VECTOR = "ordinal", "vector"
 INDEXES = ("FLAT", "HNSW", "IVF_FLAT", "IVF_PQ", "IVF_SQ8", "SCANN", "DISKANN", "GPU_CAGRA", "GPU_IVF_FLAT", "GPU_IVF_PQ",
            "GPU_BRUTE_FORCE", "AUTOINDEX")  # fmt: skip
@@ -43,9 +42,12 @@ MARGIN = 32  # hits fetched beyond k and scored exactly
 LARGEST_K = 16_384  # Milvus's own limit, and the limit of its GPU indexes:
 LARGEST_K_ON_GPU = 1024
 SECONDS, SECONDS_TO_WRITE = 30.0, 300.0
+NEVER = (
+    2**31 - 1
+)  # ms between pings: the server of a file hangs up on a client that pings it every 10 s, pymilvus' default
 
 
-@job("index milvus")
+@job("index milvus", extras=("milvus",))
 def build(
     study: Study,
     encoder: str,
@@ -84,7 +86,7 @@ def build(
     print_of = f"{dense.manifest['corpus']}-{dense.manifest['made']}-{dense.manifest['model_hash']}"
     name = collection or re.sub(r"\W", "_", f"blindspot_{encoder}_{dense.manifest['corpus'][:12]}")
     with study.building(f"indexes/{encoder}-milvus"), one_line(uri):
-        client = connect(uri)
+        client = connect(study, uri)
         fresh = _prepared(client, name, dense, print_of, index, parameters or {}, replace, _embedded(uri))
         client.load_collection(name, replica_number=replicas)
         n_present = 0 if fresh else count(client, name)
@@ -122,7 +124,7 @@ class Milvus:
     """
 
     def __init__(self, study: Study, encoder: str, device: str | None = None, dense: Dense | None = None):
-        self._dense = dense or Dense(study, encoder, device)
+        self._study, self._dense = study, dense or Dense(study, encoder, device)
         path = study.path("indexes", encoder, FILE)
         if not path.is_file():
             raise Missing(
@@ -184,7 +186,7 @@ class Milvus:
 
     @cached_property
     def _client(self) -> Any:
-        client = connect(self.record["uri"])
+        client = connect(self._study, self.record["uri"])
         name = self.record["collection"]
         if not client.has_collection(name):
             raise Missing(
@@ -276,11 +278,19 @@ def _embedded(uri: str) -> bool:
     return "://" not in uri
 
 
+def with_port(uri: str) -> str:
+    """Return an address with the port that the client would choose, so that the consent is to that port."""
+    parts = urlsplit(uri)
+    known = not parts.netloc or re.search(r":\d+$", parts.netloc) or parts.scheme == "https"
+    return uri if known else uri.replace(parts.netloc, f"{parts.netloc}:{PORT}", 1)
+
+
 def _checked(uri: str) -> None:
     parts = urlsplit(uri)
     if parts.username or parts.password:
         raise Refused(
-            f"put the user and password of Milvus into ${TOKEN}, not into the address: the study records the address"
+            "put user:password of Milvus into an environment variable, not into the address, which the study records; "
+            "name the variable with 'blindspot consent give URI --key-variable NAME'"
         )
     if _embedded(uri) and not uri.endswith(".db"):
         raise Refused(
@@ -289,21 +299,23 @@ def _checked(uri: str) -> None:
         )
 
 
-def connect(uri: str) -> Any:
-    """Return a client. Raises Missing without pymilvus."""
+def connect(study: Study, uri: str) -> Any:
+    """Return a client. Raises NeedsConsent for a server that nobody allowed, Missing without pymilvus."""
     _checked(uri)
-    try:
-        import logging
+    import logging
 
-        from pymilvus import MilvusClient
-    except ImportError as error:
-        raise Missing(
-            "pymilvus is not installed; run 'pip install pymilvus==3.0.2' (and milvus-lite==3.2.2 for a file)"
-        ) from error
+    from pymilvus import MilvusClient
+
+    key = ""
+    if not _embedded(uri):
+        uri = with_port(uri)
+        what = "searching with Milvus would send vectors of questions or passages"
+        key = require_consent(study, uri, what).key
     logging.getLogger("pymilvus").setLevel(
         logging.CRITICAL
     )  # pymilvus logs each error that it raises, with its traceback
-    return MilvusClient(uri, token=os.environ.get(TOKEN, ""), timeout=SECONDS)
+    quiet = {"grpc_options": {"grpc.keepalive_time_ms": NEVER}} if _embedded(uri) else {}
+    return MilvusClient(uri, token=key, timeout=SECONDS, **quiet)
 
 
 @contextmanager
@@ -319,13 +331,14 @@ def one_line(uri: str) -> Iterator[None]:
             raise
         message = " ".join(str(getattr(error, "message", error)).split())
         raise BlindspotError(
-            f"Milvus at {uri} failed: {message[:300]}; is it running, and is ${TOKEN} right?"
+            f"Milvus at {uri} failed: {message[:300]}; is it running, and is its key right (blindspot consent list)?"
         ) from error
 
 
 class MilvusKind(EncoderKind):
     name, title = "milvus", "Milvus"
     help = "an encoder's vectors in a Milvus collection"
+    extras = ("dense", "milvus")
 
     def available(self, study: Study) -> list[str]:
         return [f"{self.name}:{name}" for name in dense_indexes(study) if study.path("indexes", name, FILE).is_file()]
@@ -337,10 +350,13 @@ class MilvusKind(EncoderKind):
         device: str | None = None,
         part: Callable[[str], Any] | None = None,
     ) -> Milvus:
-        return Milvus(study, options.encoder, device, None if part is None else part(options.encoder))
+        return Milvus(study, options.encoder, device, None if part is None else part(dense_name(options.encoder)))
 
     def files(self, study: Study, name: str) -> list[Path]:
         return [*super().files(study, name), study.path("indexes", self.encoder(name), FILE)]
+
+    def asks_servers(self, study: Study, name: str) -> bool:
+        return True
 
     def run_name(self, options: EncoderOptions) -> str:
         return f"{options.encoder}-milvus"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.declared import declared
+from blindspot.backend.core.extras import install_command, lacking
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.summary import Step
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -35,16 +36,24 @@ def next_steps(study: Study, counts: Sequence[Mapping[str, Any]] | None = None) 
     splits = [count["split"] for count in questions]
     split = "dev" if "dev" in splits else splits[0]
     kinds_of_runs = {kind_of_run(manifest) for manifest in study.parts("runs").values()}
-    return [step for kind in RETRIEVERS for step in kind.steps(study)] + [
+    return [step for kind in RETRIEVERS for step in _steps_of(kind, study)] + [
         Step(
             f"No {kind.title} run over {split} yet.",
             command_line(kind, name, split),
             request(retrieve, kind.name, split=split, **kind.options_of(name)),
         )
         for kind in RETRIEVERS
-        if kind.suggested and kind not in kinds_of_runs
+        if kind.suggested and kind not in kinds_of_runs and not lacking(kind.extras)
         for name in kind.available(study)[:1]
     ]
+
+
+def _steps_of(kind: RetrieverKind, study: Study) -> list[Step]:
+    """Return the steps before a retriever of this kind can be opened; without its packages, the one that installs them."""
+    steps, extra = kind.steps(study), lacking(kind.extras)
+    if steps and extra is not None:
+        return [Step(f"{kind.title[0].upper()}{kind.title[1:]} needs the extra {extra}.", install_command(extra))]
+    return steps
 
 
 def command_line(kind: RetrieverKind, name: str, split: str) -> str:

@@ -61,7 +61,7 @@ def open_index(
     with study.building(f"indexes/{name}"):
         imported = not study.has_corpus
         if imported:
-            _import_passages(study, chosen, where, read_as, progress)
+            _import_passages(study, chosen, name, where, read_as, progress)
         try:
             with whole_folder(folder) as building:
                 record = chosen.examine(study, where, read_as, building, progress)
@@ -102,7 +102,7 @@ def _check_free(study: Study, name: str, replace: bool) -> None:
 
 
 def _import_passages(
-    study: Study, engine: Engine, where: str, settings: EngineSettings, progress: Progress | None
+    study: Study, engine: Engine, name: str, where: str, settings: EngineSettings, progress: Progress | None
 ) -> None:
     """Write corpus.db from the passages that an index stores. Raises Missing if it stores none."""
     stored = engine.read_passages(study, where, settings, progress)
@@ -114,7 +114,7 @@ def _import_passages(
     with writable(study.folder), CorpusWriter(study.folder / "corpus.db") as writer:
         for rows in stored.blocks():
             writer.add_rows(rows)
-        writer.finish(str(where), "")
+        writer.finish(f"index {name}", "")  # not where it is: the collection goes along in a push
 
 
 @settings_class
@@ -169,6 +169,15 @@ class OpenedKind(RetrieverKind):
         manifest: Mapping[str, Any] = study.parts("indexes").get(options.index or "", {})
         place = Path(str(manifest.get("file") or manifest.get("where") or ""))
         return sorted(place.iterdir()) if place.is_dir() else [place]
+
+    def asks_servers(self, study: Study, name: str) -> bool:
+        """Return whether the index is behind an address. Without a name, whether any opened index is."""
+        chosen = name.removeprefix(f"{self.name}:")
+        found = [
+            each for index, each in study.parts("indexes").items() if chosen in ("", index) and each.get("kind") == KIND
+        ]
+        engines = [ENGINES.find(str(each.get("engine"))) for each in found]
+        return any(engine is None or engine.remote for engine in engines)
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         return (settings.bm25, tuple(sorted(settings.encoders.items())))

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blindspot.backend.retrieval.token_batches import Ids, batches, padded
-from blindspot.db.errors import Missing, Refused
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-NEEDED = 'this needs OpenVINO; install it with: pip install "blindspot[openvino]"'
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "int8": "bf16"}
 """Our names of precisions, and what OpenVINO calculates in where it has no integers."""
 TOKENS = 2048  # in a batch, including padding
@@ -36,10 +35,8 @@ def openvino() -> Any:
     """
     if "openvino" not in sys.modules:
         sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # an import of it fails, as if absent
-    try:
-        import openvino as module
-    except ImportError:
-        raise Missing(NEEDED) from None
+    import openvino as module
+
     return module
 
 
@@ -166,10 +163,8 @@ def quantised(network: Any, calibration: Sequence[Mapping[str, np.ndarray]]) -> 
     """Return the network in 8-bit integers. Raises Missing without NNCF, Refused without batches to calibrate on."""
     import logging
 
-    try:
-        import nncf
-    except ImportError:
-        raise Missing(f"int8: {NEEDED}") from None
+    import nncf
+
     nncf.set_log_level(logging.ERROR)
     batches = [dict(batch) for batch in calibration]
     if not batches:

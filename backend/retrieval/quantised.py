@@ -20,7 +20,7 @@ from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.approximate import recall_of
-from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
+from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
 from blindspot.backend.retrieval.retriever import RETRIEVERS, search_in_blocks, top_k
 from blindspot.backend.retrieval.search import finite_questions
 from blindspot.db.errors import Missing, Refused
@@ -43,7 +43,7 @@ def names_of(precision: str) -> tuple[str, str, str]:
     return f"quantised-{precision}.npy", f"quantised-{precision}-ranges.npy", f"quantised-{precision}.json"
 
 
-@job("index quantised")
+@job("index quantised", extras=("dense",))
 def build(study: Study, name: str, precision: str, progress: Progress | None = None) -> dict[str, Any]:
     """Write int8 or binary copies of the vectors of the encoder `name`, measure their recall, and return the record.
 
@@ -213,7 +213,7 @@ class QuantisedKind(EncoderKind):
         device: str | None = None,
         part: Callable[[str], Any] | None = None,
     ) -> Quantised:
-        dense = Dense(study, options.encoder, device) if part is None else part(options.encoder)
+        dense = Dense(study, options.encoder, device) if part is None else part(dense_name(options.encoder))
         again = f"run 'blindspot index quantised --encoder {options.encoder} --precision {self.name}'"
         path = study.path("indexes", options.encoder, names_of(self.name)[2])
         if not path.is_file():

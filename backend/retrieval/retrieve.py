@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.own_passages import LEFT_OUT, own_rows, without_own
 from blindspot.backend.core.runs import Run, claim_run, write_run
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 
-@job("retrieve")
+def _check(study: Study, kind: str, **_: object) -> None:
+    require(*RETRIEVERS.get(kind).extras)
+
+
+@job("retrieve", check=_check)
 def retrieve(
     study: Study,
     kind: str,

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from blindspot.backend.core.declared import declared, settings_class
-from blindspot.backend.core.manifest import MANIFEST
+from blindspot.backend.core.manifest import MANIFEST, read_manifest
 from blindspot.backend.core.registry import Registry
+from blindspot.backend.core.runs import RUN
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import Hits
 
@@ -61,7 +62,8 @@ class NoOptions:
 class RetrieverKind(ABC):
     """One kind of retriever: how to find, open and describe its retrievers.
 
-    A retriever of a study has a name: "bm25", an encoder's name for a dense index, "hybrid:ENCODER". `available` lists
+    A retriever of a study has a name: "bm25", an encoder's name for a dense index ("dense:ENCODER" where the encoder is
+        called like a kind), "hybrid:ENCODER". `available` lists
         the names that
     a study can open now; the same names appear in live questions and in the service.
 
@@ -74,6 +76,7 @@ class RetrieverKind(ABC):
         fusion: whether it combines other retrievers.
         uses_torch: whether its searches run in PyTorch and compete for the cores.
         suggested: whether Home suggests a run with it.
+        extras: the extras (`blindspot.backend.core.extras`) whose packages a search needs.
         explains: whether its retrievers say what a score is made of (`blindspot.backend.retrieval.explanation.Explainer`).
     """
 
@@ -86,6 +89,7 @@ class RetrieverKind(ABC):
     uses_torch: ClassVar[bool] = False
     suggested: ClassVar[bool] = False
     explains: ClassVar[bool] = False
+    extras: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def available(self, study: Study) -> list[str]:
@@ -143,6 +147,10 @@ class RetrieverKind(ABC):
             and not path.name.startswith(("faiss-", "quantised-"))  # a cache, and indexes of another option
         ]
 
+    def asks_servers(self, study: Study, name: str) -> bool:
+        """Return whether the retriever `name` sends questions to a server elsewhere."""
+        return False
+
     def settings_of(self, settings: Settings, name: str) -> tuple:
         """Return the settings of study.toml that affect the retriever `name`."""
         return ()
@@ -161,7 +169,7 @@ class RetrieverKind(ABC):
 
     def made(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether a retriever of this kind made the run with this manifest."""
-        return manifest.get("retriever") == self.name
+        return manifest.get("retriever") == self.name and manifest.get("kind") in (None, RUN, self.name)
 
     def is_lexical(self, manifest: Mapping[str, Any]) -> bool:
         """Return whether the retriever of a run of this kind ranks by shared words."""
@@ -219,6 +227,21 @@ def kind_of_run(manifest: Mapping[str, Any]) -> RetrieverKind | None:
     here.
     """
     return next((kind for kind in RETRIEVERS if kind.made(manifest)), None)
+
+
+INDEXES_OF_NO_ENCODER = ("bm25 index", "title index")
+"""Kinds of indexes in manifests whose folder has their own name; the other folders in indexes/ are encoders'."""
+
+
+def refuse_other_index(study: Study, name: str, kind: str) -> None:
+    """Raise Refused if an index of this kind in indexes/NAME would replace one that belongs to something else."""
+    manifest = read_manifest(study.path("indexes", name))
+    held = kind if manifest is None else manifest["kind"]
+    if held != kind and (held in INDEXES_OF_NO_ENCODER or kind in INDEXES_OF_NO_ENCODER):
+        raise Refused(
+            f"indexes/{name} holds another index ({held}), which a {kind} would replace; give the encoder {name!r} another "
+            "name in study.toml, index it again, and delete that folder"
+        )
 
 
 def is_lexical(manifest: Mapping[str, Any]) -> bool:

@@ -167,18 +167,28 @@ def _block(folder: Path, start: int) -> Path:
     return folder / f"{start:010d}.npy"
 
 
-def merge(sources: Sequence[Path], target: Path, recipe: dict, progress: Progress | None = None) -> bool:
+def merge(
+    sources: Sequence[Path],
+    target: Path,
+    recipe: dict,
+    progress: Progress | None = None,
+    order: np.ndarray | None = None,
+) -> bool:
     """Write all rows to one float16 file, and return whether every vector has unit length. Raises Refused for NaN.
 
     The complete file replaces the old one at once, because a service may have the old file mapped.
+
+    Args:
+        order: (passages,) int64, the rows of the only source to write; None for all rows in order.
     """
     shape, unit_length, row = (recipe["passages"], recipe["dimension"]), True, 0
     partial = target.with_name(f".{target.name}")
     merged = new_array(partial, np.float16, shape)
     for source in sources:
         rows = open_array(source, "encode the shard again")
-        for start in range(0, len(rows), ROWS_PER_COPY):
-            block = rows[start : start + ROWS_PER_COPY].astype(np.float32)
+        for start in range(0, len(rows) if order is None else len(order), ROWS_PER_COPY):
+            part = slice(start, start + ROWS_PER_COPY)
+            block = rows[part if order is None else order[part]].astype(np.float32)
             norms = np.linalg.norm(block, axis=1)
             if recipe["similarity"] == "cosine":
                 block /= np.maximum(norms, 1e-12)[:, None]

@@ -59,7 +59,7 @@ class SparseIndex(EncodedIndex[SparseModel]):
 INDEX = SparseIndex()
 
 
-@job("index sparse")
+@job("index sparse", extras=("dense",))
 def build_index(study: Study, name: str, device: str | None = None, progress: Progress | None = None) -> dict[str, Any]:
     """Build the inverted index of the sparse encoder `name` and return its manifest; see `EncodedIndex.build`."""
     return INDEX.build(study, name, device, progress)

@@ -12,23 +12,23 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import whole_folder
 from blindspot.backend.core.model_files import open_model, readable_model
 from blindspot.backend.core.settings import add_encoder, check_name
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import encoder_settings
-from blindspot.db.errors import Missing, Refused
+from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 DIMENSIONS = 256
 BATCH = 1024
-NEEDED = 'static encoders need Model2Vec; install it with: pip install "blindspot[static]"'
 
 
-@job("add static encoder")
+@job("add static encoder", extras=("static",))
 def make_static_encoder(study: Study, name: str, start: str = "minilm", progress: Progress | None = None) -> dict:
     """Make the static encoder `name` from the encoder `start`, below models/, and add it to study.toml.
 
@@ -62,10 +62,7 @@ def make_static_encoder(study: Study, name: str, start: str = "minilm", progress
 
 
 def _distil(model: str, folder: str) -> tuple[int, int]:
-    try:
-        import model2vec.distill  # noqa: F401
-    except ImportError:
-        raise Missing(NEEDED) from None
+    require("static")
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 

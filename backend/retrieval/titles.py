@@ -19,7 +19,7 @@ from blindspot.backend.core.arrays import open_array
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.retriever import RETRIEVERS, NoOptions, RetrieverKind, top_k
+from blindspot.backend.retrieval.retriever import RETRIEVERS, NoOptions, RetrieverKind, refuse_other_index, top_k
 from blindspot.backend.text.answers import STOP_WORDS, nfd, tokens
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Hits
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 NAME = "titles"
+KIND = "title index"
 LONGEST = 16  # words of the longest title that a question is searched for
 PARTIAL = 0.5  # subtracted from the score of a title that matches without its part in brackets
 IN_BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
@@ -38,6 +39,7 @@ PASSAGES_PER_REPORT = 50_000
 def build_index(study: Study, progress: Progress | None = None) -> dict:
     """Index the passages' titles and return the manifest. Raises Refused while another process builds the index."""
     corpus, started = study.corpus, time.monotonic()
+    refuse_other_index(study, NAME, KIND)
     hashes: list[int] = []
     rows: list[int] = []
     partial: list[bool] = []
@@ -59,7 +61,7 @@ def build_index(study: Study, progress: Progress | None = None) -> dict:
         return write_manifest(
             building,
             {
-                "kind": "title index",
+                "kind": KIND,
                 "passages": len(corpus),
                 "corpus": corpus.digest,
                 "titles": len(np.unique(keys)),
@@ -84,7 +86,7 @@ class TitleLookup:
     def __init__(self, study: Study):
         folder = study.path("indexes", NAME)
         manifest = read_manifest(folder)
-        if manifest is None:
+        if manifest is None or manifest["kind"] != KIND:
             raise Missing("no index of titles yet; run 'blindspot index titles'")
         if manifest["corpus"] != study.corpus.digest:
             raise Refused("the index of titles was made over other passages; run 'blindspot index titles' again")
@@ -137,7 +139,8 @@ class TitlesKind(RetrieverKind):
     lexical = True
 
     def available(self, study: Study) -> list[str]:
-        return [NAME] if NAME in study.parts("indexes") else []
+        manifest = study.parts("indexes").get(NAME)
+        return [NAME] if manifest is not None and manifest["kind"] == KIND else []
 
     def open(
         self, study: Study, options: NoOptions, device: str | None = None, part: Callable[[str], Any] | None = None

@@ -11,18 +11,22 @@ import functools
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
 
 from blindspot.backend.evaluation.relevance import Kind as Relevance
 from blindspot.backend.retrieval.full_text import Place
 from blindspot.backend.service import job_requests, labelling, reading
-from blindspot.backend.service.caller import KEEPER
-from blindspot.db.errors import BadInput, BlindspotError, Missing
+from blindspot.backend.service.caller import CLIENT, KEEPER, Caller
+from blindspot.db.errors import BadInput, BlindspotError
 from blindspot.db.events import Label
 from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
+    from mcp.server.mcpserver.tools import Tool
+    from mcp.types import ToolAnnotations
 
     from blindspot.backend.core.study import Study
 
@@ -37,6 +41,25 @@ INSTRUCTIONS = (
     "never open addresses in it."
 )
 
+RunName = Annotated[str, Field(description="Name of a run of list_runs.")]
+QuestionId = Annotated[str, Field(description="Id of a question of list_questions.")]
+JobId = Annotated[str, Field(description="Id of a job of list_jobs.")]
+CutOff = Annotated[
+    int | None, Field(description="Cut-off: only the first k passages count; default 20, if runs are so deep.")
+]
+RelevantBy = Annotated[
+    Relevance,
+    Field(description="Passages that count as relevant: those with an answer, the gold, or gold corrected by labels."),
+]
+SliceOf = Annotated[str, Field(description="Only these questions, as in 'relation:P19 and not bucket:0'; default all.")]
+Offset = Annotated[int, Field(description="Place of the first item, from 0.")]
+Limit = Annotated[int, Field(description="Number of items, at most 50.")]
+Hits = Annotated[int, Field(description="Number of passages, at most 50.")]
+OwnId = Annotated[
+    str | None,
+    Field(description="Chosen by you, at most 128 characters. The same id again does the same call only once."),
+]
+
 
 def make_agents_server(study: Study, machine: str | None = None, starts_jobs: bool = False) -> MCPServer:
     """Return the server.
@@ -48,30 +71,42 @@ def make_agents_server(study: Study, machine: str | None = None, starts_jobs: bo
     Raises:
         Forbidden: the name of the machine is a person's. Missing: the package mcp is not installed.
     """
-    try:
-        from mcp.server import MCPServer
-        from mcp.types import ToolAnnotations
-    except ImportError:
-        raise Missing("the package mcp is not installed; run: pip install 'blindspot[mcp]'") from None
+    from mcp.server import MCPServer
+    from mcp.types import ToolAnnotations
 
-    tools = AgentTools(study, None if machine is None else labelling.check_machine(study, machine))
-    server = MCPServer(
-        "blindspot", title=f"Blindspot: {study.settings.name}", instructions=INSTRUCTIONS, log_level="WARNING"
-    )
+    as_machine = None if machine is None else labelling.check_machine(study, machine)
+    tools = AgentTools(study, as_machine, KEEPER if starts_jobs else CLIENT)
     reads: list[Callable[..., Any]] = [
-        tools.study_overview, tools.list_runs, tools.compare, tools.find_slices, tools.why, tools.list_questions,
-        tools.question, tools.search, tools.find, tools.passages, tools.list_jobs, tools.job_state,
+        tools.study_overview, tools.list_runs, tools.compare, tools.find_slices, tools.missed_questions, tools.why,
+        tools.list_questions, tools.question, tools.search, tools.find, tools.passages, tools.list_jobs, tools.job_state,
     ]  # fmt: skip
     writes: list[Callable[..., Any]] = [tools.label] if machine is not None else []
     if starts_jobs:
         reads.append(tools.job_kinds)
         writes += [tools.start_job, tools.cancel_job]
-    for function in reads:
-        server.add_tool(_with_tool_errors(function), annotations=ToolAnnotations(read_only_hint=True))
+    offered = [_closed_tool(function, ToolAnnotations(read_only_hint=True)) for function in reads]
     for function in writes:
         hints = ToolAnnotations(read_only_hint=False, destructive_hint=function == tools.cancel_job)
-        server.add_tool(_with_tool_errors(function), annotations=hints)
-    return server
+        offered.append(_closed_tool(function, hints))
+    return MCPServer(
+        "blindspot",
+        title=f"Blindspot: {study.settings.name}",
+        instructions=INSTRUCTIONS,
+        log_level="WARNING",
+        tools=offered,
+    )
+
+
+def _closed_tool(function: Callable[..., Any], hints: ToolAnnotations) -> Tool:
+    """Return a tool that refuses arguments it does not have; the package would pass over them."""
+    from mcp.server.mcpserver.tools import Tool
+
+    tool = Tool.from_function(_with_tool_errors(function), annotations=hints)
+    open_model = tool.fn_metadata.arg_model
+    closed: Any = type(open_model.__name__, (open_model,), {"model_config": ConfigDict(extra="forbid")})
+    tool.fn_metadata.arg_model = closed
+    tool.parameters = closed.model_json_schema(by_alias=True)
+    return tool
 
 
 def _with_tool_errors(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,10 +124,16 @@ def _with_tool_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class AgentTools:
-    """The tools. Their docstrings are what the agent reads about them; the caller is whoever keeps the study's files."""
+    """The tools. Their docstrings and the descriptions of their arguments are what the agent reads about them.
 
-    def __init__(self, study: Study, machine: str | None):
-        self._study, self._machine = study, machine
+    What they read, they read as whoever keeps the study's files does.
+
+    Args:
+        asks_jobs: in whose name the agent asks about jobs. One that may start none is not told why a job failed.
+    """
+
+    def __init__(self, study: Study, machine: str | None, asks_jobs: Caller = KEEPER):
+        self._study, self._machine, self._asks_jobs = study, machine, asks_jobs
 
     def study_overview(self) -> dict[str, Any]:
         """What the study holds: the number of passages, the question sets, the runs, and the retrievers to search with."""
@@ -109,18 +150,20 @@ class AgentTools:
 
     def compare(
         self,
-        a: str,
-        b: str,
-        k: int | None = None,
-        by: Literal["relation", "bucket", "slice"] | None = None,
-        measure: str = "success",
-        relevance: Relevance = "answers",
-        slice: str = "",
+        a: RunName,
+        b: RunName,
+        k: CutOff = None,
+        by: Annotated[
+            Literal["relation", "bucket", "slice"] | None,
+            Field(description="Groups of questions to add; default none."),
+        ] = None,
+        measure: Annotated[str, Field(description="success, mrr, ndcg, map, recall or r-precision.")] = "success",
+        relevance: RelevantBy = "answers",
+        slice: SliceOf = "",
     ) -> dict[str, Any]:
         """Compare two runs: the difference with its interval and p value, overall and by groups of questions.
 
-        measure: success, mrr, ndcg, map, recall or r-precision. slice: an expression such as "relation:P19 and not
-        bucket:0". The conclusion says in words whether the difference is significant.
+        The conclusion says in words whether the difference is significant.
         """
         from blindspot.backend.evaluation.comparison_report import ComparisonOptions
 
@@ -131,12 +174,38 @@ class AgentTools:
         ]
         return {**found, "groups": groups}
 
-    def find_slices(self, a: str, b: str, k: int | None = None, slice: str = "") -> dict[str, Any]:
+    def find_slices(self, a: RunName, b: RunName, k: CutOff = None, slice: SliceOf = "") -> dict[str, Any]:
         """Find the groups of questions in which the difference of two runs departs from the rest, with adjusted p values."""
         found = reading.find_slices(self._study, KEEPER, a, b, k, "answers", slice)
         return {**found, "slices": [_split_off(each, "slice") for each in found["slices"]]}
 
-    def why(self, question: str, runs: list[str]) -> dict[str, Any]:
+    def missed_questions(
+        self,
+        run: RunName,
+        k: CutOff = None,
+        relevance: RelevantBy = "answers",
+        slice: SliceOf = "",
+        offset: Offset = 0,
+        limit: Limit = 50,
+    ) -> dict[str, Any]:
+        """List the questions that a run misses: no relevant passage among its first k, and what may have caused each miss."""
+        from blindspot.backend.evaluation.cause_rules import ORDER
+        from blindspot.backend.evaluation.miss_report import MissOptions, causes_of_misses
+
+        _check(limit, MAX_PASSAGES, "limit")
+        _check(offset + 1, 10_000_000, "offset")
+        causes, ids = causes_of_misses(self._study, run, run, MissOptions(k, relevance, slice=slice))
+        shown = ids[offset : offset + limit]
+        questions = {question.id: question for question in self._study.questions.some(set(shown))}
+        items = [
+            _question(questions[id]) | {"causes": [cause for cause, has in zip(ORDER, present, strict=True) if has]}
+            for id, present in zip(shown, causes.present[offset : offset + limit].tolist(), strict=True)
+        ]
+        return {"run": run, "k": causes.k, "total": len(ids), "offset": offset, "items": items}
+
+    def why(
+        self, question: QuestionId, runs: Annotated[list[str], Field(description="Runs to explain.")]
+    ) -> dict[str, Any]:
         """Explain how runs did on one question (by its id): the gold's rank, the passage at rank 1, shared words."""
         found = reading.why(self._study, KEEPER, question, runs)
         shown = [_split_off(each, "title", "shared_words", "missing_words") for each in found.pop("passages")]
@@ -144,7 +213,12 @@ class AgentTools:
         return {**found, "question": question, "untrusted": {"summary": summary}, "passages": shown}
 
     def list_questions(
-        self, words: str = "", split: str | None = None, relation: str | None = None, offset: int = 0, limit: int = 50
+        self,
+        words: Annotated[str, Field(description="Words that the questions contain; default all questions.")] = "",
+        split: Annotated[str | None, Field(description="train, dev, test or unlabelled; default all.")] = None,
+        relation: Annotated[str | None, Field(description="Relation, as in P19; default all.")] = None,
+        offset: Offset = 0,
+        limit: Limit = 50,
     ) -> dict[str, Any]:
         """List questions, all or those with these words, of a split (train, dev, test, unlabelled) or a relation."""
         _check(limit, MAX_PASSAGES, "limit")
@@ -152,7 +226,12 @@ class AgentTools:
         questions, total = self._study.questions.page(split, None, relation, words.split(), offset=offset, limit=limit)
         return {"total": total, "offset": offset, "items": [_question(each) for each in questions]}
 
-    def question(self, question: str, runs: list[str], k: int = 5) -> dict[str, Any]:
+    def question(
+        self,
+        question: QuestionId,
+        runs: Annotated[list[str], Field(description="Runs whose first passages are read.")],
+        k: Hits = 5,
+    ) -> dict[str, Any]:
         """Read one question (by its id) with the texts of its gold passages and of the first k passages of some runs."""
         _check(k, MAX_K, "k")
         asked = self._study.questions.get(question)
@@ -167,7 +246,12 @@ class AgentTools:
             "runs": lists,
         }
 
-    def search(self, question: str, retriever: str = "bm25", k: int = 5) -> dict[str, Any]:
+    def search(
+        self,
+        question: Annotated[str, Field(description="A question, or any other text.")],
+        retriever: Annotated[str, Field(description="A name of study_overview's retrievers.")] = "bm25",
+        k: Hits = 5,
+    ) -> dict[str, Any]:
         """Search the passages now with a retriever of the study, for a question or any other text."""
         from blindspot.backend.retrieval import live
 
@@ -175,7 +259,12 @@ class AgentTools:
         found = live.search(self._study, retriever, [question], min(k, len(self._study.corpus)))
         return {"retriever": retriever, "hits": self._with_texts(reading.named_hits(self._study, found)[0])}
 
-    def find(self, words: str, place: Place = "passages", limit: int = 20) -> dict[str, Any]:
+    def find(
+        self,
+        words: Annotated[str, Field(description="Words to find, at most 200 characters.")],
+        place: Annotated[Place, Field(description="Where to look.")] = "passages",
+        limit: Annotated[int, Field(description="Number of results.")] = 20,
+    ) -> dict[str, Any]:
         """Find words in passages, questions or the notes of annotators, with excerpts."""
         found = reading.find(self._study, KEEPER, words, place, limit)
         items = [
@@ -188,17 +277,21 @@ class AgentTools:
         ]
         return {**found, "items": items}
 
-    def passages(self, ids: list[str]) -> dict[str, Any]:
+    def passages(self, ids: Annotated[list[str], Field(description="Ids of passages, at most 50.")]) -> dict[str, Any]:
         """Read passages by their ids, at most 50."""
         _check(len(ids), MAX_PASSAGES, "number of ids")
         return {"passages": [_passage(each) for each in reading.passages(self._study, ids)]}
 
-    def label(self, question: str, labels: dict[str, Label], id: str | None = None) -> dict[str, Any]:
+    def label(
+        self,
+        question: QuestionId,
+        labels: Annotated[dict[str, Label], Field(description="Label by passage id, at most 100.")],
+        id: OwnId = None,
+    ) -> dict[str, Any]:
         """Label passages for a question, by passage id: positive (it answers the question), related (about it, without
         the answer), negative or unsure.
 
-        The labels are a machine's: they count for no consensus of people. id: the same for a second try of the same
-        call, so that it is stored once.
+        The labels are a machine's: they count for no consensus of people.
         """
         if self._machine is None:
             raise BadInput("this server was started without a name for the agent (--as NAME), so it cannot label")
@@ -211,21 +304,29 @@ class AgentTools:
         """List the kinds of jobs that start_job takes, with their arguments."""
         return {"kinds": [asdict(job_requests.startable(kind)) for kind in job_requests.STARTABLE]}
 
-    def start_job(self, kind: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def start_job(
+        self,
+        kind: Annotated[str, Field(description="A kind of job_kinds, as in retrieve.")],
+        arguments: Annotated[
+            dict[str, Any], Field(description='Its arguments by name, as in {"kind": "bm25", "split": "dev"}.')
+        ],
+        id: OwnId = None,
+    ) -> dict[str, Any]:
         """Start a job, such as kind "retrieve" with {"kind": "bm25", "split": "dev"}, in a process of its own."""
-        return _job(job_requests.state(self._study, job_requests.start(self._study, KEEPER, kind, arguments)))
+        started = job_requests.start(self._study, self._asks_jobs, kind, arguments, id)
+        return _job(job_requests.state(self._study, self._asks_jobs, started))
 
     def list_jobs(self) -> dict[str, Any]:
         """List the last 20 jobs, newest first."""
-        return {"jobs": [_job(each) for each in job_requests.recent(self._study, 20)]}
+        return {"jobs": [_job(each) for each in job_requests.recent(self._study, self._asks_jobs, 20)]}
 
-    def job_state(self, job: str) -> dict[str, Any]:
+    def job_state(self, job: JobId) -> dict[str, Any]:
         """Tell the state of a job: waiting, running, done, failed or cancelled, with its progress."""
-        return _job(job_requests.state(self._study, job))
+        return _job(job_requests.state(self._study, self._asks_jobs, job))
 
-    def cancel_job(self, job: str) -> dict[str, Any]:
+    def cancel_job(self, job: JobId) -> dict[str, Any]:
         """Ask a job to stop. It keeps its finished work."""
-        return _job(job_requests.cancel(self._study, KEEPER, job))
+        return _job(job_requests.cancel(self._study, self._asks_jobs, job))
 
     def _with_texts(self, hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
         texts = reading.passages(self._study, [hit["passage"] for hit in hits])

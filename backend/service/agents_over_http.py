@@ -7,30 +7,31 @@ import hmac
 import socket
 from typing import TYPE_CHECKING
 
-from blindspot.backend.service.guard import Guard, Hosts, PatientProtocol
+from blindspot.backend.service.guard import Guard, Guesses, Hosts, PatientProtocol
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 PATH = "/mcp"
+NEEDS_TOKEN = "this server needs a token: send 'Authorization: Bearer TOKEN'"
 
 
 class NeedsToken:
-    """Middleware that refuses a request without the token."""
+    """Middleware that refuses a request without the token, and slows down an address that guesses."""
 
     def __init__(self, app: ASGIApp, token: str):
-        self._app, self._token = app, f"Bearer {token}".encode()
+        self._app, self._token, self._guesses = app, f"Bearer {token}".encode(), Guesses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         from starlette.responses import JSONResponse
 
         sent = dict(scope.get("headers", [])).get(b"authorization", b"")
-        if scope["type"] == "http" and not hmac.compare_digest(sent, self._token):
-            refusal = JSONResponse({"error": "send 'Authorization: Bearer TOKEN'"}, 401, {"WWW-Authenticate": "Bearer"})
-            await refusal(scope, receive, send)
+        if scope["type"] != "http" or hmac.compare_digest(sent, self._token):
+            await self._app(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        status, line, headers = self._guesses.refusal((scope.get("client") or ("",))[0], NEEDS_TOKEN)
+        await JSONResponse({"error": line}, status, headers)(scope, receive, send)
 
 
 def agents_app(server: MCPServer, token: str | None) -> ASGIApp:

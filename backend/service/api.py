@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import math
 import threading
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -17,15 +16,19 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as AnyHTTPException
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blindspot.backend.service.batching import BatchedHits, Busy
 from blindspot.backend.service.guard import (
     REQUESTS_AT_ONCE,
     REQUESTS_PER_SECOND,
-    WRONG_TOKENS_AT_ONCE,
-    WRONG_TOKENS_PER_SECOND,
     Guard,
+    Guesses,
     Hosts,
     RequestRate,
 )
@@ -149,14 +152,18 @@ def make_api(
         ),
     )
     _say_errors_in_one_line(api)
+    api.add_middleware(AllowedMethods)
     hosts = hosts or Hosts("localhost")
     rate = None if hosts.is_local else RequestRate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
     api.add_middleware(Guard, hosts=hosts, rate=rate, takes_uploads=not only_search)
     guarded = [Depends(TokenCheck(token))]
-    _add_search(api, service, guarded, time_limit)
-    _add_descriptions(api, service, guarded, shows_failures=token is None)
+    asking = guarded
     if not only_search:
         api.state.caller_of = CallerOf(service.study, token, hosts.is_local)
+        asking = [Depends(find_caller)]
+    _add_search(api, service, asking, time_limit)
+    _add_descriptions(api, service, guarded, asking, shows_failures=token is None)
+    if not only_search:
         router = APIRouter(prefix="/v1", responses=_documented(400, 401, 403, 404, 413, 422, 429))
         add_version_1(router, Version1(service, time_limit))
         api.include_router(router)
@@ -173,25 +180,27 @@ def _keep_nulls_in_examples(api: FastAPI) -> None:
             schemas[model.__name__]["example"] = extra["example"]
 
 
+def find_caller(request: Request) -> None:
+    """A dependency of routes: finds out who asks, as in version 1, for `request.state.caller`."""
+    request.state.caller = request.app.state.caller_of(request)
+
+
 class TokenCheck:
-    """A dependency of routes: refuses a request without the token, and slows down an address that guesses."""
+    """A dependency of routes: refuses a request without the token, and slows down an address that guesses.
+
+    It leaves `request.state.caller` empty: the token says nothing about a person.
+    """
 
     def __init__(self, token: str | None):
-        self._token = token
-        self._wrong_tokens = RequestRate(WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND)
+        self._token, self._guesses = token, Guesses()
 
     def __call__(self, request: Request) -> None:
+        request.state.caller = None
         credentials = request.headers.get("authorization", "").encode()
         if self._token is None or hmac.compare_digest(credentials, f"Bearer {self._token}".encode()):
             return
-        wait = self._wrong_tokens.take(request.client.host if request.client else "")
-        if wait > 0:
-            raise HTTPException(
-                429, "too many wrong tokens from your address; try again later", {"Retry-After": f"{math.ceil(wait)}"}
-            )
-        raise HTTPException(
-            401, "this service needs a token: send 'Authorization: Bearer TOKEN'", {"WWW-Authenticate": "Bearer"}
-        )
+        line = "this service needs a token: send 'Authorization: Bearer TOKEN'"
+        raise HTTPException(*self._guesses.refusal(request.client.host if request.client else "", line))
 
 
 def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends], time_limit: float) -> None:
@@ -199,11 +208,13 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
         "/search",
         dependencies=guarded,
         response_model=SearchAnswer,
-        responses=_documented(400, 401, 404, 409, 413, 422, 429, 504),
+        responses=_documented(400, 401, 403, 404, 409, 413, 422, 429, 504),
     )
-    async def search(asked: SearchRequest) -> JSONResponse:
-        """Return the k best passages of each question."""
-        started = time.monotonic()
+    async def search(asked: SearchRequest, request: Request) -> JSONResponse:
+        """Return the k best passages of each question. A person gets none that would show what they still have to judge."""
+        started, caller = time.monotonic(), request.state.caller
+        if caller is not None:
+            await run_in_threadpool(caller.require_live, service.study, asked.questions)
         digest = service.study.corpus.digest
         if asked.corpus not in (None, digest):
             raise HTTPException(
@@ -234,10 +245,16 @@ def _add_search(api: FastAPI, service: Service, guarded: Sequence[params.Depends
         return JSONResponse(_answer(asked, hits, digest, seconds))
 
 
-def _add_descriptions(api: FastAPI, service: Service, guarded: Sequence[params.Depends], shows_failures: bool) -> None:
+def _add_descriptions(
+    api: FastAPI,
+    service: Service,
+    guarded: Sequence[params.Depends],
+    asking: Sequence[params.Depends],
+    shows_failures: bool,
+) -> None:
     """Add the routes that describe the service: retrievers, metrics, health, documentation."""
 
-    @api.get("/retrievers", dependencies=guarded, response_model=RetrieversAnswer, responses=_documented(401, 404))
+    @api.get("/retrievers", dependencies=asking, response_model=RetrieversAnswer, responses=_documented(401, 404))
     def retrievers() -> dict:
         """List the retrievers that can answer, with the indexes that they search."""
         corpus = service.study.corpus
@@ -287,6 +304,43 @@ def _answer(asked: SearchRequest, found: BatchedHits, digest: str, seconds: floa
         "scores": [row[:length].tolist() for row, length in zip(found.hits.scores, lengths, strict=True)],
         "seconds": round(seconds, 6),
     }
+
+
+class AllowedMethods:
+    """Middleware that answers OPTIONS, and a method that a path does not take (405), with the methods that it takes.
+
+    The framework's own Allow names those of the first route of a path alone.
+    """
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        methods = _methods(scope) if scope["method"] == "OPTIONS" else []
+        if methods:
+            await Response(status_code=204, headers={"Allow": ", ".join(methods)})(scope, receive, send)
+            return
+
+        async def corrected(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 405:
+                MutableHeaders(scope=message)["Allow"] = ", ".join(_methods(scope))
+            await send(message)
+
+        await self._app(scope, receive, corrected)
+
+
+def _methods(scope: Scope) -> list[str]:
+    """Return the methods that the path of a request takes, OPTIONS among them; [] for an unknown path."""
+    routes = scope["app"].routes
+    found = [
+        method
+        for method in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    return sorted([*found, "OPTIONS"]) if found else []
 
 
 def _status(error: BlindspotError) -> int:

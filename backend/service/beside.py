@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.children import end_child, start_child
+from blindspot.backend.core.extras import lacking
 from blindspot.backend.retrieval.remote import BACKEND, TOKEN, Backend
 from blindspot.db.errors import BlindspotError
 
@@ -32,11 +33,12 @@ def chosen_service(study: Study, url: str | None = None) -> Iterator[str | None]
 
     Args:
         url: the service that is running; "none": no service, each process opens the indexes itself; None: the service
-            that
-            BLINDSPOT_BACKEND names, else a new one for the length of the block.
+            that BLINDSPOT_BACKEND names, else a new one for the length of the block, or "none" without the extra `service`.
 
     Raises Refused for a malformed URL.
     """
+    if url is None and not os.environ.get(BACKEND) and lacking(("service",)):
+        url = NO_SERVICE
     if url is None and not os.environ.get(BACKEND):
         with running_service(study) as own:
             yield own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -64,6 +65,15 @@ class Caller:
     def hidden(self, study: Study) -> frozenset[str]:
         """Return the questions whose results the caller must not see yet, because they still have to judge them."""
         return frozenset() if self.name is None else Queue(study.labels_path).hidden(self.name)
+
+    def require_live(self, study: Study, questions: Sequence[str]) -> None:
+        """Raise Forbidden if the caller may not ask questions of their own, Refused for one that would show hidden ranks."""
+        from blindspot.backend.judging.blindness import refuse_live
+
+        self.require(study, "ask live")
+        hidden, sees_others = self.hidden(study), self.may(study, "see others' labels")
+        for question in questions:
+            refuse_live(study, question, hidden, sees_others)
 
     def may_use_labels(self, study: Study) -> bool:
         """Return whether causes of misses may rest on people's labels: not for an annotator with open questions."""

@@ -138,6 +138,24 @@ class RequestRate:
         return wait
 
 
+class Guesses:
+    """Requests without a right token: each is refused, and an address that sends many is slowed down."""
+
+    def __init__(self) -> None:
+        self._rate = RequestRate(WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND)
+
+    def refusal(self, address: str, line: str) -> tuple[int, str, dict[str, str]]:
+        """Return the status, the line and the headers that refuse one more request of an address.
+
+        Args:
+            line: what to send instead.
+        """
+        wait = self._rate.take(address)
+        if wait > 0:
+            return 429, "too many wrong tokens from your address; try again later", _retry_after(wait)
+        return 401, line, {"WWW-Authenticate": "Bearer"}
+
+
 class Guard:
     """Middleware that refuses a request before the application sees it.
 

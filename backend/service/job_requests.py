@@ -1,19 +1,24 @@
 """Jobs through the service and the agents' server: which kinds may be started from afar, and with which arguments.
 
-Left out are jobs that read a file of the server or send texts elsewhere. The command line and the app start those.
+Left out are jobs that read a file of the server or send texts elsewhere, and values that would (`job_values`). The command
+line and the app start those.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core import jobs
-from blindspot.db.errors import BadInput, Missing
+from blindspot.backend.service.job_values import check_values
+from blindspot.db.errors import BadInput, Missing, Refused
+from blindspot.db.rights import action_of_job
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -38,13 +43,16 @@ STARTABLE = {
     "score run": "blindspot.backend.training.scoring",
     "learn judge": "blindspot.backend.judges.feature_judge",
     "judge run": "blindspot.backend.judges.feature_judge",
+    "judge with labels": "blindspot.backend.judges.label_judge",
     "read": "blindspot.backend.reader.reading",
     "learning curve": "blindspot.backend.training.learning_curve",
 }
-WITHHELD = frozenset({"study", "progress", "by", "vectors", "merge", "scores", "trained"})
+WITHHELD = frozenset({"study", "progress", "by", "vectors", "ids", "merge", "scores", "trained"})
 """Arguments that a client cannot give: those that the service sets, files of the server, and values that are not JSON."""
+HIDDEN_ERROR = "it failed; those who may start this job see why"
 MAX_ARGUMENTS = 20_000  # characters of the arguments as JSON
 LOG_END = 20_000  # characters of the end of a log
+_starting = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +77,14 @@ def startable(kind: str) -> StartableJob:
     )
 
 
-def start(study: Study, caller: Caller, kind: str, arguments: Mapping[str, Any]) -> str:
+def start(study: Study, caller: Caller, kind: str, arguments: Mapping[str, Any], key: str | None = None) -> str:
     """Start a job in a process of its own, and return its id.
 
+    Args:
+        key: Chosen by the client, who sends the same one when it asks again: the job is started once.
+
     Raises:
-        BadInput: The kind cannot be started from afar, or an argument is unknown, missing or not allowed.
+        BadInput: The kind cannot be started from afar, or an argument or its value is unknown, missing or not allowed.
         Forbidden: The caller may not start it. Refused: The job itself refuses its arguments.
     """
     takes = startable(kind)
@@ -88,27 +99,41 @@ def start(study: Study, caller: Caller, kind: str, arguments: Mapping[str, Any])
         raise BadInput(f"unknown argument {unknown[0]!r} of {kind!r}; known: {', '.join(known) or 'none'}")
     if missing := [name for name in takes.required if name not in arguments]:
         raise BadInput(f"{kind!r} needs the argument {missing[0]!r}")
+    check_values(study, kind, arguments)
     if "by" in inspect.signature(asked.kind.function).parameters:
         asked = jobs.JobRequest(asked.kind, asked.arguments | {"by": caller.name})
-    return jobs.submit_request(study, asked, caller.name)
+    if key is None:
+        return jobs.submit_request(study, asked, caller.name)
+    id = f"key-{hashlib.sha256(json.dumps([caller.kind, caller.name, key]).encode()).hexdigest()[:24]}"
+    with _starting:
+        try:
+            earlier = jobs.status(study, id)
+        except Missing:
+            return jobs.submit_request(study, asked, caller.name, id)
+    if (earlier.kind, earlier.arguments) != (kind, asked.arguments):
+        raise Refused("this id started another job; choose a new id for a new job")
+    return id
 
 
 def cancel(study: Study, caller: Caller, id: str) -> dict[str, Any]:
     """Ask a job to stop, and return its state. Raises Forbidden, Missing."""
     caller.require(study, "cancel jobs")
-    state(study, id)
+    jobs.status(study, id)
     jobs.cancel(study, id, caller.name)
-    return state(study, id)
+    return state(study, caller, id)
 
 
-def recent(study: Study, count: int) -> list[dict[str, Any]]:
-    """Return the last jobs, newest first."""
-    return [_record(each) for each in jobs.recent(study, count)]
+def recent(study: Study, caller: Caller, count: int) -> list[dict[str, Any]]:
+    """Return the last jobs, newest first, as `state` does."""
+    return [_record(study, caller, each) for each in jobs.recent(study, count)]
 
 
-def state(study: Study, id: str) -> dict[str, Any]:
-    """Return a job as it is now. Raises Missing."""
-    return _record(jobs.status(study, id))
+def state(study: Study, caller: Caller, id: str) -> dict[str, Any]:
+    """Return a job as it is now. Why it failed is for those who may start it: the text may name files of the server.
+
+    Raises Missing.
+    """
+    return _record(study, caller, jobs.status(study, id))
 
 
 def log_end(study: Study, id: str) -> str:
@@ -127,7 +152,10 @@ def _kind(kind: str) -> jobs.JobKind:
     return found
 
 
-def _record(job: Job) -> dict[str, Any]:
+def _record(study: Study, caller: Caller, job: Job) -> dict[str, Any]:
+    error = job.error
+    if error is not None and job.state == "failed" and not caller.may(study, action_of_job(job.kind)):
+        error = HIDDEN_ERROR
     return {
         "job": job.id,
         "kind": job.kind,
@@ -138,6 +166,6 @@ def _record(job: Job) -> dict[str, Any]:
         "doing": job.doing,
         "started": job.started,
         "ended": job.ended,
-        "error": job.error,
+        "error": error,
         "result": job.result,
     }

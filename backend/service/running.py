@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from blindspot.backend.core.extras import require
 from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def serve(
     """
     from blindspot.backend.service.guard import Hosts, in_url, is_loopback, listen
 
+    require("service")
     token = None if token_file is None else read_token(token_file)
     if (hosts or not is_loopback(address)) and token is None:
         raise Refused(

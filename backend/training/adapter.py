@@ -1,7 +1,7 @@
 """An adapter: a map of question vectors over an existing index, learned in seconds on a CPU.
 
-The passages keep their vectors, so nothing is encoded or indexed again. The map is linear, q + W q, or a residual MLP,
-q + V gelu(U q); it begins as the identity. The result is an encoder like any other: a sentence-transformers folder
+The passages keep their vectors, so nothing is encoded or indexed again. The map is linear, q + W q,
+and begins as the identity. The result is an encoder like any other: a sentence-transformers folder
 whose question side ends in the map.
 """
 
@@ -19,7 +19,7 @@ from blindspot.backend.core.manifest import whole_folder
 from blindspot.backend.core.settings import add_encoder, check_name
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
-from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_modules, learn, padded
+from blindspot.backend.training.adapter_map import TrainingQuestions, as_dense_module, learn, padded
 from blindspot.backend.training.checkpoints import write_training_json
 from blindspot.backend.training.share_index import share_index
 from blindspot.backend.training.training_settings import AdapterPositives, AdapterSettings
@@ -54,7 +54,7 @@ class TrainedAdapter:
     seconds: float
 
 
-@job("train adapter")
+@job("train adapter", extras=("dense",))
 def train_adapter(
     study: Study,
     name: str,
@@ -183,7 +183,7 @@ def _save(dense: Dense, mapped: Module, folder: Path) -> None:
     else:
         question, passage = base, base
     ending = [Normalize()] if dense.unit_length else []
-    router = Router.for_query_document([*question, *as_dense_modules(mapped), *ending], list(passage))
+    router = Router.for_query_document([*question, as_dense_module(mapped), *ending], list(passage))
     whole = dense.encoder.model
     model = SentenceTransformer(
         modules=[router],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
 SCALES = (20.0, 10.0, 40.0)  # with too few held-out questions the first value of each is used
 WEIGHT_DECAYS = (0.0, 3.0)
+STEPS = 200
 STEP_FACTORS = (1, 2)
 HELD_OUT_ENOUGH = 30
 CUTOFFS = (1, 5, 20)
 PADDED = -1
-REFRESHED_DEPTH = 50  # hits of the first map that are looked at for hard negatives
-REFRESHED_SHARE = 0.95  # of the best positive's similarity; a hit above it may answer
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class MapLearner:
         order = np.empty(0, np.int64)
         with torch.random.fork_rng():
             torch.manual_seed(settings.seed)
-            mapped = make_map(self.vectors.shape[1], settings)
+            mapped = make_map(self.vectors.shape[1])
             optimizer = torch.optim.AdamW(mapped.parameters(), settings.learning_rate, weight_decay=weight_decay)
             for step in range(steps):
                 if self.progress is not None and step % 10 == 0:
@@ -134,11 +133,11 @@ class MapLearner:
         return MapSettings(
             SCALES[0] if settings.scale is None else settings.scale,
             WEIGHT_DECAYS[0] if settings.weight_decay is None else settings.weight_decay,
-            settings.number_of_steps,
+            settings.steps or STEPS,
         )
 
     def search(self, mapped: Module | None, questions: TrainingQuestions, k: int) -> Hits:
-        """The nearest passages of mapped questions."""
+        """Return the nearest passages of mapped questions."""
         import torch
 
         vectors = questions.vectors
@@ -156,38 +155,6 @@ class MapLearner:
         known = np.where(questions.positives == PADDED, PADDED - 1, questions.positives)
         right = (hits[:, :, None] == known[:, None, :]).any(axis=2)
         return np.array([right[:, :k].any(axis=1).mean() for k in CUTOFFS])
-
-    def refreshed(self, mapped: Module, questions: TrainingQuestions) -> TrainingQuestions:
-        """Add the top-ranked passages that are not known positives to the hard negatives.
-
-        A hit above REFRESHED_SHARE of the best positive's similarity may answer, and is left out (NV-Retriever).
-        """
-        hits = self.search(mapped, questions, REFRESHED_DEPTH)
-        scores = hits.scores.astype(np.float64)
-        rows = np.arange(len(questions))[:, None]
-        known = np.where(questions.positives == PADDED, PADDED - 1, questions.positives)
-        best = self._best_similarity(mapped, questions)
-        limit = best - (1 - REFRESHED_SHARE) * np.abs(best)
-        usable = ~(hits.ordinals[:, :, None] == known[:, None, :]).any(axis=2) & (scores < limit[:, None])
-        # Hard negatives are packed to the left, as `_loss` draws from the first of them.
-        negatives = np.where(usable, hits.ordinals, PADDED).astype(np.int64)
-        both = np.concatenate([questions.negatives, negatives], axis=1)
-        packed = both[rows, np.argsort(both == PADDED, axis=1, kind="stable")]
-        return replace(questions, negatives=packed)
-
-    def _best_similarity(self, mapped: Module, questions: TrainingQuestions) -> np.ndarray:
-        """(q,) the similarity of each mapped question and its best known positive."""
-        import torch
-
-        with torch.no_grad():
-            vectors = mapped(torch.from_numpy(questions.vectors))
-            vectors = (torch.nn.functional.normalize(vectors, dim=1) if self.unit_length else vectors).numpy()
-        best = np.full(len(questions), -np.inf)
-        for column in questions.positives.T:
-            present = np.flatnonzero(column != PADDED)
-            similarity = (vectors[present] * np.asarray(self.vectors[column[present]], np.float32)).sum(axis=1)
-            best[present] = np.maximum(best[present], similarity)
-        return best
 
 
 class MapSettings(NamedTuple):
@@ -207,8 +174,6 @@ def learn(
 ) -> LearnedMap:
     """Choose scale, weight decay and steps on held-out questions, then learn from all of them.
 
-    With `settings.refresh` a first map finds hard negatives for the second, which is returned.
-
     Args:
         vectors: (n, d) float16, the passages; may be a memory map.
         unit_length: whether vectors have length 1, so that mapped questions are normalised.
@@ -220,36 +185,23 @@ def learn(
     enough = aside >= HELD_OUT_ENOUGH
     choice, before, after = learner.choose(rest, held_out) if enough else (learner.default, None, None)
     mapped = learner.fit(questions, *choice, "learning")
-    if settings.refresh:
-        if enough:  # the measured map was refreshed in the same way as the final one
-            first = learner.fit(rest, *choice, "measuring the second round")
-            second = learner.fit(learner.refreshed(first, rest), *choice, "measuring the second round")
-            after = float(learner.success(second, held_out)[-1])
-        mapped = learner.fit(learner.refreshed(mapped, questions), *choice, "learning from new hard negatives")
     return LearnedMap(
         mapped, {**choice._asdict(), "held_out": aside if enough else 0, "before": before, "after": after}
     )
 
 
-def make_map(dimension: int, settings: AdapterSettings) -> Module:
-    """Return the map as a torch module from (q, d) to (q, d), which begins as the identity."""
+def make_map(dimension: int) -> Module:
+    """Return the map as a torch module from (q, d) to (q, d): q + W q, with W = 0 at first."""
     import torch
 
     class Residual(torch.nn.Module):
-        """q + V gelu(U q + u) with V = 0 at first; or, linear, q + W q with W = 0 at first."""
-
         def __init__(self) -> None:
             super().__init__()
-            linear = settings.kind == "linear"
-            self.inner = None if linear else torch.nn.Linear(dimension, settings.hidden)
-            self.outer = torch.nn.Linear(dimension if linear else settings.hidden, dimension, bias=False)
+            self.outer = torch.nn.Linear(dimension, dimension, bias=False)
             torch.nn.init.zeros_(self.outer.weight)
 
         def forward(self, questions: Tensor) -> Tensor:
-            if self.inner is None:
-                return questions + self.outer(questions)
-            hidden = torch.nn.functional.gelu(self.inner(questions))
-            return questions + self.outer(torch.nn.functional.dropout(hidden, settings.dropout, self.training))
+            return questions + self.outer(questions)
 
     return Residual()
 
@@ -299,26 +251,10 @@ def _loss(
     )
 
 
-def as_dense_modules(mapped: Any) -> list[Any]:
-    """Return the map as Dense modules of the library, so that it loads wherever sentence-transformers does.
-
-    A Dense module has a residual connection of its own, but not around two layers. Since gelu(x) - gelu(-x) = x, the
-    hidden layer [U; I; -I] of the MLP carries q past the non-linearity.
-    """
-    import torch
+def as_dense_module(mapped: Any) -> Any:
+    """Return the map as a Dense module of the library, so that it loads wherever sentence-transformers does."""
     from sentence_transformers.sentence_transformer.modules import Dense as DenseModule
 
-    outer = mapped.outer.weight.detach()
-    d = outer.shape[0]
-    if mapped.inner is None:
-        return [DenseModule(d, d, bias=False, activation_function=None, init_weight=outer, use_residual=True)]
-    identity = torch.eye(d)
-    inner = mapped.inner
-    width = inner.out_features + 2 * d
-    into = torch.cat([inner.weight.detach(), identity, -identity])
-    bias = torch.cat([inner.bias.detach(), torch.zeros(2 * d)])
-    out = torch.cat([outer, identity, -identity], dim=1)
-    return [
-        DenseModule(d, width, activation_function=torch.nn.GELU(), init_weight=into, init_bias=bias),
-        DenseModule(width, d, bias=False, activation_function=None, init_weight=out),
-    ]
+    weight = mapped.outer.weight.detach()
+    d = len(weight)
+    return DenseModule(d, d, bias=False, activation_function=None, init_weight=weight, use_residual=True)

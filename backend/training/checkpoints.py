@@ -22,7 +22,7 @@ from blindspot.backend.training.distributed import is_distributed, is_main_proce
 from blindspot.backend.training.lora import UPDATES
 from blindspot.backend.training.tracking import tracking_arguments
 from blindspot.backend.training.training_log import LOG, cut_log, read_lines
-from blindspot.db.errors import BlindspotError, Missing, Refused
+from blindspot.db.errors import BlindspotError, Refused
 
 if TYPE_CHECKING:
     from transformers.trainer_callback import TrainerState
@@ -174,13 +174,6 @@ def write_training_json(building: Path, about: dict) -> None:
         building / TRAINING,
         about | {"made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "versions": versions()},
     )
-
-
-def check_packages() -> None:
-    from sentence_transformers.util import is_training_available
-
-    if not is_training_available():
-        raise Missing("training needs the packages accelerate and datasets; run 'pip install -r requirements.txt'")
 
 
 def training_device(device: str | None) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import whole_folder, write_json
 from blindspot.backend.core.model_files import ModelFolder, open_model, readable_model
@@ -25,7 +26,6 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.training.checkpoints import (
     best_checkpoint,
     building_model,
-    check_packages,
     copy_model,
     load_checkpoint,
     new_model_folder,
@@ -78,7 +78,7 @@ class TrainedCrossEncoder:
     seconds: float
 
 
-@job("train cross-encoder")
+@job("train cross-encoder", extras=("train",))
 def train_cross_encoder(
     study: Study,
     name: str,
@@ -169,7 +169,7 @@ def train(
     """
     from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 
-    check_packages()
+    require("train")
     settings = settings or CrossEncoderSettings()
     on = training_device(device)
     arguments = training_arguments(CrossEncoderTrainingArguments, working, settings, on, FIGURE, greater_is_better=True)

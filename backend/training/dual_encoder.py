@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object, whole_folder
 from blindspot.backend.core.settings import EncoderSettings, add_encoder, check_name
@@ -24,7 +25,6 @@ from blindspot.backend.training.checkpoints import (
     TRAINING,
     best_checkpoint,
     building_model,
-    check_packages,
     copy_model,
     load_checkpoint,
     new_model_folder,
@@ -86,7 +86,7 @@ class TrainedDualEncoder:
     passages_from_index: bool = False
 
 
-@job("train dual-encoder")
+@job("train dual-encoder", extras=("train",))
 def train_dual_encoder(
     study: Study,
     name: str,
@@ -211,7 +211,7 @@ def train(
         Missing: the start model cannot be loaded, or a package for training is missing.
     """
     settings = settings or DualEncoderSettings()
-    check_packages()
+    require("train")
     check(settings)
     helpers = Helpers(teacher, stored, guide, dropped)
     helpers.check(settings)
@@ -410,7 +410,7 @@ def _check_trial(study: Study, name: str, split: str = "dev", **_: object) -> No
     check_name(trial_run_name(name, split), "run")
 
 
-@job("try model", check=_check_trial)
+@job("try model", check=_check_trial, extras=("dense",))
 def try_model(
     study: Study,
     name: str,

@@ -51,7 +51,7 @@ JOBS_LOOKED_AT = 20
 RUNS_KEPT = 2  # of each scope: the last point's and the one it is compared with
 
 
-@job(KIND, light=True)
+@job(KIND, light=True, extras=("judges", "dense"))
 def add_point(
     study: Study,
     reason: Reason = "asked",
@@ -89,7 +89,7 @@ def add_point(
         return added
 
 
-@job("learning curve history", light=True)
+@job("learning curve history", light=True, extras=("judges", "dense"))
 def add_history(
     study: Study,
     train: str | None = None,

@@ -21,14 +21,6 @@ UPDATES = "lora.safetensors"
 ALPHA = 2  # an update counts this often, whatever its rank: peft scales it by ALPHA x rank / rank
 
 
-def check_peft() -> None:
-    """Raises Missing if peft is not installed."""
-    try:
-        import peft  # noqa: F401  # only whether it is there
-    except ImportError as error:
-        raise Missing("LoRA needs the package peft; run 'pip install peft', or train without --lora") from error
-
-
 def add_updates(model: Module, trained: Module, rank: int, seed: int) -> None:
     """Freeze the model, and add trainable updates to all linear layers of the transformers in `trained`, a part of it.
 

@@ -40,7 +40,7 @@ ABOUT_FILE = "specialised.json"
 MIN_QUESTIONS = 10  # minimum questions of a relation for a separate encoder
 
 
-@job("train per-relation")
+@job("train per-relation", extras=("train",))
 def train_per_relation(
     study: Study,
     name: str,
@@ -199,7 +199,7 @@ class PerRelationRetriever:
         return self.index.search_vectors(self.encode(questions), k, progress)
 
 
-@job("retrieve per-relation")
+@job("retrieve per-relation", extras=("dense",))
 def retrieve_per_relation(
     study: Study,
     name: str,

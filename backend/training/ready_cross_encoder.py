@@ -31,7 +31,7 @@ CALIBRATION_PAIRS = 4000
 SCORERS = ("ForSequenceClassification", "ForCausalLM")
 
 
-@job("add cross-encoder")
+@job("add cross-encoder", extras=("dense",))
 def add_cross_encoder(
     study: Study,
     name: str,

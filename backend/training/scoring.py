@@ -179,7 +179,7 @@ def weights_hash(folder: Path) -> str:
     return whole.hexdigest()
 
 
-@job("score run")
+@job("score run", extras=("dense",))
 def score_run(
     study: Study, model: str, run: str, depth: int = 100, device: str | None = None, progress: Progress | None = None
 ) -> dict:

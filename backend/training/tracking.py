@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from blindspot.backend.core.consent import require_consent
+from blindspot.backend.core.extras import require
+from blindspot.backend.core.study import Study
 from blindspot.db.errors import Missing
 
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
-PACKAGES = {
-    "tensorboard": "pip install 'blindspot[tracking]'",
-    "wandb": "pip install wandb",
-    "mlflow": "pip install mlflow",
-    "trackio": "pip install trackio",
+ADDRESSES = {
+    "wandb": ("WANDB_BASE_URL", "https://api.wandb.ai"),
+    "mlflow": ("MLFLOW_TRACKING_URI", ""),
+    "trackio": ("HF_ENDPOINT", "https://huggingface.co"),
 }
+"""Environment variable with a tracker's server, and the tracker's own default; "": files of this machine."""
+FILES = re.compile(r"(?!databricks)(file:|sqlite:|[^:]*$)")
+"""MLFLOW_TRACKING_URI of files of this machine."""
 PROJECT = "blindspot"
 FOLDER = "tracking"
 LOGGING_DIR = "TENSORBOARD_LOGGING_DIR"
@@ -32,21 +38,33 @@ def tracking_arguments(tracker: Tracker, working: Path) -> dict[str, str]:
         working: the working folder of the model, `models/.NAME~training`.
 
     Raises:
-        Missing: the tracker's package is not installed.
+        Missing: the tracker's package is not installed. NeedsConsent: nobody allowed figures to go to its server.
     """
     if tracker == "none":
         return {"report_to": "none"}
-    if find_spec(tracker) is None:
-        raise Missing(f"--report-to {tracker} needs the package {tracker}; run: {PACKAGES[tracker]}")
+    if tracker == "tensorboard":
+        require("tracking")
+    elif find_spec(tracker) is None:
+        raise Missing(f"--report-to {tracker} needs the package {tracker}; run: pip install {tracker}")
     from blindspot.backend.training.training_log import WORKING
 
     name = working.name.removeprefix(".").removesuffix(WORKING.format(name="")[1:])
+    study = working.parent.parent if working.parent.name == "models" else working.parent
     if tracker == "tensorboard":
         if os.environ.get(LOGGING_DIR) in (None, *_set_here):
-            study = working.parent.parent if working.parent.name == "models" else working.parent
             os.environ[LOGGING_DIR] = str(study / FOLDER / name)
             _set_here[:] = [os.environ[LOGGING_DIR]]
     else:
+        _require_consent(tracker, Study(study))
         os.environ.setdefault("WANDB_PROJECT", PROJECT)
         os.environ.setdefault("MLFLOW_EXPERIMENT_NAME", PROJECT)
     return {"report_to": tracker, "run_name": name, "project": PROJECT}
+
+
+def _require_consent(tracker: str, study: Study) -> None:
+    """Raise NeedsConsent where a tracker sends to a server that nobody allowed."""
+    variable, default = ADDRESSES[tracker]
+    address = os.environ.get(variable, "").strip() or default
+    if not FILES.match(address):
+        require_consent(study, address, f"the tracker {tracker} would send settings, figures and names of the training")
+        os.environ[variable] = address  # a settings file in the current folder must not name another server

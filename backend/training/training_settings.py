@@ -284,9 +284,9 @@ def check(settings: DualEncoderSettings) -> None:
     package that LoRA needs.
     """
     if settings.lora:
-        from blindspot.backend.training.lora import check_peft
+        from blindspot.backend.core.extras import require
 
-        check_peft()
+        require("lora")
     if settings.only and settings.towers == "shared":
         raise Refused(f"one tower cannot be trained for {settings.only}s alone; take two towers")
     if not settings.in_batch and not settings.hard_negatives:
@@ -328,11 +328,6 @@ def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
 class AdapterSettings:
     """How an adapter learns."""
 
-    kind: Literal["linear", "mlp"] = Field(
-        default="linear", title="Map", description="linear: one matrix; mlp: a residual layer of hidden units"
-    )
-    hidden: int = Field(default=1024, title="Hidden units", description="Width of the MLP", ge=1, le=65536)
-    dropout: float = Field(default=0.3, title="Dropout", description="Dropout of the MLP's hidden units", ge=0, lt=1)
     positives: AdapterPositives = Field(
         default="set",
         title="Positives",
@@ -340,15 +335,10 @@ class AdapterSettings:
         "name the "
         "question's subject",
     )
-    refresh: bool = Field(
-        default=False,
-        title="Refresh",
-        description="Learn twice: the second time with hard negatives that the first map ranks high",
-    )
     steps: int | None = Field(
         default=None,
         title="Steps",
-        description="Number of batches; default chosen on held-out training questions, else 200 (linear) or 400 (mlp)",
+        description="Number of batches; default chosen on held-out training questions, else 200",
         ge=1,
     )
     batch: int = Field(default=256, title="Batch", description="Questions in a batch", ge=2)
@@ -388,7 +378,3 @@ class AdapterSettings:
     seed: int = Field(
         default=0, title="Seed", description="Seed of the batches and of the held-out questions", ge=0, le=2**32 - 1
     )
-
-    @property
-    def number_of_steps(self) -> int:
-        return self.steps or (200 if self.kind == "linear" else 400)

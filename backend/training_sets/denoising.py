@@ -271,10 +271,10 @@ def _by_judge(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreC
 
 def _judge_thresholds(study: Study, model: str) -> OwnThresholds:
     from blindspot.backend.judges.feature_judge import judge_thresholds
-    from blindspot.backend.judges.label_judge import label_judge_thresholds
+    from blindspot.backend.judges.judge import stored_thresholds
 
-    if (of_labels := label_judge_thresholds(study, model)) is not None:
-        return OwnThresholds(*of_labels)
+    if (stored := stored_thresholds(study, model)) is not None:
+        return OwnThresholds(*stored)
     own = judge_thresholds(study, model)
     return OwnThresholds(own.drop, own.add, own.add_with_answer, own.drop_with_answer or 0.0)
 
@@ -332,7 +332,8 @@ DENOISING.register(
         "A mined passage is a negative below the drop threshold of a feature judge, and a pseudo-positive from its "
         "add threshold. A passage that contains an answer has separate thresholds. It is kept as a negative only "
         "if enough labels of such passages show that the judge recognises them. Between the two, and without a "
-        "score, the passage is dropped. The judge's own report sets the thresholds ('blindspot judge learn').",
+        "score, the passage is dropped. The judge's own report sets the thresholds ('blindspot judge learn'). The scores "
+        "of a language model or an imported judge decide at 0.5 and at the lowest positive grade.",
         _by_judge,
         uses_model=True,
         proposes="judge",

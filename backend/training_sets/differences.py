@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 NOT_ASKED = "the question was not selected"
+_A_JUDGE = re.compile("^the (judge|cross-encoder)(?= is )")  # the subject of the reasons that a judge gives
 
 ChangeKind = tuple[Role | None, Role | None]
 """(role before, role after); None if the set lacks the pair."""
@@ -151,12 +153,19 @@ def _change(
         assert old is not None
         why = f"the question was left out: {gone}" if gone is not None else _absence_reason(old, after)
     elif old is None:
-        why = f"{new.reason}; the question was left out before: {come}" if come is not None else new.reason
+        said = _said(new, after)
+        why = f"{said}; the question was left out before: {come}" if come is not None else said
     elif old.reason in PEOPLE_REASONS and new.reason not in PEOPLE_REASONS:
-        why = f"{new.reason}; before, {old.reason}"
+        why = f"{_said(new, after)}; before, {old.reason}"
     else:
-        why = new.reason
+        why = _said(new, after)
     return Change(question, passage, was, now, why)
+
+
+def _said(pair: Pair, training_set: TrainingSet) -> str:
+    """Return the reason of a pair's role, with the name of the judge if a judge gave it."""
+    judge = training_set.manifest["request"]["model"]
+    return pair.reason if judge is None else _A_JUDGE.sub(lambda found: str(judge), pair.reason)
 
 
 def _role_and_source(pair: Pair | None) -> tuple[Role, Source] | None:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.rights import require
+from blindspot.backend.text.counting import counted
 from blindspot.db.errors import Refused
+from blindspot.db.queue import Queue
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -50,13 +52,18 @@ def download(study: Study, kind: str, name: str, format: str, by: str | None = N
         kind: "run", "training-set", "model", "labels" or "report" (on all runs, for people without Python).
         name: The part; for labels and reports the name of the file, without its ending.
 
+    A report shows no question that the person still has to judge.
+
     Raises:
-        Refused: The person may not export, or the format is unknown.
+        Refused: The person may not export, still has to judge a question of the run, or the format is unknown.
         Missing: The part is absent.
     """
     require(study, by, "export labels" if kind == "labels" else "export")
     if format not in formats(kind):
         raise Refused(f"the format must be one of {', '.join(formats(kind))}, not {format!r}")
+    hidden = frozenset() if by is None else Queue(study.labels_path).hidden(by)
+    if kind == "run" and (waiting := hidden.intersection(study.run(name).question_ids)):
+        raise Refused(f"you have still to judge {counted(len(waiting), 'question')} of {name}; download it after that")
     with tempfile.TemporaryDirectory() as folder:
         if kind == "run":
             return _run(study, name, format, Path(folder))
@@ -75,7 +82,7 @@ def download(study: Study, kind: str, name: str, format: str, by: str | None = N
         return _zipped(study.path("models", find(study, "model", name)))
     from blindspot.backend.reports.html_report import html_report
 
-    return Download(f"{name}.html", "text/html", html_report(study).encode())
+    return Download(f"{name}.html", "text/html", html_report(study, hidden=hidden).encode())
 
 
 def _run(study: Study, name: str, format: str, folder: Path) -> Download:

@@ -1,4 +1,4 @@
-"""Rename, describe, tag and delete the parts of a study. `blindspot.backend.upkeep.dependents` says what depends on them."""
+"""Rename, describe and delete the parts of a study. `blindspot.backend.upkeep.dependents` says what depends on them."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def description(study: Study, kind: str, name: str) -> Description:
     return Descriptions(study.labels_path).get(kind, find(study, kind, name))
 
 
-def describe(study: Study, kind: str, name: str, text: str, tags: Sequence[str], by: str | None = None) -> None:
-    """Replace the description and the tags of a part. Raises Missing, BadInput, or Refused without the right."""
-    Descriptions(study.labels_path).write(kind, find(study, kind, name), text, tags, by)
+def describe(study: Study, kind: str, name: str, text: str, keywords: Sequence[str], by: str | None = None) -> None:
+    """Replace the description and the keywords of a part. Raises Missing, BadInput, or Refused without the right."""
+    Descriptions(study.labels_path).write(kind, find(study, kind, name), text, keywords, by)
 
 
 def rename(study: Study, kind: str, old: str, new: str, confirmed: bool = False, by: str | None = None) -> None:
@@ -120,7 +120,7 @@ def delete(study: Study, kind: str, name: str, confirmed: bool = False, by: str 
 def _refuse(study: Study, kind: str, name: str, done: str, confirmed: bool, kept: tuple[str, ...]) -> None:
     found = dependents(study, kind, name)
     if blocking := [each for each in found if each.how in kept]:
-        advice = "describe or tag it instead" if done == "renamed" else "delete those first"
+        advice = "describe it instead" if done == "renamed" else "delete those first"
         raise Refused(f"{words(kind)} {name!r} cannot be {done}: {_listed(blocking)}; {advice}")
     if found and not confirmed:
         raise Refused(f"{words(kind)} {name!r} is named by others: {_listed(found)}; confirm if it should be {done}")

@@ -14,13 +14,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.extras import explain_missing_imports
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
-from blindspot.study_frames import StudyFrames as Study
 
 if TYPE_CHECKING:
+    from blindspot.study_frames import StudyFrames as Study
+
     from blindspot.backend.checking.check import Check
 
 __all__ = ["BadInput", "BlindspotError", "Missing", "Refused", "Study", "check"]
+
+explain_missing_imports()
+
+
+def __getattr__(name: str) -> object:
+    """Import `Study` when it is asked for: the command imports this module too, and `--help` needs no numpy."""
+    if name != "Study":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from blindspot.study_frames import StudyFrames
+
+    return StudyFrames
 
 
 def check(data: Any, study: str | None = None) -> Check:

@@ -10,7 +10,7 @@ import numpy as np
 
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Hits
-from blindspot.opened import OpenedStudy
+from blindspot.opened import OpenedStudy, as_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ _GRADES = {"positive": 1, "negative": 0}
 class StudyAdditions(OpenedStudy):
     """Imports, runs and labels of your own, indexes, searches."""
 
-    def import_passages(self, path: str | Path, format: str | None = None, settings: Sequence[str] = ()) -> int:
+    def import_passages(self, path: str | Path, format: str | None = None, settings: str | Sequence[str] = ()) -> int:
         """Import the passage collection as `blindspot import passages` does, and return the number of passages.
 
         Args:
@@ -33,23 +33,32 @@ class StudyAdditions(OpenedStudy):
         from blindspot.backend.core import jobs
         from blindspot.backend.data.importing.importer import import_passages
 
-        return jobs.run(import_passages, self.study, str(path), format=format, settings=list(settings)).rows
+        return jobs.run(import_passages, self.study, str(path), format=format, settings=as_list(settings)).rows
 
     def import_questions(
-        self, path: str | Path, format: str | None = None, split: str | None = None, dataset: str | None = None
+        self,
+        path: str | Path,
+        format: str | None = None,
+        split: str | None = None,
+        dataset: str | None = None,
+        settings: str | Sequence[str] = (),
     ) -> int:
         """Import questions as `blindspot import questions` does, and return their number.
 
         Args:
             format: a name from docs/formats.md; default recognised from the content.
             split, dataset: of the questions if the file names none.
+            settings: settings of the format, as "name=value".
 
         Raises BadInput with file and line, Refused.
         """
         from blindspot.backend.core import jobs
         from blindspot.backend.data.importing.importer import import_questions
 
-        result = jobs.run(import_questions, self.study, str(path), format=format, split=split, dataset=dataset)
+        chosen = as_list(settings)
+        result = jobs.run(
+            import_questions, self.study, str(path), format=format, split=split, dataset=dataset, settings=chosen
+        )
         return result.rows
 
     def import_ir_dataset(self, id: str, split: str | None = None) -> int:
@@ -72,15 +81,18 @@ class StudyAdditions(OpenedStudy):
                 jobs.run(import_passages, self.study, str(folder), format="beir")
             return jobs.run(import_questions, self.study, str(folder), format="beir", dataset=folder.name).rows
 
-    def import_qrels(self, path: str | Path, format: str | None = None) -> int:
+    def import_qrels(self, path: str | Path, format: str | None = None, settings: str | Sequence[str] = ()) -> int:
         """Import relevance judgements as gold, as `blindspot import qrels` does, and return the number of lines.
+
+        Args:
+            settings: settings of the format, as "name=value".
 
         Raises BadInput with file and line, Missing if the study has no questions or passages.
         """
         from blindspot.backend.core import jobs
         from blindspot.backend.data.importing.qrels import import_qrels
 
-        return jobs.run(import_qrels, self.study, str(path), format=format).rows
+        return jobs.run(import_qrels, self.study, str(path), format=format, settings=as_list(settings)).rows
 
     def import_run(
         self, path: str | Path, name: str | None = None, format: str | None = None, split: str | None = None

@@ -12,7 +12,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput
 from blindspot.db.labels import Labels
-from blindspot.opened import OpenedStudy
+from blindspot.opened import OpenedStudy, as_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,7 +119,7 @@ class StudyContents(OpenedStudy):
         frame = pd.DataFrame(records, columns=MISS_COLUMNS)
         return frame.astype({"rank": "Int64", "frequency": "Int64"})
 
-    def why(self, question: str, runs: Sequence[str], rule: str = DEFAULT_RULE) -> pd.DataFrame:
+    def why(self, question: str, runs: str | Sequence[str], rule: str = DEFAULT_RULE) -> pd.DataFrame:
         """Explain how runs did on a question, one run a row, as the Question page does.
 
         The columns are run, retriever, gold (the best-ranked gold passage), rank, score, margin (the top score less the
@@ -132,7 +132,7 @@ class StudyContents(OpenedStudy):
 
         from blindspot.backend.evaluation.why import summary_sentence, why
 
-        found = why(self.study, self.study.questions.get(question), runs, rule, neighbours=0)
+        found = why(self.study, self.study.questions.get(question), as_list(runs), rule, neighbours=0)
         records: list[tuple[object, ...]] = []
         for each in found.standings:
             gold = None if each.gold is None else found.passages[each.gold].id

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,11 +9,13 @@ from typing import TYPE_CHECKING, Literal
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import BadInput
-from blindspot.opened import OpenedStudy
+from blindspot.opened import OpenedStudy, as_list
 
 if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
+
+    from blindspot.backend.core.result_table import Results
 
 Table = Literal["relation", "bucket", "slice"]
 
@@ -24,14 +25,19 @@ class StudyMeasures(OpenedStudy):
 
     def report(
         self,
-        runs: Sequence[str] | None = None,
+        runs: str | Sequence[str] | None = None,
         by: Literal["relation", "bucket", "split", "slice"] | None = None,
         relevance: Kind = "answers",
         rule: str = DEFAULT_RULE,
-        ks: Sequence[int] = (1, 5, 20, 100),
-        measures: Sequence[str] = (),
+        ks: int | Sequence[int] = (1, 5, 20, 100),
+        measures: str | Sequence[str] = (),
     ) -> pd.DataFrame:
         """Return the accuracy of runs, one figure a row, as `blindspot report --csv` writes it.
+
+        Args:
+            runs: a name or several; None for all.
+            ks: a cut-off or several.
+            measures: a measure or several in addition to Success@k, as in `compare`.
 
         The columns are run, relevance, group, measure, k, value, n, n_groups, low, high and method.
         `attrs["convention"]` says how the figures were computed; `attrs["notes"]` holds warnings. Raises Missing,
@@ -39,9 +45,11 @@ class StudyMeasures(OpenedStudy):
         """
         from blindspot.backend.evaluation.report import report
 
-        made = report(self.study, runs, by, relevance, rule, ks, measures=measures)
+        names = None if runs is None else as_list(runs)
+        cut_offs = [ks] if isinstance(ks, int) else ks
+        made = report(self.study, names, by, relevance, rule, cut_offs, measures=as_list(measures))
         notes = [*made.notes, *(f"{run.name}: {note}" for run in made.runs for note in run.notes)]
-        return _frame(made.as_csv(), convention=made.convention, notes=notes)
+        return _frame(made, convention=made.convention, notes=notes)
 
     def compare(
         self,
@@ -61,7 +69,7 @@ class StudyMeasures(OpenedStudy):
             by: adds groups by relation, bucket or saved slice.
             relevance: "answers", "gold" or "labels".
             slice: an expression; only its questions count.
-            measure: "success", "mrr", "ndcg", "map", "recall" or "r-precision".
+            measure: "success", "mrr", "ndcg", "map", "recall" or "r-precision"; capitals make no difference.
 
         `attrs` holds the conclusion, the reservation, the method and the notes. Raises Missing, BadInput, Refused.
         """
@@ -69,7 +77,7 @@ class StudyMeasures(OpenedStudy):
 
         made = compare_with(self.study, a, b, ComparisonOptions(k, by, relevance, rule, slice, measure))
         attributes = ("conclusion", "reservation", "method", "notes")
-        return _frame(made.as_csv(), **{name: getattr(made, name) for name in attributes})
+        return _frame(made, **{name: getattr(made, name) for name in attributes})
 
     def slices(
         self, a: str, b: str, k: int | None = None, slice: str = "", relevance: Kind = "answers"
@@ -82,7 +90,7 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.slice_report import find_in_runs, method
 
         made = find_in_runs(self.study, a, b, k, relevance, slice=slice)
-        return _frame(made.as_csv(), method=method(made.found))
+        return _frame(made, method=method(made.found))
 
     def causes(
         self, a: str, b: str | None = None, k: int | None = None, slice: str = "", relevance: Kind = "answers"
@@ -96,8 +104,7 @@ class StudyMeasures(OpenedStudy):
         from blindspot.backend.evaluation.miss_report import MissOptions, misses
 
         made = misses(self.study, a, b, MissOptions(k, relevance, slice=slice))
-        frame = _frame(made.as_csv(), method=made.table.method, notes=made.notes)
-        return frame.astype({"examples": object}).fillna({"examples": ""})
+        return _frame(made, method=made.table.method, notes=made.notes)
 
     def miss_causes(
         self, run: str, other: str | None = None, k: int = 20, slice: str = "", relevance: Kind = "answers"
@@ -141,37 +148,39 @@ class StudyMeasures(OpenedStudy):
     def per_question(self, run: str, measure: str = "success", k: int = 5, relevance: Kind = "answers") -> pd.Series:
         """Return a measure of each measured question, indexed by question id, for tests and plots of your own.
 
-        Raises BadInput for a measure that needs gold or labels, Missing, Refused.
+        The values are numbers from 0 to 1, also of Success@k. Raises BadInput for a measure that needs gold or labels, Missing, Refused.
         """
         import pandas as pd
 
         from blindspot.backend.evaluation.comparison import measure as measured
-        from blindspot.backend.evaluation.measures import MEASURES
+        from blindspot.backend.evaluation.measures import measure_named
 
-        chosen = MEASURES.get(measure)
+        chosen = measure_named(measure)
         side = measured(self.study, run, relevance)
         if k > side.k or k < 1:
             raise BadInput(f"k is {k}; {run} has {side.k} hits per question")
         ids = [question.id for question in side.questions]
-        return pd.Series(side.values(chosen, k), index=pd.Index(ids, name="question"), name=chosen.at(k))
+        return pd.Series(side.values(chosen, k).astype(float), index=pd.Index(ids, name="question"), name=chosen.at(k))
 
-    def plot_relations(self, runs: Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
+    def plot_relations(self, runs: str | Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
         """Return the plot of Success@k by relation of the Relations page, a plotly figure."""
         from blindspot.analysis.relations import relation_order
         from blindspot.backend.evaluation.comparison import measure_all
         from blindspot.backend.evaluation.panel import Panel, relation_table
         from blindspot.backend.evaluation.report_plots import dumbbell
 
-        table = relation_table(Panel.of(measure_all(self.study, runs, relevance)), k)
-        return dumbbell(table, list(runs), sorted((row.group for row in table.rows), key=relation_order))
+        names = as_list(runs)
+        table = relation_table(Panel.of(measure_all(self.study, names, relevance)), k)
+        return dumbbell(table, names, sorted((row.group for row in table.rows), key=relation_order))
 
-    def plot_frequency(self, runs: Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
+    def plot_frequency(self, runs: str | Sequence[str], k: int = 20, relevance: Kind = "answers") -> Figure:
         """Return the plot of Success@k by mentions of the subject of the Relations page, a plotly figure."""
         from blindspot.backend.evaluation.comparison import measure_all
         from blindspot.backend.evaluation.panel import Panel, frequency_curves
         from blindspot.backend.evaluation.report_plots import curve_plot
 
-        return curve_plot(frequency_curves(Panel.of(measure_all(self.study, runs, relevance)), k), list(runs))
+        names = as_list(runs)
+        return curve_plot(frequency_curves(Panel.of(measure_all(self.study, names, relevance)), k), names)
 
     def plot_slices(self, a: str, b: str, k: int | None = None, slice: str = "", relevance: Kind = "answers") -> Figure:
         """Return a plot of the slices that `slices` finds: the difference of two runs in each, with its interval."""
@@ -201,9 +210,7 @@ class StudyMeasures(OpenedStudy):
         return path
 
 
-def _frame(text: str, **attributes: object) -> pd.DataFrame:
-    import pandas as pd
-
-    made = pd.read_csv(io.StringIO(text))
-    made.attrs.update(attributes)
+def _frame(results: Results, **attributes: object) -> pd.DataFrame:
+    made = results.figures().as_frame()
+    made.attrs = dict(attributes)
     return made

@@ -14,6 +14,11 @@ from blindspot.db.errors import BadInput
 TITLES_PER_READ = 100_000
 
 
+def as_list(names: str | Sequence[str]) -> list[str]:
+    """Return names as a list; a single one may be given without brackets."""
+    return [names] if isinstance(names, str) else list(names)
+
+
 class OpenedStudy:
     """An open study.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blindspot.db.errors import BadInput
-from blindspot.opened import OpenedStudy
+from blindspot.opened import OpenedStudy, as_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ class StudyTraining(OpenedStudy):
 
         return pd.read_parquet(TrainingSet.open(self.study, name).folder / PAIRS)
 
-    def build_training_set(self, name: str, runs: Sequence[str], **settings: Any) -> pd.DataFrame:
+    def build_training_set(self, name: str, runs: str | Sequence[str], **settings: Any) -> pd.DataFrame:
         """Build a training set as `blindspot training-set build` does, and return its pairs.
 
         Args:
@@ -58,7 +58,7 @@ class StudyTraining(OpenedStudy):
         known = [field.name for field in fields(TrainingSetSpec) if field.name not in ("name", "runs")]
         if unknown := [setting for setting in settings if setting not in known]:
             raise BadInput(f"unknown setting of a training set {unknown[0]!r}; known: {', '.join(known)}")
-        jobs.run(build, self.study, name, list(runs), **settings)
+        jobs.run(build, self.study, name, as_list(runs), **settings)
         return self.training_set(name)
 
     def diff_training_sets(self, before: str, after: str) -> pd.DataFrame:

@@ -229,6 +229,50 @@ def test_a_study_that_pauses_does_not_break_the_page(tab, desk, tmp_path):
         process.wait()
 
 
+FULL = """
+import sqlite3, sys
+from pathlib import Path
+from blindspot.app import hosting
+from blindspot.db import connection
+
+begin = connection._begin
+
+def begin_unless_full(opened):
+    if Path(sys.argv[1]).exists():
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorname = "SQLITE_FULL"
+        raise error
+    begin(opened)
+
+connection._begin = begin_unless_full
+hosting.main(sys.argv[2:])
+"""
+
+
+def test_a_full_disk_leaves_the_question_on_the_page(tab, desk, tmp_path):
+    """Nothing can be written, no lease either: the next questions stay, and all is saved when there is room again."""
+    full = tmp_path / "full"
+    port = free_port()
+    command = [sys.executable, "-c", FULL, str(full), *server.command(port)[3:]]
+    process = subprocess.Popen(command, env=server.environment(desk), stdout=subprocess.DEVNULL)
+    try:
+        server.wait_until_up(port, process)
+        sit_down(tab, port)
+        full.touch()
+        press(tab, "x", "Enter")
+        tab.wait_for_selector(".notice:has-text('the disk is full; make room')")
+        assert tab.locator(".judge .candidate.here").is_visible() and shown(tab) == "Where is thing 1?"
+        press(tab, "1", "x", "Enter", gap=200)
+        assert shown(tab) == "Where is thing 2?" and labels(desk) == {}
+        full.unlink()
+        tab.wait_for_selector(SAVED)
+        tab.wait_for_selector(".notice:has-text('the disk is full')", state="detached")
+        assert shown(tab) == "Where is thing 2?" and len(labels(desk)) == 2 * PASSAGES
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_unsent_labels_outlive_a_page_that_is_closed(browser, desk):
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     try:
@@ -315,9 +359,55 @@ def test_notes_bad_questions_and_leaving_one(tab, desk):
         assert [(note.passage, note.note) for note in store.notes("q00")] == [("p0", "123 see page 4")]
         assert store.bad_questions() == {"q00": ["Ann"]} and labels(desk) == {}
         press(tab, "z", gap=100)
+        assert shown(tab) == "Where is thing 1?", "the skip is undone first"
+        press(tab, "z", gap=100)
         assert shown(tab) == "Where is thing 0?"
         tab.wait_for_selector(SAVED)
         assert store.bad_questions() == {}
+
+
+def test_a_skip_is_undone_in_its_turn_also_after_a_reload(tab, desk):
+    with serving(desk) as port:
+        sit_down(tab, port)
+        press(tab, "s", "1", "s", gap=100)
+        assert shown(tab) == "Where is thing 2?"
+        press(tab, "z", gap=200)
+        assert shown(tab) == "Where is thing 1?" and "Undone: the skip" in tab.locator(".judge-message").inner_text()
+        press(tab, "z", gap=200)
+        assert "Undone: positive" in tab.locator(".judge-message").inner_text()
+        tab.wait_for_selector(SAVED)
+        assert labels(desk) == {}
+        tab.reload()
+        tab.wait_for_selector(".judge .candidate.here")
+        press(tab, "z")
+        tab.wait_for_selector(".judge h1:has-text('Where is thing 0?')")  # the server sends the question again
+        tab.wait_for_selector(SAVED)
+        press(tab, "z", gap=200)
+        assert "There is nothing to undo" in tab.locator(".judge-message").inner_text()
+        press(tab, "x", "Enter", gap=100)
+        tab.wait_for_selector(SAVED)
+        assert {question for question, _ in labels(desk)} == {"q00"} and len(labels(desk)) == PASSAGES
+
+
+def test_guidelines_are_shown_as_text_and_never_as_markup(tab, desk):
+    (desk.folder / "guidelines.md").write_text(
+        "# Our rules\n\n1. *First*, **read**\n2. then `judge`\n   - inner\n\n| label | when |\n|---|---|\n| positive | always |\n\n"
+        "> quoted [link](https://example.org/) and [bad](javascript:alert(1))\n\n<script>alert(1)</script>\n"
+    )
+    with serving(desk) as port:
+        sit_down(tab, port)
+        press(tab, "g", gap=200)
+        dialog = tab.locator("dialog.judge-guidelines")
+        said = dialog.inner_text()
+        assert not {"*", "`", "|", "#"} & set(said) and "<script>alert(1)</script>" in said
+        assert dialog.locator("h2").inner_text() == "Our rules" and dialog.locator("ol > li").count() == 2
+        assert dialog.locator("li ul li").inner_text() == "inner" and dialog.locator("td").all_inner_texts() == [
+            "positive",
+            "always",
+        ]
+        assert [(a.inner_text(), a.get_attribute("href")) for a in dialog.locator("a").all()] == [
+            ("link", "https://example.org/")
+        ]
 
 
 def test_two_people_do_not_get_the_same_question(browser, desk):
@@ -529,3 +619,43 @@ def test_the_first_visit_explains_the_labels_and_the_progress_is_ones_own(tab, d
         tab.reload()
         tab.wait_for_selector(".how-to")
         assert tab.locator(".how-to[open]").count() == 0, "folded once a question has been judged"
+
+
+def test_a_phone_has_a_bar_for_the_thumb_and_no_key_hints(browser, desk):
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = browser.new_context(viewport={"width": 400, "height": 740}, has_touch=True, is_mobile=True)
+    try:
+        tab = context.new_page()
+        with serving(desk) as port:
+            sit_down(tab, port)
+            bar = tab.locator(".judge-actions")
+            seen = tab.locator(".judge button:visible")
+            assert {button.bounding_box()["height"] >= 44 for button in seen.all()} == {True}
+            assert tab.locator(".judge kbd:visible").count() == 0
+            box = bar.bounding_box()
+            assert box["y"] + box["height"] <= 740, "the bar is in the window, however long the passage"
+            assert tab.locator(".how-to[open]").count() == 1
+            bar.get_by_role("button", name="positive").tap()
+            bar.get_by_role("button", name="Next").tap()
+            assert tab.locator(".judge-message").inner_text() == (
+                "9 not judged. Rest negative: label them negative. Next again: leave them unlabelled"
+            )
+            place = tab.locator(".judge-message").bounding_box()
+            assert place["y"] + place["height"] <= bar.bounding_box()["y"] < 740, "the message is in the window too"
+            found = Axe().run(tab, context=".judge").response["violations"]
+            assert not [one["id"] for one in found if one["impact"] in ("serious", "critical")]
+            bar.get_by_role("button", name="Rest negative").tap()
+            bar.get_by_role("button", name="Next").tap()
+            tab.wait_for_selector(SAVED)
+            assert labels(desk) == {("q00", f"p{i}"): "negative" if i else "positive" for i in range(PASSAGES)}
+            assert shown(tab) == "Where is thing 1?"
+            assert tab.locator(".how-to[open]").count() == 0, "folded after the first time"
+            assert not bar.get_by_role("button", name="Skip").is_visible()
+            bar.get_by_role("button", name="More").tap()
+            bar.get_by_role("button", name="Skip").tap()
+            assert shown(tab) == "Where is thing 2?"
+            bar.get_by_role("button", name="Undo").tap()
+            assert shown(tab) == "Where is thing 1?"
+    finally:
+        context.close()

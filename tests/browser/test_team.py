@@ -117,7 +117,7 @@ def manage_the_run(tab, team) -> None:
     panel = tab.get_by_test_id("stExpander").filter(has_text="rename or delete runs")
     name, text = saved(tab, panel.locator(".st-key-download-run").get_by_role("button"))
     assert name == "alpha.trec" and text.splitlines()[0].split()[:3] == ["q0", "Q0", "Oslo"]
-    panel.get_by_role("textbox", name="Tags").fill("paper, before")
+    panel.get_by_role("textbox", name="Keywords").fill("paper, before")
     panel.get_by_role("button", name="Save", exact=True).click()
     expect(tab.locator("table.runs .part-tag")).to_have_text(["before", "paper"])
     expect(panel).to_contain_text("batch first was made from it")

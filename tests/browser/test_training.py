@@ -13,7 +13,8 @@ from playwright.sync_api import TimeoutError, expect
 from blindspot.app import server
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.checkpoints import models_of

@@ -22,6 +22,10 @@ const ACTIONS = {
   guidelines: ["g", "show the guidelines"],
   help: ["?", "show these keys"],
 };
+const BUTTONS = { rest: "Rest negative", next: "Next", undo: "Undo", note: "Note", bad: "Bad question", skip: "Skip",
+  answers: "Your answers", guidelines: "Guidelines", help: "Keys" };
+const ON_THE_BAR = new Set(["rest", "next", "undo"]);         // on a phone; the other buttons open with "More"
+const PHONE = window.matchMedia("(max-width: 640px)");               // as in judging.css
 const TASK = "Does each passage, read on its own with its title, answer the question?";
 const MEANINGS = {
   positive: "It answers the question, and a reader would trust it without looking further.",
@@ -65,9 +69,10 @@ class Judging {
     this.settings = { on: true, keys: {}, ...storedKeys() };
     this.outbox = new Outbox(`blindspot-outbox:${data.session}`, () => this.paintStatus());
     this.opened = null;                                      // key of an answered question that the person went back to
+    this.skips = [];                                         // skipped questions, each with the event before it, for undo
     this.listing = false;                                    // whether the list of answers is shown
     this.outbox.extra = () => ({ want: this.wanted(), open: this.opened, answers: this.listing });
-    for (const entry of this.outbox.entries) if (["finish", "skip"].includes(entry.kind)) this.done.add(cardKey(entry));
+    this.done = leaving(this.outbox.entries);
     this.place = `blindspot-place:${data.session}`;
     this.build();
     this.onKey = (event) => this.pressed(event);
@@ -89,8 +94,8 @@ class Judging {
     for (const card of data.cards) this.cards.set(card.key, card);
     this.order = data.order;
     // A question that was skipped once is handed out again at the end.
-    const leaving = new Set(this.outbox.entries.filter((entry) => ["finish", "skip"].includes(entry.kind)).map(cardKey));
-    for (const key of data.again ?? []) if (!leaving.has(key)) this.done.delete(key);
+    const left = leaving(this.outbox.entries);
+    for (const key of data.again ?? []) if (!left.has(key)) this.done.delete(key);
     if (this.listing && data.answers) this.paintAnswers(data.answers);
     if (first) this.comeBack();
     if (this.waitingFor && this.cards.has(this.waitingFor.key)) {
@@ -108,6 +113,7 @@ class Judging {
     if (count) this.say(`Sending ${count} unsaved ${count === 1 ? "action" : "actions"} from before the page was reloaded`);
     let place = null;
     try { place = JSON.parse(localStorage.getItem(this.place)); } catch { /* start at the first question */ }
+    this.skips = place?.skips ?? [];
     if (place && this.order.includes(place.key) && !this.done.has(place.key)) this.show(place.key, place.passage);
   }
 
@@ -141,7 +147,7 @@ class Judging {
 
   keepPlace() {
     const passage = this.card?.candidates[this.at]?.passage ?? null;
-    try { localStorage.setItem(this.place, JSON.stringify({ key: this.key, passage })); } catch { /* the place is a convenience only */ }
+    try { localStorage.setItem(this.place, JSON.stringify({ key: this.key, passage, skips: this.skips })); } catch { /* the place is a convenience only */ }
   }
 
   advance() {
@@ -163,7 +169,7 @@ class Judging {
   label(name) {
     const card = this.card;
     const one = card?.candidates[this.at];
-    if (!one) { this.say(card ? "All passages are judged. Enter: next question" : "No question has arrived yet"); return; }
+    if (!one) { this.say(card ? `All passages are judged. ${this.nameOfKey("next")}: next question` : "No question has arrived yet"); return; }
     this.record(this.data.kind, [{ passage: one.passage, label: name }]);
     this.confirmed = null;
     const labels = this.labels();
@@ -175,7 +181,7 @@ class Judging {
   rest() {
     const labels = this.labels();
     const open = this.card.candidates.filter((one) => !labels.has(one.passage));
-    if (!open.length) { this.say("All passages are judged. Enter: next question"); return; }
+    if (!open.length) { this.say(`All passages are judged. ${this.nameOfKey("next")}: next question`); return; }
     this.record(this.data.kind, open.map((one) => ({ passage: one.passage, label: "negative" })));
     this.at = this.card.candidates.length;
     this.confirmed = null;
@@ -184,6 +190,7 @@ class Judging {
 
   undo() {
     const last = this.live.at(-1);
+    if (this.skips.length && this.skips.at(-1).after === (last?.id ?? null)) { this.takeUp(this.skips.pop()); return; }
     if (!last) { this.say("There is nothing to undo"); return; }
     this.outbox.push({ kind: "undo", question: last.question, batch: last.batch ?? null, undoes: last.id, choices: [] });
     const key = cardKey(last);
@@ -196,6 +203,18 @@ class Judging {
       : last.choices.length > 1 ? `${last.choices.length} labels` : last.choices[0].label;
     this.announce(`Undone: ${what}`);
     this.say(`Undone: ${what}`);
+  }
+
+  // Go back to a question that was skipped.
+  takeUp(skipped) {
+    if (this.data.mode === "judge") this.outbox.push({ kind: "reopen", question: skipped.question, batch: skipped.batch });
+    const key = cardKey(skipped);
+    this.done.delete(key);
+    this.opened = null;
+    if (this.cards.has(key)) this.show(key);
+    else this.waitingFor = { key };
+    this.announce("Undone: the skip");
+    this.say("Undone: the skip");
   }
 
   // Show the person's finished questions. Changing a label there undoes nothing else.
@@ -213,7 +232,7 @@ class Judging {
     if (this.cards.has(key)) this.show(key);
     else this.waitingFor = { key };
     this.outbox.send(true);
-    this.say("Label a passage again to change it. Enter: back to your open question");
+    this.say(`Label a passage again to change it. ${this.nameOfKey("next")}: back to your open question`);
     this.paint();
   }
 
@@ -221,7 +240,7 @@ class Judging {
     this.opened = null;
     this.outbox.push({ kind: "undo", question: this.card.question, batch: this.card.batch, undoes: event, choices: [] });
     this.done.delete(this.key);
-    this.say("No longer marked as bad. Label its passages, then press Enter");
+    this.say(`No longer marked as bad. Label its passages, then ${this.nameOfKey("next")}`);
     this.parts.head.querySelector(".bad-mark")?.remove();
     this.paint();
   }
@@ -232,21 +251,24 @@ class Judging {
     const labels = this.labels();
     const open = card.candidates.filter((one) => !labels.has(one.passage)).length;
     if (!labels.size && this.data.mode === "judge") {
-      this.say("No passage is judged yet. X: label all negative. B: bad question. S: skip the question");
+      this.say(`No passage is judged yet. ${this.nameOfKey("rest")}: label all negative, or mark the question as bad, or skip it`);
       return;
     }
     if (open && this.confirmed !== this.key) {
       this.confirmed = this.key;
-      this.say(`${open} not judged. X: label ${open === 1 ? "it" : "them"} negative. Enter again: leave ${open === 1 ? "it" : "them"} unlabelled`);
+      this.say(`${open} not judged. ${this.nameOfKey("rest")}: label ${open === 1 ? "it" : "them"} negative. ${this.nameOfKey("next")} again: leave ${open === 1 ? "it" : "them"} unlabelled`);
       return;
     }
-    if (card.settled && this.reviewed !== this.key) { this.reviewed = this.key; this.say("Compare with the settled labels, then press Enter"); return; }
+    if (card.settled && this.reviewed !== this.key) { this.reviewed = this.key; this.say(`Compare with the settled labels. ${this.nameOfKey("next")}: next question`); return; }
     this.leave("finish");
   }
 
   leave(kind) {
     const card = this.card;
     this.opened = null;
+    if (kind === "skip") {
+      this.skips = [...this.skips.slice(-20), { batch: card.batch, question: card.question, after: this.live.at(-1)?.id ?? null }];
+    }
     if (kind && this.data.mode === "judge") this.outbox.push({ kind, question: card.question, batch: card.batch });
     this.paces = [...this.paces.slice(-8), (performance.now() - this.questionAt) / 1000];
     this.done.add(this.key);
@@ -259,7 +281,7 @@ class Judging {
   bad() {
     this.record("bad_question");
     this.leave("finish");
-    this.say("Marked as a bad question. Z: undo");
+    this.say(`Marked as a bad question. ${this.nameOfKey("undo")}: undo`);
   }
 
   move(step) {
@@ -309,10 +331,15 @@ class Judging {
     else if (action === "positives") this.parts.positives.toggleAttribute("open");
     else if (action === "bad" && this.data.mode !== "judge") this.say("You can mark bad questions only while judging");
     else if (action === "skip" && this.key === this.opened) this.leave(null);
-    else if (action === "skip") this.data.mode === "judge" ? this.leave("skip") : this.leave();
+    else if (action === "skip") this.leave("skip");
     else this[action]();
     this.keepPlace();
     this.paint();
+  }
+
+  // How a message names an action: by its key, or by its button where a phone shows no keys.
+  nameOfKey(action) {
+    return PHONE.matches ? BUTTONS[action] : nameOf(this.keyOf(action));
   }
 
   keyOf(action) { return this.settings.keys[action] ?? ACTIONS[action][0]; }
@@ -361,12 +388,18 @@ class Judging {
       event.stopPropagation();
       if (event.key === "Escape") this.closeNote();
     });
+    const thumb = LABELS.map((name) => node("button", { type: "button", class: `label thumb ${name}`, onclick: () => this.act(name) }, `${SIGNS[name]} ${name}`));
+    const more = node("button", { type: "button", class: "thumb more", "aria-expanded": "false", onclick: () => {
+      more.setAttribute("aria-expanded", String(this.actions.classList.toggle("open")));
+    } }, "More");
+    const buttons = Object.entries(BUTTONS).map(([action, words]) => button(action, words));
+    for (const each of buttons) if (!ON_THE_BAR.has(each.dataset.action)) each.classList.add("rare");
+    const at = buttons.findIndex((each) => each.classList.contains("rare"));
     this.actions = node("div", { class: "judge-actions", role: "toolbar", "aria-label": "Actions" },
-      button("rest", "Rest negative"), button("next", "Next"), button("undo", "Undo"), button("note", "Note"), button("bad", "Bad question"),
-      button("skip", "Skip"), button("answers", "Your answers"), button("guidelines", "Guidelines"), button("help", "Keys"));
+      ...thumb, ...buttons.slice(0, at), more, ...buttons.slice(at));
     this.root = node("section", { class: "judge", "aria-label": "Judging" },
       node("div", { class: "judge-bar" }, parts.progress, parts.status), parts.banner, parts.refused, parts.head, parts.list,
-      parts.message, parts.note, this.actions, parts.live, parts.help, parts.guidelines, parts.answers);
+      node("div", { class: "judge-foot" }, parts.message, parts.note, this.actions), parts.live, parts.help, parts.guidelines, parts.answers);
     this.mount(this.parent);
   }
 
@@ -384,8 +417,9 @@ class Judging {
     if (!card || card.key !== this.paintedKey) this.paintHead(card);
     this.paintList(card);
     this.parts.message.textContent = this.message;
-    const guidelines = this.data.guideline_text ?? "";
-    if (this.paintedGuidelines !== guidelines) this.paintGuidelines(guidelines);
+    const guidelines = this.data.guideline_text ?? [];
+    const version = this.data.guideline;
+    if (this.paintedGuidelines !== version) this.paintGuidelines(guidelines, version);
   }
 
   paintStatus() {
@@ -471,8 +505,14 @@ class Judging {
 
   nothing() {
     if (this.more) return [node("p", { class: "soft waiting" }, "The next question is loading …")];
-    return [node("h1", {}, this.data.empty_title), ...this.data.empty.map((line) => node("p", {}, line)),
+    return [node("h1", {}, this.data.empty_title), ...this.data.empty.map((line) => node("p", {}, line)), this.ownWork(),
       this.data.answered ? node("p", {}, node("button", { type: "button", onclick: () => this.answers() }, "Your answers")) : ""];
+  }
+
+  // What the person's judging came to.
+  ownWork() {
+    const rows = this.data.own_work ?? [];
+    return rows.length ? node("dl", { class: "own-work" }, ...rows.flatMap(([name, words]) => [node("dt", {}, name), node("dd", {}, words)])) : "";
   }
 
   paintList(card) {
@@ -515,16 +555,12 @@ class Judging {
         settled.label === label ? `✓ Agrees with the settled label: ${settled.label}. ` : `Settled as ${settled.label}${label ? `; you chose ${label}` : ""}. `, settled.why ?? "") : "");
   }
 
-  paintGuidelines(text) {
-    this.paintedGuidelines = text;
-    const body = node("div", { class: "guidelines-text" });
-    for (const block of text) {
-      body.append(block.kind === "list" ? node("ul", {}, ...block.items.map((item) => node("li", {}, ...emphasised(item))))
-        : node(block.kind, {}, ...emphasised(block.text)));
-    }
+  paintGuidelines(text, version) {
+    this.paintedGuidelines = version;
+    const body = node("div", { class: "guidelines-text" }, ...text.map(element));
     this.parts.guidelines.replaceChildren(
       node("button", { type: "button", class: "close", onclick: () => this.parts.guidelines.close() }, "Close"), body,
-      node("p", { class: "soft" }, `Guidelines version ${this.data.guideline}. Each label records the version.`));
+      node("p", { class: "soft" }, `Guidelines version ${version}. Each label records the version.`));
   }
 
   openHelp() {
@@ -566,6 +602,16 @@ class Judging {
   }
 }
 
+// The questions that waiting entries leave: finished or skipped, and not taken up again since.
+function leaving(entries) {
+  const left = new Set();
+  for (const entry of entries) {
+    if (["finish", "skip"].includes(entry.kind)) left.add(cardKey(entry));
+    else if (["reopen", "undo"].includes(entry.kind)) left.delete(cardKey(entry));
+  }
+  return left;
+}
+
 function cardKey(one) { return `${one.batch ?? ""}\n${one.question}`; }
 function nameOf(key) { return NAMES[key] ?? (key.length === 1 ? key.toUpperCase() : key); }
 
@@ -580,10 +626,9 @@ function describe(entry) {
   return entry.choices?.length ? entry.choices.map((one) => one.label ?? "note").slice(0, 3).join(", ") : entry.kind.replace("_", " ");
 }
 
-// Render **bold** and `code` of the guidelines' Markdown.
-function emphasised(text) {
-  return text.split(/(\*\*[^*]+\*\*|`[^`]+`)/).map((part) => (part.startsWith("**") ? node("b", {}, part.slice(2, -2))
-    : part.startsWith("`") ? node("code", {}, part.slice(1, -1)) : part));
+// Create the DOM of a part of the guidelines: a string, or [tag, attributes, ...children].
+function element(part) {
+  return typeof part === "string" ? part : node(part[0], part[1], ...part.slice(2).map(element));
 }
 
 export default function ({ data, parentElement, setStateValue }) {

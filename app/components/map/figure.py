@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import streamlit as st
 
+from blindspot.backend.evaluation.chart_colours import BLUE, GOLD, GREEN, PINK, VERMILION
+from blindspot.backend.evaluation.chart_colours import COLOURS as CHARTS
 from blindspot.backend.maps import Map
 from blindspot.backend.maps.colours import FOUND, MISSED, quiet_categories
 from blindspot.backend.maps.values import categories
@@ -22,20 +24,8 @@ from blindspot.backend.maps.values import categories
 SELECTABLE = 20_000
 OTHERS = "other"
 GREY = "#8a949e"
-COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#b8860b",
-    "#56b4e9",
-    "#7a5fb8",
-    "#a0522d",
-    "#2e8b8b",
-    "#b03a5b",
-    "#6b8e23",
-    "#4169a1",
-)
+PURPLE = "#7a5fb8"
+COLOURS = (*CHARTS[:6], PURPLE, "#a0522d", "#2e8b8b", "#b03a5b", "#6b8e23", "#4169a1")
 SHAPES = (
     "circle",
     "square",
@@ -51,14 +41,14 @@ SHAPES = (
     "bowtie",
 )
 FIXED = {
-    FOUND: ("#0072b2", "circle"),
-    MISSED: ("#d55e00", "x"),
-    "gold": ("#b8860b", "star"),
-    "positive": ("#009e73", "square"),
-    "negative": ("#d55e00", "x"),
-    "related": ("#cc79a7", "triangle-up"),
-    "open": ("#7a5fb8", "hexagon"),
-    "question": ("#cc79a7", "circle"),
+    FOUND: (BLUE, "circle"),
+    MISSED: (VERMILION, "x"),
+    "gold": (GOLD, "star"),
+    "positive": (GREEN, "square"),
+    "negative": (VERMILION, "x"),
+    "related": (PINK, "triangle-up"),
+    "open": (PURPLE, "hexagon"),
+    "question": (PINK, "circle"),
 }
 HEIGHT, HEIGHT_OF_TWO = 640, 540
 _LINE = 62

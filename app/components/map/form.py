@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from blindspot.app import study as opened_study
 from blindspot.app.components import jobs
 from blindspot.app.components.marks import notice
+from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.markup import link, show, tag
 from blindspot.app.url import HOME
+from blindspot.backend.core.declared import build, declared
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.maps import MapRequest, make
+from blindspot.backend.maps.settings import MOST
 from blindspot.backend.retrieval.dense import dense_indexes
 from blindspot.db.errors import BlindspotError
 
@@ -67,12 +70,11 @@ def _form_values(study: Study, dense: list[str], runs: list[str], sets: list[str
     given = _which_points(study, dense, runs, sets, taken)
     with st.expander("Method, seed, clusters"):
         given |= _how_drawn(study)
-    defaults: dict[str, Any] = {each.name: each.default for each in fields(MapRequest)}
-    return {
-        key: value
-        for key, value in given.items()
-        if key == "name" or value != (list(defaults[key]) if key == "passages" else defaults[key])
+    defaults = {
+        name: list(one.default) if one.kind is tuple and one.default else one.default
+        for name, one in declared(MapRequest).items()
     }
+    return {key: value for key, value in given.items() if key == "name" or value != defaults[key]}
 
 
 def _which_points(study: Study, dense: list[str], runs: list[str], sets: list[str], taken: set[str]) -> dict[str, Any]:
@@ -113,15 +115,12 @@ def _which_points(study: Study, dense: list[str], runs: list[str], sets: list[st
         format_func=SOURCES.__getitem__,
     )
     first, second, third, fourth = st.columns(4)
-    top = first.number_input("Top k of the run", 1, 1000, 10, key="make-top")
-    random = second.number_input("Random passages", 0, 200_000, 2000, step=500, key="make-random")
-    most = third.number_input(
-        "Maximum passages",
-        30,
-        200_000,
-        10_000,
+    top = _field(first, "top", maximum=1000)
+    random = _field(second, "random", maximum=MOST, step=500)
+    most = _field(
+        third,
+        "most",
         step=1000,
-        key="make-most",
         help=(
             "Maximum number of passages. Up to 20,000 points are selectable; more show as density. UMAP takes a "
             "minute or two for 10,000."
@@ -147,40 +146,31 @@ def _how_drawn(study: Study) -> dict[str, Any]:
         "method": first.selectbox("Method", list(METHODS), key="make-method", format_func=METHODS.__getitem__)
     }
     if given["method"] == "umap":
-        given["neighbours"] = second.number_input(
-            "Neighbours",
-            2,
-            200,
-            15,
-            key="make-neighbours",
-            help="Number of UMAP neighbours: low for local detail, high for global structure.",
-        )
-        given["min_dist"] = third.number_input("Minimum distance", 0.0, 1.0, 0.1, key="make-min-dist")
+        given["neighbours"] = _field(second, "neighbours", maximum=200)
+        given["min_dist"] = _field(third, "min_dist", maximum=1.0)
     else:
-        given["perplexity"] = float(second.number_input("Perplexity", 2, 500, 30, key="make-perplexity"))
-    given["seed"] = fourth.number_input(
-        "Seed",
-        0,
-        10**6,
-        study.settings.seed,
-        key="make-seed",
-        help="Random seed. A pattern that differs between two seeds is not a finding.",
-    )
+        given["perplexity"] = _field(second, "perplexity", maximum=500.0)
+    about = "Random seed. A pattern that differs between two seeds is not a finding."
+    given["seed"] = _field(fourth, "seed", study.settings.seed, maximum=10**6, help=about)
     first, second, third, _ = st.columns(4)
     given["clusters"] = first.selectbox(
         "Clusters", list(CLUSTERS), key="make-clusters", format_func=CLUSTERS.__getitem__
     )
     if given["clusters"] == "kmeans":
-        given["cluster_count"] = second.number_input("Number of clusters", 2, 200, 20, key="make-cluster-count")
+        given["cluster_count"] = _field(second, "cluster_count", maximum=200)
     elif given["clusters"] == "hdbscan":
-        given["cluster_size"] = second.number_input("Minimum cluster size", 2, 1000, 30, key="make-cluster-size")
+        given["cluster_size"] = _field(second, "cluster_size", maximum=1000)
     given["draw_questions"] = third.checkbox("Show questions", True, key="make-draw")
     return given
 
 
+def _field(place: DeltaGenerator, name: str, value: Any = None, **more: Any) -> Any:
+    return setting_field(place, MapRequest, name, value, key=f"make-{name.replace('_', '-')}", **more)
+
+
 def _problem(arguments: dict[str, Any]) -> str:
     try:
-        MapRequest(**arguments)
+        build(MapRequest, arguments)
     except BlindspotError as error:
         return str(error)
     return ""

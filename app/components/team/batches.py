@@ -8,21 +8,22 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from blindspot.app import blind, study, url, who
+from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.marks import notice
 from blindspot.app.components.parts import described, descriptions, download_row, parts_panel
+from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.desk import desk
-from blindspot.app.markup import link, show, tag
+from blindspot.app.markup import div, link, show, tag
 from blindspot.app.runs import over_training_questions
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.judge import judges_of
-from blindspot.backend.judging.batch_builder import ORDERS, Order
-from blindspot.backend.judging.batches import make_batch, questions_of
-from blindspot.backend.judging.gain import reasons
+from blindspot.backend.judging.batches import former_order, make_batch, questions_of
+from blindspot.backend.judging.settings import ORDERS, BatchSettings, Order
+from blindspot.backend.judging.waiting_words import reassigned_words, waiting_lines
 from blindspot.backend.text.counting import counted
-from blindspot.backend.training_sets.judged_batches import make_batch_by_gain, make_batch_by_judge
+from blindspot.backend.training_sets.judged_batches import make_batch_by_judge
 from blindspot.backend.training_sets.training_set import training_sets
 from blindspot.db.descriptions import Description
 from blindspot.db.errors import BlindspotError, Refused
@@ -30,18 +31,13 @@ from blindspot.db.people import Person
 from blindspot.db.queue import Batch, Item
 from blindspot.db.records import SPLITS
 
-_REFUSED, _SENT = "batches-refused", "batches-sent"
+_REFUSED, _SENT, _MOVED = "batches-refused", "batches-sent", "batches-moved"
 ANYBODY = "anybody"
 ANSWERS_AND_RANK = "answer match, subject and rank"
 ORDER_TITLES: dict[Order, str] = {
     "priority": "likely and harmful false negatives",
-    "gain": "what training would gain",
     "random": "at random",
 }
-_ABOUT_ORDER = (
-    "What training would gain from a label: how unsure the judge is, times how often training would draw the passage "
-    "as a negative; passages like those chosen before count less. Without a judge, one learns from all labels so far."
-)
 _ABOUT_ARMS = (
     "75% of the questions are chosen by priority, 10% at random (the audit, the only source of false-negative rates), "
     "10% for second labels and 5% as repeats. Questions that a part cannot fill are chosen by priority."
@@ -61,7 +57,7 @@ def batch_panel(opened: Study) -> None:
     with st.container(key="team-batches"):
         show(tag("h2", "Batches"))
         about = descriptions(opened, "batch")
-        everybody = [person for person in people.all() if person.kind == "person"]
+        everybody = people.all()
         for batch in reversed(batches):
             _batch(opened, batch, everybody, about.get(batch.name))
         _make(opened, {batch.name for batch in batches})
@@ -98,9 +94,6 @@ def _start(opened: Study, name: str, runs: list[str], **settings: Any) -> bool:
     except Refused as error:
         st.session_state[_REFUSED] = str(error)
         return False
-    if settings.get("order") == "gain":
-        by_gain = {key: value for key, value in settings.items() if key != "order"}
-        return jobs.start(opened, request(make_batch_by_gain, name, runs, **by_gain, by=by))
     if "judge" in settings:
         return jobs.start(opened, request(make_batch_by_judge, name, runs, **settings, by=by))
     return jobs.start(opened, request(make_batch, name, runs, **settings, by=by))
@@ -110,17 +103,19 @@ def _batch(opened: Study, batch: Batch, people: list[Person], about: Description
     queue, acting = desk(opened).queue, partial(who.acting, opened.labels_path)
     columns = st.columns([5, 2, 3, 2], vertical_alignment="bottom")
     kind = "practice, " if batch.practice else ""
+    note = former_order(batch)
     with columns[0]:
         show(
             tag(
                 "p",
                 tag("b", described(batch.name, about)),
                 f"  {kind}{batch.state}, {batch.done:,} of {counted(batch.questions, 'question')} done",
+                f"; {note}" if note else "",
             )
         )
     if batch.practice:
         return
-    _why(opened, batch)
+    _waits(opened, batch, people)
     items = queue.items(batch.name)
     with columns[1]:
         needed = f"needed-{batch.name}"
@@ -134,8 +129,9 @@ def _batch(opened: Study, batch: Batch, people: list[Person], about: Description
             args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], by=acting()),),
         )
     with columns[2]:
-        names = [ANYBODY, *(person.name for person in people)]
         holder = _holder(items)
+        # Questions are assigned to people who can judge them; whoever holds them now is named too.
+        names = [ANYBODY, *(person.name for person in people if person.active or person.name == holder)]
         st.selectbox(
             "Assigned to",
             names,
@@ -154,21 +150,28 @@ def _batch(opened: Study, batch: Batch, people: list[Person], about: Description
         )
 
 
-def _why(opened: Study, batch: Batch) -> None:
-    """Say why each pair was chosen, to whoever has no open question: the reasons tell what a machine thinks."""
-    sentences = reasons(batch.settings)
-    if not sentences:
+def _waits(opened: Study, batch: Batch, people: list[Person]) -> None:
+    """Say whom an open batch waits for, with a button that moves on what nobody active can judge."""
+    if batch.state != "open":
         return
-    with st.expander(f"Why the pairs of {batch.name}"):
-        if blind.hidden(opened):
-            show(
-                tag(
-                    "p", "You hold open questions. Finish them first: the reasons tell what a judge thinks.", cls="soft"
-                )
-            )
-            return
-        names = ("question", "passage", "why")
-        st.dataframe([dict(zip(names, row, strict=True)) for row in sentences], hide_index=True)
+    queue = desk(opened).queue
+    waiting = queue.unfinished(batch.name)
+    show(div(*(tag("p", line) for line in waiting_lines(waiting, people)), cls="soft"))
+    if moved := st.session_state.pop(f"{_MOVED}-{batch.name}", None):
+        show(notice(moved))
+    if blocked := sum(each.blocked for each in waiting):
+        st.button(
+            f"Reassign {counted(blocked, 'question')}",
+            key=f"reassign-{batch.name}",
+            help="Active people get these questions. A question that fewer of them can judge than it needs, needs only those.",
+            on_click=_do,
+            args=(lambda: _reassign(opened, batch.name),),
+        )
+
+
+def _reassign(opened: Study, name: str) -> None:
+    result = desk(opened).queue.reassign(name, by=who.acting(opened.labels_path))
+    st.session_state[f"{_MOVED}-{name}"] = reassigned_words(result)
 
 
 def _most_common(items: list[Item]) -> int:
@@ -217,19 +220,19 @@ def _make(opened: Study, taken: set[str]) -> None:
         splits = top[2].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
         about = "Only questions that people gave one of these tags; empty for all."
         tagged = top[3].multiselect("Tags", tags, help=about) if tags else []
-        size = top[-1].number_input("Questions", 1, 100_000, 100)
+        size = setting_field(top[-1], BatchSettings, "size")
         low = st.columns([1.2, 1.2, 1.2, 1.2, 2.5, 2], vertical_alignment="bottom")
-        depth = low[0].number_input("Depth", 1, 1000, 20, help="Number of top-ranked passages of each run to pool.")
-        candidates = low[1].number_input("Passages per question", 1, 30, 8)
-        needed = low[2].number_input("People per question", 1, 20, 1)
-        seed = low[3].number_input("Seed", 0, 2**31 - 1, 0)
+        fields = ("depth", "candidates", "people_needed", "seed")
+        chosen_settings = {
+            field: setting_field(place, BatchSettings, field) for place, field in zip(low, fields, strict=False)
+        }
         judge, training_set = _judge_fields(opened, low[4])
         order, pairs = _order_fields()
         with low[5]:
             submitted = st.form_submit_button("Create batch")
         show(tag("p", _ABOUT_ARMS, cls="soft"))
     if submitted:
-        more: dict[str, Any] = dict(_by(opened, order, pairs, judge, training_set))
+        more: dict[str, Any] = dict(_by(order, pairs, judge, training_set))
         if tagged:
             more["slice"] = questions_of(opened, tags=tagged)
         _start(
@@ -237,12 +240,9 @@ def _make(opened: Study, taken: set[str]) -> None:
             name.strip(),
             chosen,
             **more,
+            **chosen_settings,
             size=size,
-            depth=depth,
             splits=splits or None,
-            candidates=candidates,
-            people_needed=needed,
-            seed=seed,
         )
         st.rerun()
 
@@ -251,18 +251,13 @@ def _order_fields() -> tuple[Order, int | None]:
     """Show the fields of the order; return it and the maximum number of passages."""
     columns = st.columns([3, 1.5, 4.5])
     titles = list(ORDER_TITLES.values())
-    order = ORDERS[titles.index(columns[0].selectbox("Order", titles, help=_ABOUT_ORDER))]
-    about = "Maximum number of passages, by gain and at random; empty for as many as fit."
-    return order, columns[1].number_input("Passages in all", 1, 100_000, None, help=about)
+    order = ORDERS[titles.index(columns[0].selectbox("Order", titles))]
+    return order, setting_field(columns[1], BatchSettings, "pairs")
 
 
-def _by(
-    opened: Study, order: Order, pairs: int | None, judge: str | None, training_set: str | None
-) -> dict[str, str | int | None]:
+def _by(order: Order, pairs: int | None, judge: str | None, training_set: str | None) -> dict[str, str | int | None]:
     """Return the arguments that say how the priority arm chooses."""
     chosen: dict[str, str | int | None] = {"judge": judge, "training_set": training_set} if judge else {}
-    if order == "gain":
-        chosen["training_set"] = next(reversed(training_sets(opened)), None)
     if order != "priority":
         chosen |= {"order": order, "pairs": pairs}
     return chosen

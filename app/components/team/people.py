@@ -12,7 +12,6 @@ from blindspot.app import who
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import show, span, tag
 from blindspot.backend.core.study import Study
-from blindspot.backend.demo import ANNOTATORS
 from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 from blindspot.db.rights import ROLES, Role
@@ -36,7 +35,7 @@ def people_panel(opened: Study, person: Person) -> None:
 
 def _person(opened: Study, person: Person, is_oneself: bool) -> None:
     people, acting = who.people(opened.labels_path), partial(who.acting, opened.labels_path)
-    is_human = person.kind == "person" and person.name not in ANNOTATORS
+    is_human = person.kind == "person" and not person.simulated
     state = _state(person, is_oneself)
     title = tag("p", tag("b", person.name), span(f" {state}", cls="soft") if state else "", cls="person-name")
     if not is_human:
@@ -93,7 +92,7 @@ def _person(opened: Study, person: Person, is_oneself: bool) -> None:
 def _state(person: Person, is_oneself: bool) -> str:
     if person.kind == "machine":
         return "imported judgements"
-    if person.name in ANNOTATORS:
+    if person.simulated:
         return "simulated"
     return "paused" if person.paused else "you" if is_oneself else ""
 

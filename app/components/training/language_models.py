@@ -1,7 +1,7 @@
 """Asking a language model on the Training page: what it takes, where the texts go, and the job.
 
-Judges of this kind are added on the command line alone: whoever adds one decides where texts and the key of the server
-go.
+Judges of this kind are added on the command line alone. Whether texts may go to their endpoint is decided there, or here by
+whoever uses this machine.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import streamlit as st
 
 from blindspot.app import study, who
 from blindspot.app.components import jobs
+from blindspot.app.components.consent import consent_form
 from blindspot.app.components.marks import command, notice
 from blindspot.app.markup import Html, join, show, tag
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.judges.llm.judge import llm_judges
+from blindspot.backend.judges.llm.judge import LLMJudge, llm_judges
 from blindspot.backend.judges.llm.judging import DEPTH, LLMPlan, judge_with_llm, plan
 from blindspot.backend.text.counting import counted, duration
 from blindspot.db.errors import BlindspotError
@@ -42,7 +43,9 @@ def ask_form(opened: Study) -> None:
     name = columns[0].selectbox("Judge", judges, key="ask-judge")
     run = columns[1].selectbox("Passages of", [*study.shown_runs(opened), SETTLED], key="ask-run")
     depth = columns[2].number_input("Ranks", 1, 1000, DEPTH, key="ask-depth", disabled=run == SETTLED)
-    limit = columns[3].number_input("Pairs at most", 1, 20_000, PAIRS, key="ask-limit")
+    limit = columns[3].number_input(
+        "Pairs at most", 1, 20_000, PAIRS, key="ask-limit", help="Those that the judge has scored already included"
+    )
     chosen = None if run == SETTLED else run
     try:
         found = plan(opened, name, chosen, int(depth), int(limit))
@@ -50,12 +53,11 @@ def ask_form(opened: Study) -> None:
         show(notice(f"{str(error)[:1].upper()}{str(error)[1:]}.", kind="warning"))
         return
     show(_plan(found))
-    send = found.allowed or st.checkbox(
-        f"Texts of questions and passages may go to {found.destination}", key=f"ask-send-{name}"
-    )
-    lacking = "" if found.pairs else "every pair has a score"
-    lacking = lacking if send else "allow sending first"
-    asked = request(judge_with_llm, name, chosen, int(depth), int(limit), send=bool(send))
+    lacking = "" if found.pairs else "every pair has a score, or the judge has scored as many pairs as it may"
+    if found.how_to_allow:
+        lacking = "allow it first"
+        consent_form(opened, LLMJudge.load(opened, name).about["endpoint"])
+    asked = request(judge_with_llm, name, chosen, int(depth), int(limit))
     jobs.start_button(
         opened, asked, key="ask-start", words=f"Ask about {counted(found.pairs, 'pair')}", lacking=lacking
     )

@@ -15,7 +15,7 @@ from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import KIND, feature_judges, judge_run, learn_judge
 from blindspot.backend.judges.feature_model import FeatureJudgeSettings
-from blindspot.backend.judges.judge import JudgeCard, judges_of, kind_title
+from blindspot.backend.judges.judge import JudgeCard, judges_of, kind_title, unknown_judges
 from blindspot.backend.retrieval.dense import dense_indexes
 
 NO_ENCODER = "none"
@@ -26,8 +26,8 @@ _ENCODER_HELP = (
 
 def judges_table(opened: Study) -> Html:
     """The judges of the study with what each is worth; empty without any."""
-    cards = judges_of(opened)
-    if not cards:
+    cards, unknown = judges_of(opened), unknown_judges(opened)
+    if not cards and not unknown:
         return Html("")
     reports = {about["name"]: about for about in feature_judges(opened)}
     names = ("judge", "kind", "learned from", "questions", "AUC", "negatives below", "positives from", "scores")
@@ -37,7 +37,8 @@ def judges_table(opened: Study) -> Html:
     measured = ""
     if who.may(opened.labels_path, "see others' labels"):
         measured = tag("p", link("How good are they? Measured on people's labels", url.QUALITY), cls="convention")
-    return div(tag("h2", "Judges"), table, measured, cls="panel")
+    former = (tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown.items())
+    return div(tag("h2", "Judges"), table if cards else "", *former, measured, cls="panel")
 
 
 def _row(card: JudgeCard, report: dict[str, Any] | None) -> Html:

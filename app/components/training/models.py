@@ -15,6 +15,7 @@ from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.backend.core import jobs as work
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
 from blindspot.backend.judges.feature_judge import KIND
 from blindspot.backend.judges.judge import kind_title
 from blindspot.backend.reader.reading import read
@@ -168,7 +169,7 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
             y=[line["loss"] for line in losses],
             mode="lines+markers",
             name="loss",
-            line_color="#0072b2",
+            line_color=BLUE,
         ),
         1,
         1,
@@ -179,7 +180,7 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
             y=[line[compared_by] for line in ranks],
             mode="lines+markers",
             name=words,
-            line_color="#d55e00",
+            line_color=VERMILION,
             marker_symbol="square",
         ),
         1,

@@ -23,6 +23,7 @@ from blindspot.backend.core.jobs import request
 from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.demo import is_demo
+from blindspot.backend.evaluation.chart_colours import GREEN, PINK
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.retrieval.retriever import RETRIEVERS
 from blindspot.backend.text.counting import counted
@@ -41,8 +42,8 @@ _SAID = "training-said"
 FATES = {
     "kept": ("kept as negatives", "#8a94a0"),
     "removed": ("removed by the policy", "#e69f00"),
-    "removed_by_people": ("removed by annotators", "#cc79a7"),
-    "relabelled": ("relabelled positive by annotators", "#009e73"),
+    "removed_by_people": ("removed by annotators", PINK),
+    "relabelled": ("relabelled positive by annotators", GREEN),
 }
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,11 @@ from typing import Any
 from blindspot.backend.core.registry import Registry, must_be
 from blindspot.backend.data.formats.archive import is_tar
 from blindspot.backend.data.formats.base import Format, Head
+from blindspot.backend.data.formats.fields import FieldError, parse_object
 from blindspot.backend.data.formats.streams import head
 from blindspot.db.errors import BadInput, Refused
 
-_LAST = "plain"  # any text could be plain questions, so this format is tried last
+_LAST = ("plain", "texts")  # any text could be plain questions, and any folder may hold a readme: they are tried last
 _COMMAND = {
     "passages": "passages",
     "questions": "questions",
@@ -27,13 +30,14 @@ _COMMAND = {
     "runs": "run",
     "qrels": "qrels",
 }
+_COLUMN = {"passages": "text", "questions": "question", "qrels": "passage"}  # that a table needs, and --set names
 
 
 REGISTRY: Registry[Format] = Registry(
     "format",
     group="blindspot.formats",
     name=lambda format: f"{format.kind}/{format.name}",
-    order=lambda format: (format.name == _LAST, format.name),
+    order=lambda format: (format.name in _LAST, format.name),
     check=must_be(Format),
 )
 
@@ -68,13 +72,13 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
     start = _head(path)
     recognised = [format for format in formats() if format.read is not None and format.recognise(start)]
     fitting = [
-        format for format in recognised if format.kind == kind and (format.name != _LAST or len(recognised) == 1)
+        format for format in recognised if format.kind == kind and (format.name not in _LAST or len(recognised) == 1)
     ]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise BadInput(f"could be {' or '.join(format.name for format in fitting)}; say which with --format", path)
-    others = [format for format in recognised if format.name != _LAST]
+    others = [format for format in recognised if format.name != "plain"]
     if others:
         raise BadInput(
             f"looks like {others[0].kind} ({others[0].what}), not {kind}; "
@@ -85,6 +89,18 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
         raise BadInput("the header does not name the columns id, title and text", path, 1)
     if kind == "frequencies" and "\t" in start.first_line:
         raise BadInput("the header must name two columns: entity and count", path, 1)
+    from blindspot.backend.data.table_files import shown
+
+    columns = start.table or _fields(start)
+    if columns and kind in _COLUMN:
+        raise BadInput(
+            f"has the columns {shown(columns)}; say which are read: --format table --set {_COLUMN[kind]}=COLUMN",
+            path,
+        )
+    if start.folder:
+        raise BadInput(
+            f"this folder holds {_contents(start)}; of folders, {kind} are read from these: {_folders(of_kind)}", path
+        )
     raise BadInput(f"does not look like {kind} in any known format ({names}); say which with --format", path)
 
 
@@ -121,10 +137,38 @@ def settings_of(chosen: Format, assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def _head(path: Path) -> Head:
+    from blindspot.backend.data.table_files import binary_kind, columns_of, is_table_folder  # it imports this package
+
     if path.is_dir():
-        return Head(path, folder=True, tar=False, text="")
+        is_beir = any(path.glob("corpus.jsonl*")) or any(path.glob("queries.jsonl*")) or (path / "corpus").is_dir()
+        table = tuple(columns_of(path)) if not is_beir and is_table_folder(path) else None
+        return Head(path, folder=True, tar=False, text="", table=table)
+    if binary_kind(path):
+        return Head(path, folder=False, tar=False, text="", table=tuple(columns_of(path)))
     start = head(path)
     if not start:
         raise BadInput("the file is empty", path)
     text = start.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-    return Head(path, folder=False, tar=is_tar(start), text=text)
+    table = None
+    if {"csv", "tsv"} & set(path.name.lower().split(".")[1:]) and text.lstrip()[:1] not in ("{", "["):
+        with suppress(BadInput):  # another format may read it
+            table = tuple(columns_of(path))
+    return Head(path, folder=False, tar=is_tar(start), text=text, table=table)
+
+
+def _fields(start: Head) -> tuple[str, ...]:
+    """Return the fields of the first object of a file of JSON lines; none for other files."""
+    try:
+        return tuple(parse_object(start.first_line)) if start.start == "{" else ()
+    except FieldError:
+        return ()
+
+
+def _contents(start: Head) -> str:
+    """Say what a folder holds: its kinds of files with their numbers."""
+    endings = Counter(Path(name).suffix.lower() or "other" for name in start.inside)
+    return ", ".join(f"{count:,} {ending} files" for ending, count in endings.most_common(4)) or "no files"
+
+
+def _folders(formats: Iterable[Format]) -> str:
+    return ", ".join(f"{format.name} ({format.what})" for format in formats if format.files is not None)

@@ -39,7 +39,7 @@ def recognise(head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
-    cut = _cutter({**SETTINGS, **options.settings})
+    cut = cutter({**SETTINGS, **options.settings})
 
     def blocks(line: int, text: str) -> list[Row]:
         if not_utf8(text):
@@ -57,7 +57,8 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
     yield from read_passage_lines(path, blocks)
 
 
-def _cutter(settings: dict[str, Any]) -> Cut:
+def cutter(settings: dict[str, Any]) -> Cut:
+    """Return the function that cuts a text as the settings say. Raises Refused for an unknown unit or tokenizer."""
     unit = settings["unit"]
     if unit not in LENGTHS:
         raise Refused(f"--set unit={unit}: the unit is one of {', '.join(LENGTHS)}")

@@ -4,11 +4,13 @@ rows.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -22,6 +24,8 @@ MAX_ID = 256
 MAX_TEXT = 1_000_000  # characters; a DPR passage has about 650
 _SPLITS: dict[str, Split] = {split: split for split in get_args(Split)}
 MAX_INTEGER = 2**63 - 1
+MAX_INSIDE = 10_000  # files of a folder by which formats recognise it
+SPLIT_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "val": "dev", "test": "test"}
 _BAD_IN_ID = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
@@ -32,13 +36,16 @@ class Head:
     Attributes:
         folder: Whether the path is a folder.
         tar: Whether the file is a tar archive, plain or compressed.
-        text: The first 64 KB, decompressed and decoded.
+        text: The first 64 KB, decompressed and decoded; empty for a folder, a Parquet file and an Arrow file.
+        table: The names of the columns of a Parquet or Arrow file, of a saved dataset, and of text whose first line
+            reads as a header of CSV or TSV; None for anything else.
     """
 
     path: Path
     folder: bool
     tar: bool
     text: str
+    table: tuple[str, ...] | None = None
 
     @property
     def first_line(self) -> str:
@@ -53,6 +60,16 @@ class Head:
     def start(self) -> str:
         """The first character that is not white space."""
         return self.text.lstrip()[:1]
+
+    @cached_property
+    def inside(self) -> frozenset[str]:
+        """The paths of the files in the folder and the folders in it, up to MAX_INSIDE of them."""
+        walked = (
+            Path(place, name).relative_to(self.path).as_posix()
+            for place, _, names in os.walk(self.path)
+            for name in names
+        )
+        return frozenset(islice(walked, MAX_INSIDE)) if self.folder else frozenset()
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -78,6 +95,10 @@ class Options:
     gold: str = "all"
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    def includes(self, question: Question) -> bool:
+        """Return whether a question has the split and the data set."""
+        return self.split in (None, question.split) and self.dataset in (None, question.dataset)
+
 
 NO_OPTIONS = Options()
 
@@ -96,7 +117,8 @@ class Format:
     - qrels: `Qrel`
 
     Writers take passages or questions as iterables of these records, qrels as `(question id, passage id, grade)`, and
-    runs as a name and an iterable of `(Question, [(Passage, score, contains an answer)])`.
+    runs as a name and an iterable of `(Question, [(Passage, score, contains an answer)])`. A writer of questions whose
+    format is `graded` also takes the grades of each question's passages, by question id.
 
     Attributes:
         kind: "passages", "questions", "frequencies", "runs" or "qrels".
@@ -107,6 +129,7 @@ class Format:
         suffix: File name ending of written files.
         files: For a format that is a folder: returns the files to read, in order.
         settings: Settings for `--set NAME=VALUE` with their defaults. A value has the type of its default.
+        graded: Whether written questions have a place for the grades of their passages.
     """
 
     name: str
@@ -118,6 +141,7 @@ class Format:
     suffix: str = ""
     files: Callable[[Path], list[Path]] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    graded: bool = False
 
     @contextmanager
     def opened(self, path: Path, options: Options = NO_OPTIONS) -> Iterator[Iterator[Any]]:
@@ -169,6 +193,7 @@ class PassageBatch:
         share: Share of the file that has been read, 0 to 1.
         spanning: Number of rows that span several lines.
         sha256: Hash of the file; only the last batch has it.
+        path: The file of the rows, where the source is a folder of several.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -177,6 +202,7 @@ class PassageBatch:
     share: float = 0.0
     spanning: int = 0
     sha256: str | None = None
+    path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,17 +262,34 @@ class ImportedQuestion:
 
     Attributes:
         paragraphs: Gold passages to be matched to the collection, in addition to the ids in `question.gold`.
-        gold_places: File and line of gold passages that are named elsewhere than at the question.
+        judgements: Its graded judgements, those of 0 and less included. Those above 0 are in `question.gold`.
     """
 
     question: Question
     path: str | Path = ""
     line: int | None = None
     paragraphs: tuple[Paragraph, ...] = ()
-    gold_places: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    judgements: tuple[Qrel, ...] = ()
 
     def wrong(self, message: str) -> BadInput:
         return BadInput(message, self.path, self.line)
+
+
+def kept_gold(
+    judgements: Iterable[Qrel], keep: str, named: Iterable[str] = (), preferred: Sequence[str] = ()
+) -> tuple[tuple[str, ...], tuple[Qrel, ...]]:
+    """Return the gold of a question, and the judgements to record: those of its gold, and all of 0 or less.
+
+    Args:
+        keep: "all", or "one" for a single passage: the first preferred one, else the first with the best grade.
+        named: Gold passages beside those with a grade above 0.
+    """
+    judgements = tuple(judgements)
+    grades = {row.passage_id: row.grade for row in judgements}
+    gold = list(dict.fromkeys([*named, *(id for id, grade in grades.items() if grade > 0)]))
+    if keep == "one":
+        gold = [*preferred, *sorted(gold, key=lambda id: -grades.get(id, 1))][:1]
+    return tuple(gold), tuple(row for row in judgements if row.grade <= 0 or row.passage_id in gold)
 
 
 def _in_file(row: ImportedQuestion | BadInput, path: Path) -> ImportedQuestion | BadInput:
@@ -276,7 +319,8 @@ def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
             return batch, contents
     except ValueError:
         pass
-    good = PassageBatch(problems=batch.problems, share=batch.share, spanning=batch.spanning, sha256=batch.sha256)
+    path = batch.path or path
+    good = replace(batch, rows=[], lines=[])
     for row, line in zip(rows, batch.lines, strict=True):
         message = passage_fault(row)
         if message is None:

@@ -2,33 +2,38 @@
 qrels/{train,dev,test}.tsv (a header, then question, passage, grade; or .jsonl, as in MTEB's repositories).
 
 A question has the split of the qrels that contain it; if several do, test comes before dev before train. A question in
-no qrels is unlabelled. Passages with a grade above 0 are gold. A single queries.jsonl or qrels file can be read by
-itself.
+no qrels is unlabelled. Passages with a grade above 0 are gold, and all grades are kept. A single queries.jsonl or qrels
+file can be read by itself. A repository that MTEB pushed has Parquet files instead, in the folders corpus, queries and qrels (or data).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from blindspot.backend.data.formats import fields, passage_jsonl
+from blindspot.backend.data.formats import fields, passage_jsonl, tables
 from blindspot.backend.data.formats.base import (
     NO_OPTIONS,
+    SPLIT_NAMES,
     Format,
     Head,
     ImportedQuestion,
     Options,
+    PassageBatch,
     Qrel,
     WriteResult,
     id_fault,
+    kept_gold,
     question_fault,
 )
 from blindspot.backend.data.formats.files import written_whole
 from blindspot.backend.data.formats.question_jsonl import stem
 from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from blindspot.backend.data.formats.trec import grade
+from blindspot.backend.data.table_files import TableRow, binary_kind, rows_of, table_kind
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Passage, Question
 
@@ -37,12 +42,12 @@ _SPLITS = ("test", "dev", "train")
 
 
 def recognise_folder(head: Head) -> bool:
-    return head.folder and bool({"corpus.jsonl", "corpus.jsonl.gz"} & head.names)
+    return head.folder and bool(_part(head.path, "corpus"))
 
 
 def recognise_queries(head: Head) -> bool:
     if head.folder:
-        return bool({"queries.jsonl", "queries.jsonl.gz"} & head.names)
+        return bool(_part(head.path, "queries"))
     try:
         record = fields.parse_object(head.first_line)
     except fields.FieldError:
@@ -59,36 +64,63 @@ def recognise_queries(head: Head) -> bool:
 
 
 def recognise_qrels(head: Head) -> bool:
+    if head.start == "{":
+        try:
+            return set(HEADER) <= set(fields.parse_object(head.first_line))
+        except fields.FieldError:
+            return False
     return tuple(name.strip().lower() for name in head.columns) == HEADER
 
 
 def corpus_files(folder: Path) -> list[Path]:
-    return [_part(folder, "corpus")]
+    return _part(folder, "corpus") or [folder / "corpus.jsonl"]
 
 
 def query_files(folder: Path) -> list[Path]:
-    return [
-        _part(folder, "queries"),
-        *(file for split in _SPLITS if (file := _qrels_file(folder, split)).is_file()),
+    return [*_queries(folder), *(file for _, file in _qrels_files(folder))]
+
+
+def _queries(folder: Path) -> list[Path]:
+    return _part(folder, "queries") or [folder / "queries.jsonl"]
+
+
+def _part(folder: Path, name: str) -> list[Path]:
+    """Return the files of corpus or queries: JSON lines, else the Parquet files that MTEB pushes. Empty without any."""
+    for file in (folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"):
+        if file.is_file():
+            return [file]
+    return sorted((folder / name).glob("*.parquet"))
+
+
+def _qrels_files(folder: Path) -> list[tuple[str, Path]]:
+    """Return the qrels with their splits: BEIR's TSV, else JSON lines or Parquet as MTEB's repositories hold them."""
+    named = [f"{split}{suffix}" for split in _SPLITS for suffix in (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")]
+    found: dict[str, Path] = {}
+    for file in (folder / "qrels" / name for name in named):
+        if file.is_file():
+            found.setdefault(file.name.split(".")[0], file)
+    if found:
+        return list(found.items())
+    places = [
+        (name, file)
+        for place in ("qrels", "data")
+        for name in SPLIT_NAMES
+        for file in sorted((folder / place).glob(f"{name}-*.parquet"))
     ]
+    return sorted(((SPLIT_NAMES[name], file) for name, file in places), key=lambda found: _SPLITS.index(found[0]))
 
 
-def _qrels_file(folder: Path, split: str) -> Path:
-    """The qrels of a split: BEIR's TSV, else JSON lines as MTEB's repositories hold them."""
-    tsv = folder / "qrels" / f"{split}.tsv"
-    return tsv if tsv.is_file() else tsv.with_suffix(".jsonl")
-
-
-def _part(folder: Path, name: str) -> Path:
-    files = [folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"]
-    return next((file for file in files if file.is_file()), files[0])
+def read_corpus(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
+    files = corpus_files(path) if path.is_dir() else [path]
+    for file in files:
+        yield from tables.read_passages(file) if binary_kind(file) else passage_jsonl.read(file)
 
 
 def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | BadInput]:
-    lines = numbered_lines(ByteSource(path))
-    if path.suffix == ".jsonl":
-        yield from _json_qrels(path, lines)
+    if table_kind(path) != "csv":
+        yield from _qrels_of_records(path)
         return
+    lines = numbered_lines(ByteSource(path))
     number, header = next(lines, (1, ""))
     if tuple(name.strip().lower() for name in header.split("\t")) != HEADER:
         raise BadInput(f"the header must be {', '.join(HEADER)}, with tabs between", path, number)
@@ -106,28 +138,28 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | Bad
             yield BadInput(str(error), path, line)
 
 
-def _json_qrels(path: Path, lines: Iterator[tuple[int, str]]) -> Iterator[Qrel | BadInput]:
-    for line, text in lines:
+def _qrels_of_records(path: Path) -> Iterator[Qrel | BadInput]:
+    for row in rows_of(path, text="jsonl"):
+        if isinstance(row, BadInput):
+            yield row
+            continue
         try:
-            if not_utf8(text):
-                raise fields.FieldError("this line contains bytes that are not UTF-8")
-            record = fields.parse_object(text)
-            question, passage = (fields.identifier(record, name) for name in HEADER[:2])
+            question, passage = (fields.identifier(row.values, name) for name in HEADER[:2])
             if message := id_fault(question) or id_fault(passage):
                 raise fields.FieldError(message)
-            yield Qrel(question, passage, grade(str(record.get("score"))), str(path), line)
+            yield Qrel(question, passage, grade(str(row.values.get("score"))), row.path, row.line)
         except fields.FieldError as error:
-            yield BadInput(str(error), path, line)
+            yield BadInput(str(error), row.path, row.line)
 
 
-class _Gold:
-    """The qrels of a folder: each question's split, its gold, and the file and line of each gold passage."""
+class _Judgements:
+    """The qrels of a folder: each question's split, and its judgements by passage."""
 
     def __init__(self) -> None:
         self.splits: dict[str, str] = {}
-        self.gold: dict[str, dict[str, tuple[str, int]]] = {}
+        self.of_question: dict[str, dict[str, Qrel]] = {}
 
-    def read(self, file: Path) -> Iterator[BadInput]:
+    def read(self, split: str, file: Path) -> Iterator[BadInput]:
         seen: set[tuple[str, str]] = set()
         for row in read_qrels(file):
             if isinstance(row, BadInput):
@@ -138,28 +170,30 @@ class _Gold:
                 )
             else:
                 seen.add((row.question_id, row.passage_id))
-                self.splits.setdefault(row.question_id, file.name.split(".")[0])
-                if row.grade > 0:
-                    self.gold.setdefault(row.question_id, {}).setdefault(row.passage_id, (row.path, row.line))
+                self.splits.setdefault(row.question_id, split)
+                self.of_question.setdefault(row.question_id, {}).setdefault(row.passage_id, row)
 
 
 def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    files = query_files(path) if path.is_dir() else [path]
-    known = _Gold()
-    for file in files[1:]:
-        yield from known.read(file)
-    if not files[1:] and options.split is None:
+    files, qrels = (_queries(path), _qrels_files(path)) if path.is_dir() else ([path], [])
+    known = _Judgements()
+    for split, file in qrels:
+        yield from known.read(split, file)
+    if not qrels and options.split is None:
         raise BadInput(
             "there are no qrels beside the file to give the split; use --split train, dev, test or unlabelled", path
         )
     dataset = options.dataset or (stem(path) if not path.is_dir() else "-".join(path.absolute().name.split()))
     empty = True
-    for line, text in numbered_lines(ByteSource(files[0])):
+    for row in chain.from_iterable(rows_of(file, text="jsonl") for file in files):
         empty = False
+        if isinstance(row, BadInput):
+            yield row
+            continue
         try:
-            item = _item(text, files, line, dataset, known, options)
+            item = _item(row, dataset, known if qrels else None, options)
         except fields.FieldError as error:
-            yield BadInput(str(error), files[0], line)
+            yield BadInput(str(error), row.path, row.line)
             continue
         if options.split in (None, item.question.split):
             yield item
@@ -167,18 +201,15 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
         raise BadInput("the file is empty", files[0])
 
 
-def _item(text: str, files: list[Path], line: int, dataset: str, known: _Gold, options: Options) -> ImportedQuestion:
-    if not_utf8(text):
-        raise fields.FieldError("this line contains bytes that are not UTF-8")
-    record: dict[str, Any] = fields.parse_object(text)
-    id = fields.identifier(record, "_id", "id")
-    places = known.gold.get(id, {})
-    split: Any = known.splits.get(id, "unlabelled") if files[1:] else options.split
-    gold = tuple(places) if options.gold == "all" else tuple(places)[:1]
-    question = Question(id, fields.required_text(record, "text"), dataset=dataset, split=split, gold=gold)
+def _item(row: TableRow, dataset: str, known: _Judgements | None, options: Options) -> ImportedQuestion:
+    id = fields.identifier(row.values, "_id", "id")
+    split: Any = options.split if known is None else known.splits.get(id, "unlabelled")
+    judged = () if known is None else known.of_question.get(id, {}).values()
+    gold, judgements = kept_gold(judged, options.gold)
+    question = Question(id, fields.required_text(row.values, "text"), dataset=dataset, split=split, gold=gold)
     if message := question_fault(question):
         raise fields.FieldError(message)
-    return ImportedQuestion(question, str(files[0]), line, gold_places=places)
+    return ImportedQuestion(question, row.path, row.line, judgements=judgements)
 
 
 def write_corpus(path: Path, passages: Iterable[Passage]) -> WriteResult:
@@ -214,7 +245,7 @@ FORMATS = [
         "passages",
         "BEIR's folder (corpus.jsonl)",
         recognise_folder,
-        passage_jsonl.read,
+        read_corpus,
         write_corpus,
         ".jsonl",
         corpus_files,
@@ -229,5 +260,13 @@ FORMATS = [
         ".jsonl",
         query_files,
     ),
-    Format("beir", "qrels", "BEIR's qrels (a header, tabs)", recognise_qrels, read_qrels, write_qrels, ".tsv"),
+    Format(
+        "beir",
+        "qrels",
+        "BEIR's qrels (a header, tabs; or JSON lines, as in MTEB)",
+        recognise_qrels,
+        read_qrels,
+        write_qrels,
+        ".tsv",
+    ),
 ]

@@ -34,11 +34,11 @@ from blindspot.backend.data.formats.base import (
     question_fault,
 )
 from blindspot.backend.data.formats.json_stream import JsonStream
+from blindspot.backend.data.formats.question_jsonl import MAIN
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question
 
 TEMPLATES_FILE = "relation_query_templates.json"
-MAIN = "entityquestions"
 
 # The templates of the data set's 24 relations, because its `dataset.zip` does not contain them.
 TEMPLATES = {
@@ -80,7 +80,7 @@ class _File:
 
 
 def recognise(head: Head) -> bool:
-    return head.tar or (head.folder and not {"corpus.jsonl", "queries.jsonl"} & head.names)  # those would be BEIR
+    return head.tar or any(map(wanted, head.inside))
 
 
 def wanted(name: str) -> bool:

@@ -101,6 +101,19 @@ def integer(record: dict[str, Any], *names: str) -> int | None:
     return None
 
 
+def integers(record: dict[str, Any], name: str) -> dict[str, int]:
+    """Return a field with an object of whole numbers; empty if it is absent or null."""
+    value = record.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise FieldError(f"'{name}' is {kind_of(value)}; it must be an object of whole numbers")
+    for key, each in value.items():
+        if isinstance(each, bool) or not isinstance(each, int) or abs(each) >= 10**9:
+            raise FieldError(f"'{name}' gives {key[:40]!r} {str(each)[:40]}; it must be a whole number")
+    return dict(value)
+
+
 def kind_of(value: Any) -> str:
     """Describe the type of a JSON value for a message."""
     if value is None:

@@ -1,16 +1,16 @@
 """Questions as JSON lines with Blindspot's own fields: id, question (or text), answers, relation, subject, template,
-frequency,
-bucket, dataset, split, gold, answer_rule. Only the question is required.
+frequency, bucket, dataset, split, gold, grades, answer_rule. Only the question is required.
 
-`set` may replace dataset and split: "train" and "dev" are splits of EntityQuestions; any other name is a separate data
-set (a bucket set), which counts as test. `subject_mentions` may replace frequency. A question without an id gets its
-data set and line number as its id.
+`grades` is an object of passage id to grade, 0 included; passages with a grade above 0 are gold. `set` may replace
+dataset and split: "train" and "dev" are splits of EntityQuestions unless `--dataset` names another set, "test" and
+"unlabelled" are splits, and any other name is a separate data set (a bucket set), which counts as test.
+`subject_mentions` may replace frequency. A question without an id gets its data set and line number as its id.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,9 @@ from blindspot.backend.data.formats.base import (
     Head,
     ImportedQuestion,
     Options,
+    Qrel,
     WriteResult,
+    kept_gold,
 )
 from blindspot.backend.data.formats.files import written_whole
 from blindspot.backend.data.formats.question_lines import read_question_lines
@@ -30,8 +32,9 @@ from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbere
 from blindspot.db.errors import BadInput
 from blindspot.db.records import SPLITS, AnswerRule, Question
 
+MAIN = "entityquestions"
 _RULES: dict[str, AnswerRule] = {"string": "string", "regex": "regex"}
-_QUESTION_FIELDS = {"answers", "gold", "relation", "split", "set", "subject"}
+_QUESTION_FIELDS = {"answers", "gold", "grades", "relation", "split", "set", "subject"}
 
 
 def recognise(head: Head) -> bool:
@@ -48,29 +51,28 @@ def recognise(head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    def question_of(line: int, text: str) -> Question:
+    def question_of(line: int, text: str) -> ImportedQuestion:
         if not_utf8(text):
             raise fields.FieldError("this line contains bytes that are not UTF-8")
-        return _question(fields.parse_object(text), path, line, options)
+        return question_of_record(fields.parse_object(text), path, line, options)
 
     for each in read_question_lines(path, numbered_lines(ByteSource(path)), question_of):
-        if (
-            isinstance(each, BadInput)
-            or options.split in (None, each.question.split)
-            and options.dataset in (None, each.question.dataset)
-        ):
+        if isinstance(each, BadInput) or options.includes(each.question):
             yield each
 
 
-def _question(record: dict[str, Any], path: Path, line: int, options: Options) -> Question:
+def question_of_record(record: dict[str, Any], path: Path, line: int, options: Options) -> ImportedQuestion:
+    """Return the question of an object with the fields of this format. Raises FieldError."""
     text = fields.required_text(record, "question", "text")
     split, dataset = _split_and_dataset(record, options)
     id = fields.identifier(record, "id", "_id", required=False)
     rule = fields.text(record, "answer_rule", "string")
     if rule not in _RULES:
         raise fields.FieldError(f"'answer_rule' is {rule!r}; it must be string or regex")
-    return Question(
-        id=f"{dataset or stem(path)}.{line}" if id is None else id,
+    id = f"{dataset or stem(path)}.{line}" if id is None else id
+    gold, judgements = _gold(record, id, path, line, options.gold)
+    question = Question(
+        id=id,
         text=text,
         answers=fields.texts(record, "answers"),
         relation=fields.text(record, "relation"),
@@ -80,15 +82,17 @@ def _question(record: dict[str, Any], path: Path, line: int, options: Options) -
         bucket=fields.integer(record, "bucket"),
         dataset=dataset,
         split=split,
-        gold=_gold(record, options.gold),
+        gold=gold,
         answer_rule=_RULES[rule],
     )
+    return ImportedQuestion(question, str(path), line, judgements=judgements)
 
 
 def _split_and_dataset(record: dict[str, Any], options: Options) -> tuple[Any, str]:
     split, dataset, name = (fields.text(record, field) for field in ("split", "dataset", "set"))
     if name in SPLITS:
-        split, dataset = split or name, dataset or "entityquestions"
+        # EntityQuestions' own train and dev; a file that says "test" names no data set.
+        split, dataset = split or name, dataset or options.dataset or (MAIN if name in ("train", "dev") else "")
     elif name is not None:
         split, dataset = split or "test", dataset or name
     split = split or options.split
@@ -99,14 +103,19 @@ def _split_and_dataset(record: dict[str, Any], options: Options) -> tuple[Any, s
     return split, dataset or options.dataset or ""
 
 
-def _gold(record: dict[str, Any], keep: str) -> tuple[str, ...]:
-    """Return all gold passages, or one: the first of the subject's own article, else the first that mentions it, else
-    the first."""
-    gold = _ids(record, "gold")
-    if keep == "all":
-        return gold
-    candidates = _ids(record, "gold_own_article") or _ids(record, "gold_comention") or gold
-    return candidates[:1]
+def _gold(
+    record: dict[str, Any], question_id: str, path: Path, line: int, keep: str
+) -> tuple[tuple[str, ...], tuple[Qrel, ...]]:
+    """Return the gold and the judgements. A single gold passage is the first of the subject's own article, else the
+    first that mentions it, else the first with the best grade."""
+    named, grades = _ids(record, "gold"), fields.integers(record, "grades")
+    if contradiction := next((id for id in named if grades.get(id, 1) <= 0), None):
+        raise fields.FieldError(
+            f"the passage {contradiction!r} is in 'gold' and has a grade of {grades[contradiction]}"
+        )
+    preferred = _ids(record, "gold_own_article") or _ids(record, "gold_comention")
+    judgements = [Qrel(question_id, passage, grade, str(path), line) for passage, grade in grades.items()]
+    return kept_gold(judgements, keep, named, preferred)
 
 
 def _ids(record: dict[str, Any], name: str) -> tuple[str, ...]:
@@ -121,12 +130,16 @@ def stem(path: Path) -> str:
     return "-".join(path.name.split(".")[0].split()) or "question"
 
 
-def write(path: Path, questions: Iterable[Question]) -> WriteResult:
-    """Write all fields of each question except empty ones."""
+def write(
+    path: Path, questions: Iterable[Question], grades: Mapping[str, Mapping[str, int]] | None = None
+) -> WriteResult:
+    """Write all fields of each question except empty ones, and its grades."""
     rows = 0
     with written_whole(path) as file:
         for question in questions:
             known = {name: value for name, value in asdict(question).items() if value not in (None, ())}
+            if grades and question.id in grades:
+                known["grades"] = dict(grades[question.id])
             file.write(
                 json.dumps({"id": known.pop("id"), "question": known.pop("text"), **known}, ensure_ascii=False) + "\n"
             )
@@ -135,5 +148,14 @@ def write(path: Path, questions: Iterable[Question]) -> WriteResult:
 
 
 FORMATS = [
-    Format("question-jsonl", "questions", "JSON lines with question, answers, ...", recognise, read, write, ".jsonl")
+    Format(
+        "question-jsonl",
+        "questions",
+        "JSON lines with question, answers, ...",
+        recognise,
+        read,
+        write,
+        ".jsonl",
+        graded=True,
+    )
 ]

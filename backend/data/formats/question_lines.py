@@ -14,7 +14,7 @@ from blindspot.db.records import Question
 def read_question_lines(
     path: Path,
     lines: Iterable[tuple[int, str]],
-    question_of: Callable[[int, str], Question],
+    question_of: Callable[[int, str], Question | ImportedQuestion],
     without_lines: str = "the file is empty",
 ) -> Iterator[ImportedQuestion | BadInput]:
     """Yield the question of each line, or what is wrong with the line.
@@ -30,12 +30,13 @@ def read_question_lines(
     for line, text in lines:
         empty = False
         try:
-            question = question_of(line, text)
-            if message := question_fault(question):
+            made = question_of(line, text)
+            item = made if isinstance(made, ImportedQuestion) else ImportedQuestion(made, str(path), line)
+            if message := question_fault(item.question):
                 raise FieldError(message)
         except FieldError as error:
             yield BadInput(str(error), path, line)
         else:
-            yield ImportedQuestion(question, str(path), line)
+            yield item
     if empty:
         raise BadInput(without_lines, path)

@@ -62,11 +62,11 @@ _COMPRESSIONS: dict[bytes, tuple[str, Any]] = {
     b"BZh": ("bzip2", bz2.BZ2Decompressor),
 }
 _UNREADABLE = {
-    b"PK\x03\x04": "a zip archive",
-    b"\x28\xb5\x2f\xfd": "compressed with zstd",
-    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
-    b"SQLite format 3\x00": "a SQLite database",
-    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a zip archive, which is not supported; unpack it first",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd, which is not supported; unpack it first",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive, which is not supported; unpack it first",
+    b"SQLite format 3\x00": "a SQLite database, which is not supported; write its rows as JSON lines or CSV",
+    b"PAR1": "a Parquet file, not text; read it with --format table",
 }
 
 
@@ -130,7 +130,7 @@ class ByteSource:
                 first = next(raw, b"")
                 for magic, what in _UNREADABLE.items():
                     if first.startswith(magic):
-                        raise BadInput(f"this is {what}, which is not supported; unpack it first", self.path)
+                        raise BadInput(f"this is {what}", self.path)
                 kinds = [kind for magic, kind in _COMPRESSIONS.items() if first.startswith(magic)]
                 if kinds:
                     yield from self._decompressed(first, raw, *kinds[0])

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 PREFIX = "wiki:"  # newer DPR files write it before their passages' ids, older ones do not
 
 
+def text_key(text: str) -> str:
+    """Return a key of a question's text that ignores spaces and the shape of apostrophes, which DPR changes."""
+    return " ".join(text.replace("\u2019", "'").split())
+
+
 def other_form(id: str) -> str:
     """Return the id with the prefix `wiki:` added or removed."""
     return id.removeprefix(PREFIX) if id.startswith(PREFIX) else PREFIX + id
@@ -110,6 +115,15 @@ def gold_notes(items: Sequence[ImportedQuestion], matches: Sequence[GoldMatch]) 
     if bare:
         lines.append(f"{counted(bare, 'question')} {noun(bare, 'has')} no gold.")
     return tuple(lines)
+
+
+def graded_notes(judgements: Sequence[GoldMatch]) -> tuple[str, ...]:
+    """Summarise recorded judgements for the user: how many, with which grades. Nothing if every grade is 1."""
+    grades = Counter(int(match.score) for match in judgements if match.score is not None)
+    if set(grades) <= {1}:
+        return ()
+    counts = ", ".join(f"{counted(count, 'pair')} of grade {grade}" for grade, count in sorted(grades.items()))
+    return (f"Judgements kept: {counts}.",)
 
 
 def _by_id(study: Study, items: Sequence[ImportedQuestion]) -> dict[tuple[str, int], str]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.jobs import job
 from blindspot.backend.data.formats import find_format, settings_of
-from blindspot.backend.data.formats.base import Format, ImportedQuestion, Options, PassageBatch, checked
+from blindspot.backend.data.formats.base import Format, ImportedQuestion, Options, PassageBatch, Qrel, checked
 from blindspot.backend.data.formats.streams import file_sha256
-from blindspot.backend.data.importing.gold import gold_notes, resolve
+from blindspot.backend.data.importing.gold import gold_notes, graded_notes, resolve, text_key
 from blindspot.backend.data.importing.mentions import count_mentions
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.tools import ThrottledProgress, refuse_other, source_file, source_sha256, writable
@@ -21,6 +23,7 @@ from blindspot.backend.progress import Progress
 from blindspot.backend.text.counting import counted, noun
 from blindspot.db.corpus import CorpusWriter, DuplicateId, pack
 from blindspot.db.errors import BadInput, Refused
+from blindspot.db.gold import GoldMatch
 from blindspot.db.imports import ImportRecord, Imports
 from blindspot.db.records import SPLITS, Question
 
@@ -71,7 +74,7 @@ def import_passages(
     """
     began, path = time.monotonic(), Path(path)
     if study.has_corpus:
-        return _second_collection(study, path)
+        return _second_collection(study, path, format)
     chosen, report = find_format(path, "passages", format), ThrottledProgress(progress)
     path, options = source_file(chosen, path), Options(settings=settings_of(chosen, settings))
     with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
@@ -83,8 +86,8 @@ def import_passages(
             # Rows are numbered without gaps, so the file is read again without the duplicates.
             rejected.restart()
             written = _build_corpus(study, chosen, path, options, rejected, error.all, report)
-    size = path.stat().st_size
     settings_json = json.dumps(dict(options.settings)) if options.settings else ""
+    size = path.stat().st_size if path.is_file() else 0
     _imports(study).add(
         ImportRecord("passages", path.name, written.sha256, size, written.rows, rejected.count, settings_json)
     )
@@ -133,18 +136,17 @@ def import_questions(
     with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         items = _with_gold(study, _new(study, _items(chosen, path, options, rejected, report), rejected), rejected)
         if not items:
-            filters = "".join(
-                f" of {name} {value!r}" for name, value in (("split", split), ("dataset", dataset)) if value
-            )
-            raise rejected.first or BadInput(f"holds no questions{filters}", path)
+            raise rejected.first or BadInput(_without_questions(chosen, path, options), path)
+        joined = _joined_sets(study, items)
+        repeated = _repeated_texts(study, items)
         questions, matches = resolve(study, items, progress)
+        graded = [GoldMatch(row.question_id, row.passage_id, "qrels", row.grade) for row in _judgements(study, items)]
         report.now(len(items), len(items), "saving questions")
         size = path.stat().st_size if path.is_file() else 0
         record = ImportRecord("questions", path.name, sha256, size, len(items), rejected.count, settings_json)
-        study.questions.add(questions, record, matches)
-    return ImportResult(
-        len(items), rejected.count, rejected.file, time.monotonic() - began, notes=gold_notes(items, matches)
-    )
+        study.questions.add(questions, record, [*matches, *graded])
+    notes = (*gold_notes(items, matches), *graded_notes(graded), *repeated, *joined)
+    return ImportResult(len(items), rejected.count, rejected.file, time.monotonic() - began, notes=notes)
 
 
 @job("import frequencies", light=True)
@@ -239,6 +241,7 @@ def _build_corpus(
         if not writer.count:
             raise rejected.first or BadInput("holds no passages", path)
         written.rows = writer.count
+        written.sha256 = written.sha256 or source_sha256(chosen, path)
         report.now(writer.count, writer.count, "indexing ids")
         try:
             writer.finish(path.name, written.sha256, lambda: report.now(writer.count, writer.count, "indexing ids"))
@@ -251,7 +254,7 @@ def _sound(
     batches: Iterator[PassageBatch], path: Path, rejected: RejectedRows, drop: dict[int, int]
 ) -> Iterator[tuple[PassageBatch, bytes]]:
     """Yield the valid rows with their bytes for the digest. The others, and the row numbers in `drop`, are rejected."""
-    firsts, lines, row = set(drop.values()), {}, 0
+    firsts, places, row = set(drop.values()), {}, 0
     for batch in batches:
         batch, contents = checked(batch, path)
         for problem in batch.problems:
@@ -259,10 +262,11 @@ def _sound(
         if drop:
             rows = []
             for number, (values, line) in enumerate(zip(batch.rows, batch.lines, strict=True), row):
+                place = batch.path or path, line
                 if number in firsts:
-                    lines[number] = line
+                    places[number] = place
                 if number in drop:
-                    rejected.add(_duplicate_error(values[0], path, lines[drop[number]], line))
+                    rejected.add(_duplicate_error(values[0], places[drop[number]], place))
                 else:
                     rows.append(values)
             row += len(batch.rows)
@@ -272,28 +276,37 @@ def _sound(
 
 
 def _with_lines(error: DuplicateId, chosen: Format, path: Path, options: Options) -> BadInput:
-    """Return the error for an id that occurs twice. The file is read again to find the lines of the two rows."""
-    lines: dict[int, int] = {}
+    """Return the error for an id that occurs twice. The file is read again to find the places of the two rows."""
+    places: dict[int, tuple[Path, int]] = {}
     row = 0
     with chosen.opened(path, options) as batches:
         for batch in batches:
             for wanted in (error.first, error.second):
                 if row <= wanted < row + len(batch.rows):
-                    lines[wanted] = batch.lines[wanted - row]
+                    places[wanted] = batch.path or path, batch.lines[wanted - row]
             row += len(batch.rows)
-            if len(lines) == 2:
+            if len(places) == 2:
                 break
-    return _duplicate_error(error.id, path, lines.get(error.first), lines.get(error.second))
+    return _duplicate_error(error.id, places.get(error.first), places.get(error.second))
 
 
-def _duplicate_error(id: str, path: Path | str, first: int | None, second: int | None) -> BadInput:
-    return BadInput(f"the id {id!r} occurs twice, first in line {first}", path, second)
+def _duplicate_error(id: str, first: tuple[Path, int] | None, second: tuple[Path, int] | None) -> BadInput:
+    """Return the error for an id that occurs twice. The places may be unknown if the file changed in between."""
+    if first is None or second is None:
+        return BadInput(f"the id {id!r} occurs twice")
+    where = f"line {first[1]}" if first[0] == second[0] else f"{first[0]}:{first[1]}"
+    return BadInput(f"the id {id!r} occurs twice, first in {where}", *second)
 
 
-def _second_collection(study: Study, path: Path) -> ImportResult:
-    path = source_file(find_format(path, "passages"), path) if not path.is_file() else path
+def _second_collection(study: Study, path: Path, format: str | None) -> ImportResult:
     source = study.corpus.source
-    if file_sha256(path) == source.sha256:
+    if path.is_dir():
+        chosen = find_format(path, "passages", format)
+        path = source_file(chosen, path)
+        sha256 = source_sha256(chosen, path)
+    else:
+        sha256 = file_sha256(path)
+    if sha256 == source.sha256:
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     raise Refused(
         f"{study.folder}: the study already has a passage collection ({source.name}, "
@@ -344,9 +357,72 @@ def _with_gold(study: Study, items: list[ImportedQuestion], rejected: RejectedRo
         if absent is None:
             good.append(item)
         else:
-            place = item.gold_places.get(absent, (item.path, item.line))
-            rejected.add(BadInput(f"the gold passage {absent!r} is not in the collection", *place))
+            place = next(((row.path, row.line) for row in item.judgements if row.passage_id == absent), None)
+            rejected.add(
+                BadInput(f"the gold passage {absent!r} is not in the collection", *(place or (item.path, item.line)))
+            )
     return good
+
+
+def _judgements(study: Study, items: Sequence[ImportedQuestion]) -> list[Qrel]:
+    """Return the judgements of passages that the collection holds. Collections often lack some that are not relevant."""
+    named = {row.passage_id for item in items for row in item.judgements}
+    known = study.corpus.ordinals(named) if named and study.has_corpus else {}
+    return [row for item in items for row in item.judgements if row.passage_id in known]
+
+
+def _without_questions(chosen: Format, path: Path, options: Options) -> str:
+    """Return the message for a file without questions of the split and the data set that were asked for."""
+    asked = "".join(
+        f" of {name} {value!r}" for name, value in (("split", options.split), ("dataset", options.dataset)) if value
+    )
+    held: Counter[tuple[str, str]] = Counter()
+    if asked:
+        with suppress(BadInput), chosen.opened(path, replace(options, split=None, dataset=None)) as items:
+            held.update(
+                (each.question.split, each.question.dataset) for each in items if not isinstance(each, BadInput)
+            )
+    sets = [
+        f"{count:,} of split {split!r}" + (f" and dataset {dataset!r}" if dataset else "")
+        for (split, dataset), count in held.most_common(5)
+    ]
+    return f"holds no questions{asked}" + (f"; it holds {', '.join(sets)}; ask for these" if sets else "")
+
+
+def _joined_sets(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, ...]:
+    """Say which data sets of the study the questions join."""
+    had = {(row["dataset"], row["split"]): row["questions"] for row in study.questions.counts()}
+    joined = dict.fromkeys((each.question.dataset, each.question.split) for each in items)
+    return tuple(
+        f"They join {counted(had[dataset, split], split + ' question')} "
+        + (f"of dataset {dataset!r}" if dataset else "without a dataset")
+        + "; --dataset names another"
+        for dataset, split in joined
+        if (dataset, split) in had
+    )
+
+
+def _repeated_texts(study: Study, items: Sequence[ImportedQuestion]) -> tuple[str, ...]:
+    """Say how many questions have the text of another question of their split, and so count twice in its means."""
+    wanted = {(item.question.split, text_key(item.question.text)) for item in items}
+    first: dict[tuple[str, str], str] = {}
+    for split in dict.fromkeys(item.question.split for item in items):
+        for id, text in study.questions.texts(split):
+            if (key := (split, text_key(text))) in wanted:
+                first.setdefault(key, id)
+    repeated = []
+    for item in items:
+        question = item.question
+        other = first.setdefault((question.split, text_key(question.text)), question.id)
+        if other != question.id:
+            repeated.append((question.id, other))
+    if not repeated:
+        return ()
+    id, other = repeated[0]
+    return (
+        f"{counted(len(repeated), 'question')} {noun(len(repeated), 'has', 'have')} the text of another question of the "
+        f"same split, as {id!r} has that of {other!r}; both count in every mean",
+    )
 
 
 def _first_absent(question: Question, known: dict[str, int]) -> str | None:

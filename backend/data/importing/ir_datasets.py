@@ -14,15 +14,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from blindspot.backend.data.formats.base import SPLIT_NAMES
 from blindspot.backend.data.formats.beir import HEADER
 from blindspot.backend.data.formats.files import written_whole
 from blindspot.backend.data.importing.tools import ThrottledProgress
 from blindspot.backend.progress import Progress
-from blindspot.db.errors import BadInput, BlindspotError, Missing
+from blindspot.db.errors import BadInput, BlindspotError
 
 PREFIX = "ir:"
-EXTRA = "pip install 'blindspot[ir]'"
-SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "val": "dev", "test": "test"}
 
 
 def is_ir_id(source: str | Path) -> bool:
@@ -32,7 +31,7 @@ def is_ir_id(source: str | Path) -> bool:
 
 def split_of(id: str) -> str:
     """Return the split that an id names in its parts, the last first; "test" if none does."""
-    return next((SPLITS[part] for part in reversed(id.split("/")) if part in SPLITS), "test")
+    return next((SPLIT_NAMES[part] for part in reversed(id.split("/")) if part in SPLIT_NAMES), "test")
 
 
 @contextmanager
@@ -81,10 +80,8 @@ def ir_dataset_folder(
 
 
 def _load(id: str) -> Any:
-    try:
-        import ir_datasets
-    except ImportError:
-        raise Missing(f"{PREFIX}{id} needs the package ir_datasets; run: {EXTRA}") from None
+    import ir_datasets
+
     try:
         return ir_datasets.load(id)
     except KeyError:

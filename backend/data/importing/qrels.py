@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.jobs import job
-from blindspot.backend.data.formats import find_format
-from blindspot.backend.data.formats.base import Qrel
-from blindspot.backend.data.formats.streams import file_sha256
+from blindspot.backend.data.formats import find_format, settings_of
+from blindspot.backend.data.formats.base import Options, Qrel
 from blindspot.backend.data.importing.gold import known_ids
 from blindspot.backend.data.importing.importer import ImportResult
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
-from blindspot.backend.data.importing.tools import ThrottledProgress, writable
+from blindspot.backend.data.importing.tools import ThrottledProgress, source_sha256, writable
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.counting import counted, noun
 from blindspot.db.corpus import Corpus
@@ -33,10 +34,14 @@ def import_qrels(
     path: str | Path,
     format: str | None = None,
     skip_bad: bool = False,
+    settings: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> ImportResult:
     """Import qrels. Gold is only added, never removed. Grades of 0 or less are recorded but make no gold. `rows` are
     lines.
+
+    Args:
+        settings: Settings of the format, as "name=value".
 
     Raises:
         BadInput: the first error, with file and line; also a question or passage that is not in the study.
@@ -46,15 +51,16 @@ def import_qrels(
     chosen, report = find_format(path, "qrels", format), ThrottledProgress(progress)
     if not len(study.questions):
         raise Missing("the study has no questions yet; import them before their qrels")
-    corpus, sha256 = study.corpus, file_sha256(path)
-    imports = Imports(study.labels_path)
-    if imports.find("qrels", sha256):
+    corpus, sha256 = study.corpus, source_sha256(chosen, path)
+    options, imports = Options(settings=settings_of(chosen, settings)), Imports(study.labels_path)
+    settings_json = json.dumps(dict(options.settings)) if settings else ""
+    if imports.find("qrels", sha256, settings_json):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         matches: list[GoldMatch] = []
         seen: set[tuple[str, str]] = set()
         block: list[Qrel] = []
-        with chosen.opened(path) as rows:
+        with chosen.opened(path, options) as rows:
             for row in rows:
                 if isinstance(row, BadInput):
                     rejected.add(row)
@@ -67,7 +73,8 @@ def import_qrels(
         matches += _matches(study, corpus, block, seen, rejected)
         if not matches:
             raise rejected.first or BadInput("holds no qrels", path)
-        record = ImportRecord("qrels", path.name, sha256, path.stat().st_size, len(matches), rejected.count)
+        size = path.stat().st_size if path.is_file() else 0
+        record = ImportRecord("qrels", path.name, sha256, size, len(matches), rejected.count, settings_json)
         report.now(len(matches), len(matches), "saving qrels")
         grown = study.questions.add_gold(matches, record)
     ungraded = sum(match.score is not None and match.score <= 0 for match in matches)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from blindspot.backend.data.formats import find_format
 from blindspot.backend.data.formats.base import Options
-from blindspot.backend.data.importing.runs import text_key
+from blindspot.backend.data.importing.gold import text_key
 from blindspot.backend.data.importing.tools import ThrottledProgress
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Question

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,14 @@ import numpy as np
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest
 from blindspot.backend.core.own_passages import LEFT_OUT, own_rows, without_own
-from blindspot.backend.core.runs import claim_run, write_run
+from blindspot.backend.core.runs import Run, claim_run, write_run
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.splits import questions_in_split
 from blindspot.backend.core.ties import TIES, check_ties, tied_order
 from blindspot.backend.data.formats import find_format
 from blindspot.backend.data.formats.base import Options, RunEntry
 from blindspot.backend.data.formats.streams import file_sha256
-from blindspot.backend.data.importing.gold import find_ordinals
+from blindspot.backend.data.importing.gold import find_ordinals, text_key
 from blindspot.backend.data.importing.importer import ImportResult
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.run_rows import RunRows, compare_flags
@@ -87,9 +88,11 @@ def import_run(
         RejectedRows(study.folder, path, skip_bad) as rejected,
     ):
         with chosen.opened(path, Options(split=split)) as entries:
-            rows = _rows(corpus, questions, entries, rejected, report)
+            matcher = _QuestionMatcher(study, questions, split)
+            rows = _rows(corpus, matcher, entries, rejected, report)
         if not len(rows):
-            raise rejected.first or BadInput("holds no hits", path)
+            asked = f" of questions of split {split!r}, only of others" if matcher.left_out else ""
+            raise rejected.first or BadInput(f"holds no hits{asked}", path)
         silent = [q.id for q in questions if q.id not in rows] if split is not None else []
         ids, hits, flags = rows.finish(silent)
         hits, flags = _arranged(corpus, ids, hits, flags, ties, without_own_passage)
@@ -113,14 +116,26 @@ def import_run(
             replace=replace,
             progress=progress,
         )
+    notes = [*_flag_notes(run, flags, path.name, rule), *_split_notes(path.name, split, len(silent), matcher)]
+    return ImportResult(len(ids), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
+
+
+def _flag_notes(run: Run, flags: np.ndarray, file: str, rule: str) -> list[str]:
     compared = compare_flags(run, flags, rule)
-    notes = [compared.summary(path.name, rule)] if compared.compared else []
+    return [compared.summary(file, rule)] if compared.compared else []
+
+
+def _split_notes(file: str, split: str | None, silent: int, matcher: _QuestionMatcher) -> list[str]:
+    """Say how many questions of the split the file lacks, and how many of other splits it has."""
+    notes = []
     if silent:
         notes.append(
-            f"{counted(len(silent), 'question')} of {split!r} {noun(len(silent), 'is')} not in {path.name}, and "
-            f"{noun(len(silent), 'counts')} as not found"
+            f"{counted(silent, 'question')} of {split!r} {noun(silent, 'is')} not in {file}, and "
+            f"{noun(silent, 'counts')} as not found"
         )
-    return ImportResult(len(ids), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
+    if others := len(matcher.left_out):
+        notes.append(f"{counted(others, 'question')} of other splits {noun(others, 'was', 'were')} left out")
+    return notes
 
 
 def _arranged(
@@ -149,12 +164,12 @@ def _reordered(corpus: Corpus, hits: Hits, flags: np.ndarray, ties: str) -> tupl
 
 def _rows(
     corpus: Corpus,
-    questions: Sequence[Question],
+    matcher: _QuestionMatcher,
     entries: Iterable[RunEntry | BadInput],
     rejected: RejectedRows,
     report: ThrottledProgress,
 ) -> RunRows:
-    matcher, rows = _QuestionMatcher(questions), RunRows()
+    rows = RunRows()
     for entry, ordinals in _with_ordinals(corpus, entries):
         if isinstance(entry, BadInput):
             rejected.add(entry)
@@ -163,6 +178,8 @@ def _rows(
             rejected.add(problem)
         try:
             question = matcher.find(entry)
+            if question is None:
+                continue
             if entry.question is not None and question.id in rows:
                 raise BadInput(f"the question {question.id!r} occurs twice", entry.path, entry.line)
         except BadInput as problem:
@@ -212,27 +229,40 @@ def _hits(
     return hits
 
 
-def text_key(text: str) -> str:
-    """Return a key of a question's text that ignores spaces and the shape of apostrophes, which DPR changes."""
-    return " ".join(text.replace("\u2019", "'").split())
-
-
 class _QuestionMatcher:
     """Finds the study's question of an entry by id, else by text, because DPR's format has no ids."""
 
-    def __init__(self, questions: Sequence[Question]):
+    def __init__(self, study: Study, questions: Sequence[Question], split: str | None):
+        self._study, self._split = study, split
+        self.left_out: set[str] = set()
         self._by_id = {question.id: question for question in questions}
         self._by_text: dict[str, list[Question]] = {}
         for question in questions:
             self._by_text.setdefault(text_key(question.text), []).append(question)
         self._taken: set[str] = set()
 
-    def find(self, entry: RunEntry) -> Question:
-        """Raises BadInput for a question that is not there, or that the text alone does not report."""
+    @cached_property
+    def _elsewhere(self) -> tuple[set[str], set[str]]:
+        """The ids and the text keys of the study's questions of other splits."""
+        others = [] if self._split is None else [q for q in self._study.questions.all() if q.id not in self._by_id]
+        return {question.id for question in others}, {text_key(question.text) for question in others}
+
+    def _is_elsewhere(self, entry: RunEntry, key: str | None) -> bool:
+        ids, texts = self._elsewhere
+        return entry.question_id in ids if key is None else key in texts
+
+    def find(self, entry: RunEntry) -> Question | None:
+        """Return the question of an entry; None, counted in `left_out`, if the study has it in another split.
+
+        Raises BadInput for a question that is not there, or that the text alone does not report.
+        """
         key = None if entry.question is None else text_key(entry.question)
         named = None if entry.question_id is None else self._by_id.get(entry.question_id)
         if named is not None and key in (None, text_key(named.text)):
             return named
+        if key not in self._by_text and self._is_elsewhere(entry, key):
+            self.left_out.add(key or str(entry.question_id))
+            return None
         if key is None or entry.question is None:
             raise BadInput(f"the question {entry.question_id!r} is not in the study", entry.path, entry.line)
         candidates = self._by_text.get(key, [])

@@ -45,8 +45,9 @@ def writable(folder: Path) -> Iterator[None]:
 
 
 def source_file(chosen: Format, path: Path) -> Path:
-    """Return the file with the rows. If the format is a folder, that is the first of its files."""
-    return chosen.files(path)[0] if chosen.files is not None and path.is_dir() else path
+    """Return the file with the rows; the folder itself if its rows are in several files."""
+    files = chosen.files(path) if chosen.files is not None and path.is_dir() else []
+    return files[0] if len(files) == 1 else path
 
 
 def source_sha256(chosen: Format, path: Path) -> str:

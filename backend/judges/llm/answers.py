@@ -1,8 +1,8 @@
 """The answers of language models, kept so that no pair is paid for twice: `judges/answers.db`.
 
 An answer belongs to a model, a recipe (prompt, temperature), a sample number, and the texts of question and passage.
-Judges of the same model and recipe share answers, and a killed run resumes with what is absent. A garbled answer is
-kept as unknown.
+Judges of the same model and recipe share answers, and a killed run resumes with what is absent. An answer that cannot be
+read is kept as unknown, and `judge run` asks again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StoredAnswer:
 
     Attributes:
         pair: `pair_hash` of the texts.
-        grade: None if the answers were garbled.
+        grade: None if the answers could not be read.
         served: The model that the endpoint says has answered.
         tokens_in, tokens_out, requests, seconds: What the answer cost, repeated requests included.
     """
@@ -72,11 +72,14 @@ class AnswerStore(PerThread):
             self.connection.executescript(_SCHEMA)
 
     def add(self, answers: Iterable[StoredAnswer]) -> None:
-        """Store answers, all or none."""
+        """Store answers, all or none. An answer that replaces an unreadable one also counts what that one cost."""
         names = [field.name for field in fields(StoredAnswer)]
+        summed = ("tokens_in", "tokens_out", "requests", "seconds")
+        changes = (f"{name} = excluded.{name}" + (f" + answer.{name}" if name in summed else "") for name in names)
         with writing(self.connection) as connection:
             connection.executemany(
-                f"INSERT OR REPLACE INTO answer ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
+                f"INSERT INTO answer ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "
+                f"ON CONFLICT DO UPDATE SET {', '.join(changes)}",
                 (astuple(answer) for answer in answers),
             )
 
@@ -98,3 +101,12 @@ class AnswerStore(PerThread):
             (recipe, json.dumps(list(models))),
         ).fetchone()
         return None if not row[3] else (float(row[0]), float(row[1]), float(row[2]))
+
+    def tokens(self, models: Sequence[str], recipe: str) -> tuple[int, int]:
+        """Return the input and output tokens of all stored answers of some models and a recipe."""
+        row = self.connection.execute(
+            "SELECT coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0) FROM answer WHERE recipe = ? "
+            "AND model IN (SELECT value FROM json_each(?))",
+            (recipe, json.dumps(list(models))),
+        ).fetchone()
+        return int(row[0]), int(row[1])

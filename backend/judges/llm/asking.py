@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blindspot.backend.judges.llm.answers import LONGEST_REPLY, AnswerStore, StoredAnswer, pair_hash
 from blindspot.backend.judges.llm.endpoint import Endpoint, EndpointAway, is_same_model
-from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, require_sending
+from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
 from blindspot.backend.judges.llm.prompts import majority
 from blindspot.backend.text.counting import counted, duration
 from blindspot.db.errors import Refused
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from blindspot.backend.progress import Progress
 
 AWAY_IN_A_ROW = 10  # pairs without an answer, one after another, after which the endpoint counts as away
+UNREADABLE_IN_A_ROW = 10  # answers that cannot be read, one after another, after which nothing more is asked
+LONGEST_SHOWN = 300  # characters of an unreadable answer in a message
+CHARACTERS_PER_TOKEN = 3.5  # for estimates before the first answer
 SECONDS_BETWEEN_NEWS = 5.0
 GARBLED_TWICE = 2
 
@@ -30,7 +34,7 @@ class Asked:
     Attributes:
         scores: Score by (question id, passage id) of the pairs with a grade.
         labels: Label by pair, the majority of the votes.
-        unknown: Pairs whose answers were garbled.
+        unknown: Pairs whose answers could not be read.
         failed: Pairs that the endpoint did not answer; they are asked again next time.
         requests, tokens_in, tokens_out: What was sent now.
     """
@@ -48,7 +52,6 @@ def ask(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None =
     """Ask about some pairs and return the answers, without storing scores. Answers are stored. Raises as
     `judge_with_llm`.
     """
-    require_sending(judge, False)
     found = Asked()
     with Asking(judge, len(pairs), progress) as asking:
         for pair, answers in asking.about(pairs):
@@ -63,18 +66,50 @@ def ask(judge: LLMJudge, pairs: Sequence[PairTexts], progress: Progress | None =
     return found
 
 
+class _Waiting(NamedTuple):
+    """A pair that is being asked about: its stored answers, the number of votes it lacks, and the most they may cost."""
+
+    pair: PairTexts
+    known: list[StoredAnswer]
+    lacking: int
+    dearest: float
+
+
 class Asking:
     """Requests about many pairs, some at a time. Every answer is stored as soon as it is there."""
 
-    def __init__(self, judge: LLMJudge, pairs: int, progress: Progress | None):
-        self.judge, self.pairs, self.progress = judge, pairs, progress
+    def __init__(
+        self,
+        judge: LLMJudge,
+        pairs: int,
+        progress: Progress | None,
+        max_cost: float | None = None,
+        again: bool = False,
+    ):
+        """Prepare requests about `pairs` pairs.
+
+        Args:
+            max_cost: Leave pairs out rather than let all answers of this judge, stored ones included, cost more.
+            again: Ask again where the stored answer could not be read.
+        """
+        self.judge, self.pairs, self.progress, self.max_cost, self.again = judge, pairs, progress, max_cost, again
         self.store, self.started = AnswerStore(judge.study), time.monotonic()
         settings = judge.settings
         self.endpoint = Endpoint(
-            judge.about["endpoint"], settings.key_variable, settings.timeout, settings.retries, settings.concurrency
+            judge.about["endpoint"],
+            consent_to_send(judge),
+            settings.timeout,
+            settings.retries,
+            settings.concurrency,
         )
-        self.done = self.asked = self.failed = self.requests = self.tokens_in = self.tokens_out = 0
+        self.done = self.judged = self.asked = self.failed = self.requests = self.tokens_in = self.tokens_out = 0
+        self.too_dear = 0
+        """Pairs that were left out because of `max_cost`."""
+        self.unreadable = ""
+        """The last answer that could not be read."""
+        self._spent_before = judge.cost(*self.store.tokens(judge.models, judge.recipe)) or 0.0
         self._in_a_row, self._news, self._doing = 0, 0.0, ""
+        self._lock, self._unreadable_in_a_row = threading.Lock(), 0
 
     def __enter__(self) -> Asking:
         self._workers = ThreadPoolExecutor(self.judge.settings.concurrency)
@@ -85,45 +120,87 @@ class Asking:
         self._workers.shutdown(wait=True, cancel_futures=True)
 
     def about(self, pairs: Sequence[PairTexts]) -> Iterator[tuple[PairTexts, list[StoredAnswer]]]:
-        """Yield each pair with all its votes, in the order in which they arrive; pairs that failed are left out."""
+        """Yield each pair with all its votes, in the order in which they arrive.
+
+        Pairs that failed, or would cost too much, are left out.
+
+        Raises:
+            Refused: the last answers could not be read. EndpointAway: the last pairs got no answer.
+        """
         hashes = [pair_hash(pair.question.text, pair.passage) for pair in pairs]
         have = self.store.of(self.judge.models, self.judge.recipe, hashes)
-        waiting: dict[Future[list[StoredAnswer]], tuple[PairTexts, list[StoredAnswer]]] = {}
+        if self.again:
+            have = {key: answer for key, answer in have.items() if answer.grade is not None}
+        by_pair: dict[str, list[StoredAnswer]] = {}
+        for (hashed, _, _), answer in have.items():
+            by_pair.setdefault(hashed, []).append(answer)
+        waiting: dict[Future[list[StoredAnswer]], _Waiting] = {}
         for pair, hashed in zip(pairs, hashes, strict=True):
-            lacking = lacking_votes(self.judge, hashed, have)
-            known = (
-                [answer for (each, _, _), answer in have.items() if each == hashed]
-                if len(lacking) < self.judge.votes
-                else []
-            )
+            lacking, known = lacking_votes(self.judge, hashed, have), by_pair.get(hashed, [])
             if not lacking:
                 yield self._finished(pair, known)
                 continue
-            while len(waiting) >= 2 * self.judge.settings.concurrency:
+            under_way = _Waiting(pair, known, len(lacking), self._dearest(pair, len(lacking)))
+            while len(waiting) >= 2 * self.judge.settings.concurrency or (waiting and self._costs(waiting, under_way)):
                 yield from self._collect(waiting)
-            waiting[self._workers.submit(self._votes, pair, hashed, lacking)] = pair, known
+            if self._answers_are_unreadable:
+                break
+            if self._costs(waiting, under_way):
+                self.too_dear += 1
+                continue
+            waiting[self._workers.submit(self._votes, pair, hashed, lacking)] = under_way
         while waiting:
             yield from self._collect(waiting)
+        if self._answers_are_unreadable:
+            raise Refused(
+                f"{UNREADABLE_IN_A_ROW} answers in a row of {self.endpoint.url} hold no grade that can be read; the last "
+                f"one: {self.unreadable!r}. {counted(self.judged, 'pair')} of {self.pairs:,} are judged and kept. Mend the "
+                "server, the prompt or --tokens; the same command asks again"
+            )
+
+    def _dearest(self, pair: PairTexts, votes: int) -> float:
+        """Return an estimate of the most that the answers about a pair may cost; 0 without a maximum."""
+        if self.max_cost is None:
+            return 0.0
+        messages = self.judge.prompt.messages(pair.question.text, pair.passage)
+        tokens_in = sum(len(message["content"]) for message in messages) / CHARACTERS_PER_TOKEN
+        return GARBLED_TWICE * votes * (self.judge.cost(tokens_in, self.judge.settings.tokens) or 0.0)
+
+    def _costs(self, waiting: Mapping[Any, _Waiting], another: _Waiting) -> bool:
+        """Return whether asking about another pair might exceed the maximum cost."""
+        if self.max_cost is None:
+            return False
+        return self.spent + sum(each.dearest for each in waiting.values()) + another.dearest > self.max_cost
+
+    @property
+    def spent(self) -> float:
+        """What all answers of this judge cost so far, those of earlier runs included; 0 without prices."""
+        return self._spent_before + (self.judge.cost(self.tokens_in, self.tokens_out) or 0.0)
+
+    @property
+    def _answers_are_unreadable(self) -> bool:
+        return self._unreadable_in_a_row >= UNREADABLE_IN_A_ROW
 
     def _finished(self, pair: PairTexts, answers: list[StoredAnswer]) -> tuple[PairTexts, list[StoredAnswer]]:
         self.done += 1
+        self.judged += any(answer.grade is not None for answer in answers)
         self._report()
         return pair, answers
 
     def _collect(
-        self, waiting: dict[Future[list[StoredAnswer]], tuple[PairTexts, list[StoredAnswer]]]
+        self, waiting: dict[Future[list[StoredAnswer]], _Waiting]
     ) -> Iterator[tuple[PairTexts, list[StoredAnswer]]]:
         ready = wait(waiting, timeout=1.0, return_when=FIRST_COMPLETED).done
         self._report()
         for future in ready:
-            pair, known = waiting.pop(future)
+            under_way = waiting.pop(future)
             try:
                 new = future.result()
             except EndpointAway as error:
                 self.failed, self._in_a_row = self.failed + 1, self._in_a_row + 1
                 if self._in_a_row >= AWAY_IN_A_ROW:
                     raise EndpointAway(
-                        f"{error}; {counted(self.done, 'pair')} of {self.pairs:,} are judged and kept. The same "
+                        f"{error}; {counted(self.judged, 'pair')} of {self.pairs:,} are judged and kept. The same "
                         "command goes on from there"
                     ) from None
                 continue
@@ -133,13 +210,20 @@ class Asking:
             self.requests += sum(answer.requests for answer in new)
             self.tokens_in += sum(answer.tokens_in for answer in new)
             self.tokens_out += sum(answer.tokens_out for answer in new)
-            yield self._finished(pair, [*known, *new])
+            if len(new) == under_way.lacking:
+                yield self._finished(under_way.pair, [*under_way.known, *new])
 
     def _votes(self, pair: PairTexts, hashed: str, lacking: Sequence[tuple[str, int]]) -> list[StoredAnswer]:
-        return [self._vote(pair, hashed, model, sample) for model, sample in lacking]
+        """Return the votes about a pair; fewer than `lacking` once answers cannot be read any more."""
+        votes: list[StoredAnswer] = []
+        for model, sample in lacking:
+            if self._answers_are_unreadable:
+                break
+            votes.append(self._vote(pair, hashed, model, sample))
+        return votes
 
     def _vote(self, pair: PairTexts, hashed: str, model: str, sample: int) -> StoredAnswer:
-        """Ask once; a garbled answer is asked again once, and is then unknown."""
+        """Ask once; after an answer that cannot be read, ask once more. The answer is then unknown."""
         judge, began = self.judge, time.monotonic()
         messages = judge.prompt.messages(pair.question.text, pair.passage)
         options: dict[str, Any] = {
@@ -158,9 +242,13 @@ class Asking:
                     f"the endpoint answered as model {reply.model[:80]!r} although {model!r} was asked for; nothing "
                     "of this answer was kept. Add the judge again with the model that the endpoint serves"
                 )
-            requests, text, served = requests + 1, reply.text or "", reply.model
+            requests, text, served = requests + 1, reply.text or reply.sent, reply.model
             tokens_in, tokens_out = tokens_in + reply.tokens_in, tokens_out + reply.tokens_out
             grade = judge.prompt.grade(reply.text)
+        with self._lock:
+            self._unreadable_in_a_row = 0 if grade is not None else self._unreadable_in_a_row + 1
+            if grade is None:
+                self.unreadable = text[:LONGEST_SHOWN]
         return StoredAnswer(
             model,
             judge.recipe,

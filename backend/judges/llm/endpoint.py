@@ -1,25 +1,29 @@
 """An OpenAI-compatible chat endpoint: one request at a time, repeated while the endpoint is busy or away.
 
-The key comes from the environment and goes into one header. It is in no file, log or message.
+Where texts and key may go is a person's consent (`blindspot.backend.core.consent`). The key goes into one header. It is in
+no file, log or message.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from blindspot.backend.core import http_client
+from blindspot.backend.core.consent import Consent
 from blindspot.backend.core.http_client import MAXIMUM_REPLY, HttpClient, ServerAway, destination, message_of
 from blindspot.db.errors import Refused
 
 __all__ = ["Endpoint", "EndpointAway", "Reply", "check_url", "destination", "is_same_model"]
 
 EndpointAway = ServerAway
+LONGEST_SENT = 2000  # bytes of an unreadable answer that are kept
 _SNAPSHOT = re.compile(r"[-@:][\w.\-]*")
+_OPTIONAL = ("response_format", "temperature", "seed")  # left out for an endpoint that refuses them
+_RENAMED = {"max_tokens": "max_completion_tokens"}  # never left out: it bounds what an answer costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class Reply:
 
     Attributes:
         text: What the model wrote; None if the endpoint sent something else.
+        sent: What the endpoint sent if `text` is None, for a message; cut.
         model: The model that the endpoint says has answered; "" if it does not say.
         tokens_in, tokens_out: Its count of tokens; 0 if it does not say.
     """
@@ -36,6 +41,7 @@ class Reply:
     model: str
     tokens_in: int
     tokens_out: int
+    sent: str = ""
 
 
 def check_url(url: str) -> str:
@@ -56,17 +62,17 @@ class Endpoint:
 
     Args:
         url: The base, as in https://host/v1, or the whole address of the chat completions.
-        key_variable: The environment variable with the key. Without it requests carry no key.
+        consent: To that server, with the key.
         connections: How many requests may be under way at once.
     """
 
-    def __init__(self, url: str, key_variable: str, timeout: float, retries: int, connections: int):
+    def __init__(self, url: str, consent: Consent, timeout: float, retries: int, connections: int):
         self.url = url if url.endswith("/chat/completions") else f"{url}/chat/completions"
-        self.key_variable = key_variable
-        self._key = os.environ.get(key_variable, "").strip()
+        self._consent, self._key = consent, consent.key
         authorization = f"Bearer {self._key}" if self._key else ""
-        self._http = HttpClient(self.url, authorization, timeout, retries, connections)
-        self._structured = True
+        self._http = HttpClient(self.url, consent, authorization, timeout, retries, connections)
+        self.refused: set[str] = set()
+        """Options that the endpoint refused; later requests go without them."""
 
     def stop(self) -> None:
         """End every pause; requests that wait raise Stopped."""
@@ -76,33 +82,31 @@ class Endpoint:
         """Return the answer to one request.
 
         Args:
-            options: Further fields of the request. `response_format` is left out if the endpoint does not know it.
+            options: Further fields of the request. One that the endpoint refuses is left out from then on, or has the
+                newer name; `refused` says which.
 
         Raises:
             Refused: the endpoint will refuse every request: wrong key, unknown model, a redirect.
             EndpointAway: no answer after all repetitions.
         """
-        body = {"model": model, "messages": list(messages), **options}
-        if not self._structured:
-            body.pop("response_format", None)
+        body = self._without_refused({"model": model, "messages": list(messages), **options})
         answer = self._http.post(json.dumps(body).encode())
-        if answer.status == 400 and "response_format" in body and b"response_format" in answer.content:
-            self._structured = False
-            body.pop("response_format")
+        while answer.status in (400, 422) and (refused := _refused_options(body, answer.content)):
+            self.refused.update(refused)
+            body = self._without_refused(body)
             answer = self._http.post(json.dumps(body).encode())
         if answer.status == 200:
-            return _reply(answer.content)
+            return _reply(answer.content, self._key)
         raise self._refusal(answer.status, answer.content, model)
+
+    def _without_refused(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = {name: value for name, value in body.items() if name not in self.refused}
+        return wanted | {_RENAMED[name]: body[name] for name in self.refused if name in _RENAMED and name in body}
 
     def _refusal(self, status: int, content: bytes, model: str) -> Refused:
         """Return the error for an answer that every other request would get as well."""
         if status in (401, 403):
-            key = (
-                f"the key in ${self.key_variable}"
-                if self._key
-                else f"a request without a key (${self.key_variable} is not set)"
-            )
-            return Refused(f"{self.url} refuses {key} (HTTP {status}); set the variable to a valid key")
+            return Refused(f"{self.url} answers HTTP {status}: it refuses {self._consent.key_in_words}")
         if 300 <= status < 400:
             return Refused(
                 f"{self.url} redirects to another address; texts are only sent to the endpoint that was named"
@@ -113,18 +117,25 @@ class Endpoint:
         return Refused(f"{self.url} refuses the request (HTTP {status}{said})")
 
 
-def _reply(content: bytes) -> Reply:
+def _refused_options(body: Mapping[str, Any], content: bytes) -> list[str]:
+    """Return the options of a request that the endpoint's error names, and that can be left out or renamed."""
+    said = content[:10_000].decode(errors="replace")
+    return [name for name in (*_OPTIONAL, *_RENAMED) if name in body and re.search(rf"\b{name}\b", said)]
+
+
+def _reply(content: bytes, secret: str) -> Reply:
+    sent = content[:LONGEST_SENT].decode(errors="replace")
+    sent = sent.replace(secret, "***") if secret else sent
     if len(content) > MAXIMUM_REPLY:
-        return Reply(None, "", 0, 0)
+        return Reply(None, "", 0, 0, sent)
     try:
         found = json.loads(content)
         text = found["choices"][0]["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError):
-        return Reply(None, "", 0, 0)
+        return Reply(None, "", 0, 0, sent)
     usage = found.get("usage") or {}
     counts = [usage.get(name) if isinstance(usage, dict) else 0 for name in ("prompt_tokens", "completion_tokens")]
     tokens_in, tokens_out = (count if isinstance(count, int) and 0 <= count < 10**9 else 0 for count in counts)
     model = found.get("model")
-    return Reply(
-        text if isinstance(text, str) else None, model if isinstance(model, str) else "", tokens_in, tokens_out
-    )
+    said = text if isinstance(text, str) else None
+    return Reply(said, model if isinstance(model, str) else "", tokens_in, tokens_out, sent)

@@ -12,7 +12,7 @@ from blindspot.analysis.accuracy import wilson
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.judges.llm.asking import ask
-from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, require_sending
+from blindspot.backend.judges.llm.judge import LLMJudge, PairTexts, consent_to_send
 from blindspot.db.errors import Missing
 from blindspot.db.records import Passage, Question
 
@@ -67,14 +67,14 @@ class InjectionReport:
 
 @job("judge injections")
 def measure_injections(
-    study: Study, name: str, pairs: int = PAIRS, seed: int = 0, send: bool = False, progress: Progress | None = None
+    study: Study, name: str, pairs: int = PAIRS, seed: int = 0, progress: Progress | None = None
 ) -> InjectionReport:
     """Ask a language model about questions with unrelated passages, plain and with each injection.
 
     Raises Missing if the study has no question or passage, and as `judge_with_llm` does.
     """
     judge = LLMJudge.load(study, name)
-    require_sending(judge, send)
+    consent_to_send(judge)
     plain = unrelated_pairs(study, pairs, seed)
     made = {
         (pair.question.id, f"{pair.passage.id}#{name}"): (pair, name, injected(pair, name, judge.prompt.top))

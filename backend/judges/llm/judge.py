@@ -1,24 +1,24 @@
 """Language models as judges: added by name, asked about the pairs of a run or about the pairs that people settled.
 
-`judges/<name>/` holds the manifest (endpoint, models, prompt, settings; never a key), `sending.json` once somebody
-allowed the texts to leave this machine, and `injections.json`. Answers are in `judges/answers.db`, scores in
-`scores/<name>/`.
+`judges/<name>/` holds the manifest (endpoint, models, prompt, settings; never a key) and `injections.json`. Answers are in
+`judges/answers.db`, scores in `scores/<name>/`. Whether texts may go to the endpoint, and with which key, is not the study's
+to say: see `blindspot.backend.core.consent`.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from blindspot.backend.core.consent import Consent, require_consent
 from blindspot.backend.core.declared import build
-from blindspot.backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
+from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.judges.judge import refuse_taken, stored_judges
-from blindspot.backend.judges.llm.endpoint import check_url, destination
+from blindspot.backend.judges.llm.endpoint import check_url
 from blindspot.backend.judges.llm.prompts import Prompt, read_prompt
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judges.settings import LLMSettings
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from blindspot.backend.progress import Progress
 
 KIND = "llm"
-SENDING = "sending.json"
+_OF_OLDER_VERSIONS = ("key_variable",)  # the consent names the variable now
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ class LLMJudge:
         if about is None or about.get("kind") != KIND:
             known = ", ".join(llm_judges(study)) or "none yet"
             raise Missing(f"there is no language-model judge {name!r}; judges of that kind: {known}")
-        return cls(study, about, Prompt(**about["prompt"]), build(LLMSettings, about["settings"]))
+        settings = {key: value for key, value in about["settings"].items() if key not in _OF_OLDER_VERSIONS}
+        return cls(study, about, Prompt(**about["prompt"]), build(LLMSettings, settings))
 
     @property
     def name(self) -> str:
@@ -160,29 +161,7 @@ def add_llm_judge(
     return LLMJudge.load(study, name)
 
 
-def allow_sending(judge: LLMJudge) -> None:
-    """Record that the texts may go to the judge's endpoint."""
-    to = destination(judge.about["endpoint"])
-    path = judge.study.path("judges", judge.name, SENDING)
-    write_json(path, {"to": to.host, "allowed": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
-
-
-def may_send(judge: LLMJudge) -> bool:
-    """Whether texts may go to the judge's endpoint: it is this machine, or somebody allowed it."""
-    from blindspot.backend.core.manifest import read_json
-
-    to = destination(judge.about["endpoint"])
-    path = judge.study.path("judges", judge.name, SENDING)
-    return to.local or (path.is_file() and read_json(path).get("to") == to.host)
-
-
-def require_sending(judge: LLMJudge, send: bool) -> None:
-    """Raise Refused before texts leave this machine for the first time, unless `send` allows it; record that."""
-    if may_send(judge):
-        return
-    if not send:
-        raise Refused(
-            f"judge {judge.name!r} would send the texts of questions and passages to "
-            f"{destination(judge.about['endpoint'])}; nothing was sent. Allow it with --send"
-        )
-    allow_sending(judge)
+def consent_to_send(judge: LLMJudge) -> Consent:
+    """Return the consent under which texts go to the judge's endpoint. Raises NeedsConsent without one."""
+    what = f"judge {judge.name!r} would send the texts of questions and passages"
+    return require_consent(judge.study, judge.about["endpoint"], what)

@@ -7,14 +7,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from blindspot.backend.core.consent import find_consent, how_to_allow
 from blindspot.backend.core.jobs import job
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, StoredJudgeKind
 from blindspot.backend.judges.llm.answers import AnswerStore, pair_hash
-from blindspot.backend.judges.llm.asking import Asked, Asking, label_of, lacking_votes, score_of
+from blindspot.backend.judges.llm.asking import (
+    CHARACTERS_PER_TOKEN,
+    Asked,
+    Asking,
+    label_of,
+    lacking_votes,
+    score_of,
+)
 from blindspot.backend.judges.llm.endpoint import destination
-from blindspot.backend.judges.llm.judge import KIND, LLMJudge, PairTexts, may_send, require_sending
+from blindspot.backend.judges.llm.judge import KIND, LLMJudge, PairTexts, consent_to_send
+from blindspot.backend.judges.llm.prompts import Prompt
 from blindspot.backend.judges.scores import ScoreStore
-from blindspot.db.errors import Missing
+from blindspot.db.errors import Missing, Refused
 from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
@@ -24,7 +33,6 @@ if TYPE_CHECKING:
 
 DEPTH = 20
 PAIRS_PER_BLOCK = 400  # whose texts are in memory together
-CHARACTERS_PER_TOKEN = 3.5  # for estimates before the first answer
 TOKENS_OUT, SECONDS = 12, 1.5  # of an answer, for the same
 SETTLED = ("positive", "related", "negative")
 
@@ -35,13 +43,14 @@ class LLMPlan:
 
     Attributes:
         pairs: Pairs to judge, without those that have a score.
-        stored: Of their votes, those whose answers are stored already.
+        stored: Of their votes, those with a grade among the stored answers.
         requests: Requests to send.
         tokens_in, tokens_out, seconds: Estimates; from earlier answers if `measured`, else from the length of the
         texts.
         cost: None without prices.
+        spent: What the stored answers of this judge cost; None without prices.
         destination: Where the texts go.
-        allowed: Whether sending them there is allowed already.
+        how_to_allow: The sentence that says how to allow it; "" where it is allowed already.
     """
 
     pairs: int
@@ -51,9 +60,10 @@ class LLMPlan:
     tokens_out: int
     seconds: float
     cost: float | None
+    spent: float | None
     measured: bool
     destination: str
-    allowed: bool
+    how_to_allow: str
 
 
 def pairs_to_judge(
@@ -61,15 +71,19 @@ def pairs_to_judge(
 ) -> list[tuple[str, str]]:
     """Return the (question id, passage id) pairs without a score: of a run's first ranks, or all that people settled.
 
+    Args:
+        limit: Maximum number of pairs with a score of this judge, those that have one already included.
+
     Raises Missing for an unknown run, or without a run if people settled nothing.
     """
     known = ScoreStore.open(study, name) if name in study.parts("scores") else None
+    room = None if limit is None else max(limit - (len(known) if known is not None else 0), 0)
     found: list[tuple[str, str]] = []
     for question, passages in _listed(study, run, depth):
         scored = known.of([question]).get(question, {}) if known is not None else {}
         found += [(question, passage) for passage in passages if passage not in scored]
-        if limit is not None and len(found) >= limit:
-            return found[:limit]
+        if room is not None and len(found) >= room:
+            return found[:room]
     return found
 
 
@@ -98,7 +112,8 @@ def plan(study: Study, name: str, run: str | None, depth: int = DEPTH, limit: in
     for block in _blocks(ids):
         pairs = read_pairs(study, block)
         hashes = {pair: pair_hash(pair.question.text, pair.passage) for pair in pairs}
-        have = store.of(judge.models, judge.recipe, hashes.values())
+        answers = store.of(judge.models, judge.recipe, hashes.values())
+        have = {key: answer for key, answer in answers.items() if answer.grade is not None}
         for pair, hashed in hashes.items():
             lacking = len(lacking_votes(judge, hashed, have))
             stored, absent = stored + judge.votes - lacking, absent + lacking
@@ -118,9 +133,10 @@ def plan(study: Study, name: str, run: str | None, depth: int = DEPTH, limit: in
         tokens_out,
         seconds,
         judge.cost(tokens_in, tokens_out),
+        judge.cost(*store.tokens(judge.models, judge.recipe)),
         mean is not None,
         str(to),
-        may_send(judge),
+        "" if find_consent(study, judge.about["endpoint"]) else how_to_allow(study, judge.about["endpoint"]),
     )
 
 
@@ -131,28 +147,31 @@ def judge_with_llm(
     run: str | None = None,
     depth: int = DEPTH,
     limit: int | None = None,
-    send: bool = False,
+    max_cost: float | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Ask a language model about the first ranks of a run, or without a run about every pair that people settled.
 
-    Pairs with a score are skipped, and stored answers are not paid for again.
+    Pairs with a score are skipped, and stored answers are not paid for again. Answers that could not be read are asked
+    for again.
 
     Args:
         depth: Ranks of each question.
-        limit: Maximum number of pairs.
-        send: Allow the texts to leave this machine; asked once for an endpoint that is elsewhere.
+        limit: Maximum number of pairs with a score of this judge, those of earlier runs included.
+        max_cost: Maximum cost of this judge's answers, those of earlier runs included.
 
     Raises:
-        Refused: sending was not allowed, or the endpoint refuses: a wrong key, another model. EndpointAway: it is away.
+        NeedsConsent: nobody allowed the texts to go there. Refused: the endpoint refuses (a wrong key, another model), its
+            answers cannot be read, or a maximum cost without prices. EndpointAway: it is away.
     """
     judge = LLMJudge.load(study, name)
+    check_max_cost(judge, max_cost)
     ids = pairs_to_judge(study, name, run, depth, limit)
-    require_sending(judge, send)
+    consent_to_send(judge)
     recipe = {"model_hash": judge.recipe, "llm": judge.models, "endpoint": judge.about["endpoint"]}
     store = ScoreStore.create(study, name, False, recipe)
     total = Asked()
-    asking = Asking(judge, len(ids), progress)
+    asking = Asking(judge, len(ids), progress, max_cost, again=True)
     with study.building(f"scores/{name}"), asking:
         for block in _blocks(ids):
             for pair, answers in asking.about(read_pairs(study, block)):
@@ -166,14 +185,28 @@ def judge_with_llm(
         "judge": name,
         "run": run,
         "pairs": len(total.labels),
+        "scored": len(store),
         "unknown": total.unknown,
+        "unreadable": asking.unreadable,
         "failed": asking.failed,
+        "too_dear": asking.too_dear,
+        "refused_options": sorted(asking.endpoint.refused),
         "requests": asking.requests,
         "tokens_in": asking.tokens_in,
         "tokens_out": asking.tokens_out,
         "cost": judge.cost(asking.tokens_in, asking.tokens_out),
+        "spent": judge.cost(*asking.store.tokens(judge.models, judge.recipe)),
         "seconds": round(time.monotonic() - asking.started, 1),
     }
+
+
+def check_max_cost(judge: LLMJudge, max_cost: float | None) -> None:
+    """Raise Refused for a maximum cost of a judge without prices."""
+    if max_cost is not None and judge.cost(0, 0) is None:
+        raise Refused(
+            f"the cost of {judge.name!r} is unknown; add it again with --price-in and --price-out (and --replace; "
+            "stored answers are not paid for again)"
+        )
 
 
 def _blocks(ids: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
@@ -196,6 +229,11 @@ class LLMKind(StoredJudgeKind):
 
     def card(self, name: str, about: Manifest, scored: bool) -> JudgeCard:
         return JudgeCard(name, KIND, "", False, None, scored)
+
+    def thresholds(self, about: Manifest) -> tuple[float, float]:
+        """The mean of the votes decides: negatives lie below 0.5, positives reach the score of the lowest positive grade."""
+        prompt = Prompt(**about["prompt"])
+        return 0.5, prompt.probability(prompt.positive_from)
 
     def open(self, study: Study, name: str, device: str | None = None) -> LLMJudge:
         return LLMJudge.load(study, name)

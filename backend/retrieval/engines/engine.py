@@ -37,12 +37,14 @@ class Engine(ABC):
         title: its name in the interface.
         help: one line: what WHERE names.
         uses: the settings that it understands.
+        remote: whether a search sends questions, or their vectors, to a server.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     help: ClassVar[str]
     uses: ClassVar[tuple[str, ...]] = ()
+    remote: ClassVar[bool] = False
 
     @abstractmethod
     def examine(

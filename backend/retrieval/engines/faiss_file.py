@@ -28,6 +28,7 @@ from blindspot.backend.retrieval.engines.engine import (
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.backend.retrieval.retriever import search_in_blocks, top_k
 from blindspot.backend.retrieval.search import finite_questions
+from blindspot.backend.retrieval.vector_ids import read_ids
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits
 
@@ -80,29 +81,6 @@ def read_index(path: Path) -> Any:
         raise BadInput(
             "is not a FAISS index that this version of FAISS reads; write it with faiss.write_index", path
         ) from error
-
-
-def read_ids(path: Path, expected: int) -> list[str]:
-    """Return the passage ids of the vectors. Raises BadInput for a pickle, and for another number of ids."""
-    with open(path, "rb") as file:
-        head = file.read(6)
-    if head == b"\x93NUMPY":
-        try:
-            ids = [str(each) for each in np.load(path, allow_pickle=False).tolist()]
-        except ValueError:
-            raise BadInput(
-                "holds pickled objects, which can run a program; write the ids as text, one a line", path
-            ) from None
-    elif head[:1] == b"\x80":
-        raise BadInput("is a pickle, which can run a program; write the ids as text, one a line", path)
-    else:
-        try:
-            ids = path.read_text(encoding="utf-8").splitlines()
-        except UnicodeDecodeError:
-            raise BadInput("is not UTF-8 text; write the ids as text, one a line", path) from None
-    if len(ids) != expected:
-        raise BadInput(f"has {len(ids):,} ids, but the FAISS index has {expected:,} vectors", path)
-    return ids
 
 
 class FaissFile:
@@ -202,7 +180,7 @@ class FaissEngine(Engine):
         path, named = locate(where, settings.ids)
         index = read_index(path)
         if named is not None:
-            ids = read_ids(named, index.ntotal)
+            ids = read_ids(named, index.ntotal, "the FAISS index")
         elif hasattr(index, "id_map"):
             import faiss
 

@@ -51,12 +51,12 @@ FLOATS = ("FLOAT_VECTOR", "FLOAT16_VECTOR", "BFLOAT16_VECTOR")
 class Collection:
     """What is needed of an existing collection. Raises Missing or Refused if it cannot be searched."""
 
-    def __init__(self, uri: str, settings: EngineSettings):
+    def __init__(self, study: Study, uri: str, settings: EngineSettings):
         self.uri, self.name = uri, settings.collection
         if not self.name:
             raise Refused("name the Milvus collection with --collection")
         with one_line(uri):
-            self.client = connect(uri)
+            self.client = connect(study, uri)
             if not self.client.has_collection(self.name):
                 known = ", ".join(self.client.list_collections()) or "none"
                 raise Missing(f"Milvus at {uri} has no collection {self.name!r}; collections there: {known}")
@@ -163,7 +163,7 @@ class OpenedCollection:
     def _open(self) -> tuple[Collection, Encoder]:
         if self._opened is None:
             settings = EngineSettings(**self._manifest["settings"])
-            collection = Collection(self._manifest["where"], settings)
+            collection = Collection(self._study, self._manifest["where"], settings)
             if collection.fingerprint != self._manifest["fingerprint"]:
                 raise changed(self._manifest["name"], self._manifest, f"({collection.name}) has changed")
             encoder = encoder_for(self._study, settings, collection.width, collection.name, self._device)
@@ -188,13 +188,14 @@ class OpenedCollection:
 class MilvusEngine(Engine):
     name, title = "milvus", "Milvus"
     help = "the address of a Milvus server, or a FILE.db of milvus-lite"
+    remote = True
     uses = ("encoder", "collection", "id_field", "title_field", "text_field", "vector_field")
 
     def examine(
         self, study: Study, where: str, settings: EngineSettings, folder: Path, progress: Progress | None
     ) -> dict[str, Any]:
         uri = absolute_uri(where)
-        collection = Collection(uri, settings)
+        collection = Collection(study, uri, settings)
         encoder = encoder_for(study, settings, collection.width, f"the collection {collection.name}")
         ids = collection.some_ids()
         known = len(study.corpus.ordinals(ids))
@@ -219,7 +220,7 @@ class MilvusEngine(Engine):
     ) -> CollectionPassages | None:
         if not settings.text_field:
             return None
-        return CollectionPassages(Collection(absolute_uri(where), settings), settings, progress)
+        return CollectionPassages(Collection(study, absolute_uri(where), settings), settings, progress)
 
     def open(self, study: Study, name: str, manifest: Mapping[str, Any], device: str | None) -> OpenedCollection:
         return OpenedCollection(study, name, manifest, device)

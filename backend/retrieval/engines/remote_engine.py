@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from blindspot.backend.core.consent import require_consent
+from blindspot.backend.core.http_client import check_url
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.engines.engine import Engine, changed, encoder_for, hits_of, run_settings, same_model
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
@@ -30,6 +32,7 @@ Found = list[tuple[str, float]]
 class RemoteEngine(Engine):
     """A kind of engine behind HTTP."""
 
+    remote = True
     scheme: ClassVar[str]
     largest_k: ClassVar[int]
     """Hits that the engine returns at most, unless its own settings say otherwise."""
@@ -43,8 +46,11 @@ class RemoteEngine(Engine):
         "retries",
     )
 
-    def server(self, where: str, settings: EngineSettings) -> SearchServer:
-        return SearchServer(self.title, where, self.scheme, settings)
+    def server(self, study: Study, where: str, settings: EngineSettings) -> SearchServer:
+        """Return the server at an address. Raises NeedsConsent before anything is sent to one that nobody allowed."""
+        url = check_url(where, "WHERE", "http://localhost:9200")
+        consent = require_consent(study, url, f"searching with {self.title} would send questions, or their vectors,")
+        return SearchServer(self.title, url, consent, self.scheme, settings)
 
     @abstractmethod
     def about(self, server: SearchServer, settings: EngineSettings) -> dict[str, Any]:
@@ -64,7 +70,7 @@ class RemoteEngine(Engine):
     def examine(
         self, study: Study, where: str, settings: EngineSettings, folder: Path, progress: Progress | None
     ) -> dict[str, Any]:
-        server = self.server(where, settings)
+        server = self.server(study, where, settings)
         needs(settings, self.title)
         about, encoder = self.about(server, settings), None
         if settings.vector_field:
@@ -97,7 +103,7 @@ class RemoteRetriever:
         self.name, self.settings = f"opened:{name}", run_settings(name, manifest)
         self._engine, self._study, self._manifest, self._device = engine, study, manifest, device
         self._engine_settings = EngineSettings(**manifest["settings"])
-        self._server = engine.server(manifest["where"], self._engine_settings)
+        self._server = engine.server(study, manifest["where"], self._engine_settings)
         self._encoder: Encoder | None = None
         self._about: dict[str, Any] | None = None
 

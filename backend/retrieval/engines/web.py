@@ -1,20 +1,18 @@
 """What search engines behind HTTP share: the address, the key, one request, and one line for what goes wrong.
 
-The key comes from the environment variable BLINDSPOT_KEY_ and the host in capitals (`key_variable`), so a study that
-names another host never gets it. Tested against a local stand-in that speaks the engines' wire formats.
+Nothing is sent without a person's consent, which also names the key (`blindspot.backend.core.consent`). Tested against a
+local stand-in that speaks the engines' wire formats.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import os
-import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
-from blindspot.backend.core.http_client import Answer, HttpClient, ServerAway, check_url, message_of
+from blindspot.backend.core.consent import Consent
+from blindspot.backend.core.http_client import Answer, HttpClient, ServerAway, message_of
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
 from blindspot.db.errors import BlindspotError, Missing, Refused
 
@@ -22,37 +20,30 @@ LARGEST_ANSWER = 1 << 26  # bytes
 CONNECTIONS = 8
 
 
-def key_variable(url: str) -> str:
-    """Return the environment variable with the key for a host: search.example.org is BLINDSPOT_KEY_SEARCH_EXAMPLE_ORG."""
-    host = (urlsplit(url).hostname or "").upper().replace("-", "__")
-    return "BLINDSPOT_KEY_" + re.sub(r"[^A-Z0-9_]", "_", host)
-
-
-def authorization(url: str, scheme: str) -> tuple[str, str]:
-    """Return the header for the key in the environment, and the key; ("", "") without one.
+def authorization(key: str, scheme: str) -> str:
+    """Return the header for a key; "" without one.
 
     Args:
         scheme: of a plain key, "ApiKey" or "Bearer". "user:password" is sent as Basic.
     """
-    key = os.environ.get(key_variable(url), "").strip()
-    if not key:
-        return "", ""
     if ":" in key:
-        return f"Basic {base64.b64encode(key.encode()).decode()}", key
-    return f"{scheme} {key}", key
+        return f"Basic {base64.b64encode(key.encode()).decode()}"
+    return f"{scheme} {key}" if key else ""
 
 
 class SearchServer:
     """A search engine behind HTTP.
 
     Args:
-        title: the engine, as messages call it. scheme: see `authorization`.
+        title: the engine, as messages call it. consent: to the server of the address. scheme: see `authorization`.
     """
 
-    def __init__(self, title: str, url: str, scheme: str, settings: EngineSettings):
-        self.title, self.url = title, check_url(url, "WHERE", "http://localhost:9200")
-        self._header, self._key = authorization(self.url, scheme)
-        self._http = HttpClient(self.url, self._header, settings.timeout, settings.retries, CONNECTIONS, LARGEST_ANSWER)
+    def __init__(self, title: str, url: str, consent: Consent, scheme: str, settings: EngineSettings):
+        self.title, self.url, self._consent, self._key = title, url, consent, consent.key
+        header = authorization(self._key, scheme)
+        self._http = HttpClient(
+            url, consent, header, settings.timeout, settings.retries, CONNECTIONS, maximum_reply=LARGEST_ANSWER
+        )
 
     def ask(self, path: str, body: bytes | None, content_type: str = "application/json") -> Any:
         """Return the JSON of an answer.
@@ -72,12 +63,12 @@ class SearchServer:
             raise BlindspotError(f"{self.url} answers without JSON; is {self.title} there?") from None
 
     def _check(self, answer: Answer) -> None:
-        status, variable = answer.status, key_variable(self.url)
+        status = answer.status
         if status == 200:
             return
         if status in (401, 403):
-            what = f"the key in ${variable}" if self._key else f"a request without a key (${variable} is not set)"
-            raise Refused(f"{self.title} at {self.url} refuses {what} (HTTP {status}); set the variable to a valid key")
+            said = self._consent.key_in_words
+            raise Refused(f"{self.title} at {self.url} answers HTTP {status}: it refuses {said}")
         if 300 <= status < 400:
             raise Refused(f"{self.url} redirects to another address; name that address")
         said = message_of(answer.content, self._key) or _vespas_message(answer.content)

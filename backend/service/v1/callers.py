@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hmac
-import math
 from typing import TYPE_CHECKING
 
 from fastapi import HTTPException, Request
 
 from blindspot.backend.service.caller import CLIENT, LOCAL, Caller, person_of_name, person_of_secret
-from blindspot.backend.service.guard import WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND, RequestRate
+from blindspot.backend.service.guard import Guesses
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -32,7 +31,7 @@ class CallerOf:
 
     def __init__(self, study: Study, token: str | None, is_local: bool):
         self._study, self._token, self._is_local = study, token, is_local and token is None
-        self._wrong_tokens = RequestRate(WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND)
+        self._guesses = Guesses()
 
     def __call__(self, request: Request) -> Caller:
         scheme, _, sent = request.headers.get("authorization", "").partition(" ")
@@ -45,12 +44,4 @@ class CallerOf:
         elif not scheme and self._is_local:
             name = request.headers.get(PERSON)
             return LOCAL if name is None else person_of_name(self._study, name)
-        self._refuse(request)
-        raise HTTPException(401, NEEDS_TOKEN, {"WWW-Authenticate": "Bearer"})
-
-    def _refuse(self, request: Request) -> None:
-        wait = self._wrong_tokens.take(request.client.host if request.client else "")
-        if wait > 0:
-            raise HTTPException(
-                429, "too many wrong tokens from your address; try again later", {"Retry-After": f"{math.ceil(wait)}"}
-            )
+        raise HTTPException(*self._guesses.refusal(request.client.host if request.client else "", NEEDS_TOKEN))

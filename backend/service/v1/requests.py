@@ -116,6 +116,10 @@ class JobStart(BaseModel):
     """A job to start; /v1/job-kinds lists the kinds and their arguments."""
 
     model_config: ClassVar[ConfigDict] = closed({"kind": "retrieve", "arguments": {"kind": "bm25", "split": "dev"}})
+    id: Annotated[
+        ClientId | None,
+        Field(description="Chosen by you. Send the same id when you send the same job again: it is started once."),
+    ] = None
     kind: Annotated[str, Field(max_length=80)]
     arguments: Annotated[
         dict[str, Any], Field(max_length=50, description=f"At most {MAX_ARGUMENTS:,} characters as JSON.")

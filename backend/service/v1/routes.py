@@ -296,7 +296,7 @@ def _add_search(router: APIRouter, shared: Version1) -> None:
     @router.post("/search", response_model=answers.LiveAnswer)
     async def search_live(caller: Asking, asked: requests.LiveRequest) -> dict[str, Any]:
         """Search with a retriever now, and return passages by id."""
-        await run_in_threadpool(_refuse_live, study, caller, asked.questions)
+        await run_in_threadpool(caller.require_live, study, asked.questions)
         try:
             batched = await asyncio.wait_for(
                 asyncio.wrap_future(shared.service.ask(asked.retriever, asked.questions, asked.k)), shared.time_limit
@@ -317,15 +317,6 @@ def _add_search(router: APIRouter, shared: Version1) -> None:
     ) -> dict[str, Any]:
         """Find words in passages, questions or the notes of annotators, as `blindspot find` does."""
         return reading.find(study, caller, words, place, limit)
-
-
-def _refuse_live(study: Study, caller: Caller, questions: list[str]) -> None:
-    from blindspot.backend.judging.blindness import refuse_live
-
-    caller.require(study, "ask live")
-    hidden, sees_others = caller.hidden(study), caller.may(study, labelling.OTHERS)
-    for question in questions:
-        refuse_live(study, question, hidden, sees_others)
 
 
 def _add_labels(router: APIRouter, shared: Version1) -> None:
@@ -395,18 +386,19 @@ def _add_jobs(router: APIRouter, shared: Version1) -> None:
     ) -> dict[str, Any]:
         """List the last jobs, newest first."""
         caller.require(study, "see results")
-        return {"items": job_requests.recent(study, limit)}
+        return {"items": job_requests.recent(study, caller, limit)}
 
     @router.post("/jobs", response_model=answers.JobAnswer, status_code=202)
     def start_job(caller: Asking, asked: requests.JobStart) -> dict[str, Any]:
         """Start a job in a process of its own."""
-        return job_requests.state(study, job_requests.start(study, caller, asked.kind, asked.arguments))
+        started = job_requests.start(study, caller, asked.kind, asked.arguments, asked.id)
+        return job_requests.state(study, caller, started)
 
     @router.get("/jobs/{job}", response_model=answers.JobAnswer)
     def one_job(caller: Asking, job: JobName) -> dict[str, Any]:
         """A job as it is now."""
         caller.require(study, "see results")
-        return job_requests.state(study, job)
+        return job_requests.state(study, caller, job)
 
     @router.get("/jobs/{job}/log", response_model=answers.LogAnswer)
     def log_of_job(caller: Asking, job: JobName) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""`blindspot consent`: what may leave this machine, kept in a file of this person and not in the study."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from blindspot.app.commands.common import StudyOption, group, open_study
+
+consent_app = group("Allow texts of a study to go to a server, or take that back. Kept outside the study.")
+Address = Annotated[
+    str,
+    typer.Argument(metavar="URL", help="Address of the server; scheme, host and port count, as in https://host:443."),
+]
+
+
+@consent_app.command("give")
+def give(
+    url: Address,
+    key_variable: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Environment variable with the key for this server alone (default: requests carry no key).",
+        ),
+    ] = "",
+    study: StudyOption = None,
+) -> None:
+    """Allow texts of this study to go to a server: a language model, a search engine, Milvus, a tracker."""
+    from blindspot.backend.core import consent
+
+    given = consent.give(open_study(study), url, key_variable)
+    key = f", with the key in ${given.key_variable}" if given.key_variable else ", without a key"
+    print(f"Texts of {given.study} may go to {given.server}{key}.")
+    print(f"Take it back: blindspot consent withdraw {given.server}")
+
+
+@consent_app.command("withdraw")
+def withdraw(url: Address, study: StudyOption = None) -> None:
+    """Take a consent back."""
+    from blindspot.backend.core import consent
+
+    server = consent.server_of(url)
+    was = consent.withdraw(open_study(study), url)
+    print(f"Nothing goes to {server} any more." if was else f"Nothing was allowed to go to {server}.")
+
+
+@consent_app.command("list")
+def show(study: StudyOption = None) -> None:
+    """List the servers that this study names, and those that texts may go to."""
+    from blindspot.backend.core.consent import consents
+    from blindspot.backend.upkeep.servers import servers_named
+
+    opened = open_study(study)
+    allowed = {each.server: each for each in consents(opened)}
+    named = servers_named(opened)
+    for server in dict.fromkeys([*named, *allowed]):
+        consent = allowed.get(server)
+        key = f"${consent.key_variable}" if consent and consent.key_variable else "no key"
+        state = f"allowed, {key}, since {consent.given[:10]}" if consent else "not allowed"
+        print(f"{server}: {state}; {', '.join(named.get(server, ['named by no part of the study']))}")
+    if not named and not allowed:
+        print("This study names no server, and nothing may leave this machine.")

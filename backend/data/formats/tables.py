@@ -1,0 +1,211 @@
+"""Tables: CSV, Parquet, Arrow, datasets as the package `datasets` saves them, and folders of such files as on the Hub.
+
+A column is found by its usual names, or chosen with `--set text=COLUMN`. `--format table` also reads TSV and JSON lines
+with columns of other names. Passages without a column of ids are numbered from 1. Questions may have every field of the
+format question-jsonl as a column; answers and gold are lists, JSON lists, or a single value. The split is that of the
+column `split`, else of the folder or file name ("validation" is dev), else of `--split`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from blindspot.backend.data.formats import fields, trec
+from blindspot.backend.data.formats.base import (
+    NO_OPTIONS,
+    SPLIT_NAMES,
+    Format,
+    Head,
+    ImportedQuestion,
+    Options,
+    PassageBatch,
+    Qrel,
+    id_fault,
+    question_fault,
+)
+from blindspot.backend.data.formats.passage_lines import ROWS_PER_BATCH
+from blindspot.backend.data.formats.question_jsonl import question_of_record, stem
+from blindspot.backend.data.table_files import TableRow, columns_of, rows_of, shown, table_files
+from blindspot.db.errors import BadInput
+
+PASSAGE = {
+    "id": ("id", "_id", "docid", "doc_id", "pid", "passage_id"),
+    "title": ("title",),
+    "text": ("text", "contents", "content", "passage", "body"),
+}
+QUESTION = {
+    "id": ("id", "_id", "qid", "query_id", "question_id"),
+    "question": ("question", "query"),
+    "answers": ("answers", "answer"),
+    "gold": ("gold", "positive_passages"),
+}
+QREL = {
+    "question": ("query-id", "query_id", "qid"),
+    "passage": ("corpus-id", "corpus_id", "docid", "doc_id", "pid"),
+    "grade": ("score", "relevance", "grade", "label"),
+}
+_OF_QUESTIONS = ("relation", "subject", "template", "frequency", "bucket", "dataset", "split", "set", "answer_rule")
+_NUMBERS = ("frequency", "bucket")
+
+
+def _usual(head: Head, *columns: tuple[str, ...]) -> bool:
+    """Return whether a table has one of the usual names of each column. TSV is left to the formats that are TSV."""
+    if head.table is None or "\t" in head.first_line:
+        return False
+    return all(set(names) & set(head.table) for names in columns)
+
+
+def recognise_passages(head: Head) -> bool:
+    return _usual(head, PASSAGE["text"]) and not _usual(head, QUESTION["question"])
+
+
+def recognise_questions(head: Head) -> bool:
+    return _usual(head, QUESTION["question"])
+
+
+def recognise_qrels(head: Head) -> bool:
+    return _usual(head, *QREL.values())
+
+
+def files(path: Path) -> list[Path]:
+    return [file.path for file in table_files(path)]
+
+
+def _chosen(path: Path, usual: Mapping[str, tuple[str, ...]], options: Options) -> dict[str, str]:
+    """Return the column of each field that the settings name or that has a usual name."""
+    columns, chosen = columns_of(path), {}
+    for field, names in usual.items():
+        named = options.settings.get(field)
+        if named and named not in columns:
+            raise BadInput(f"there is no column {named!r}; the columns are {shown(columns)}", path)
+        column = named or next((name for name in names if name in columns), None)
+        if column is not None:
+            chosen[field] = column
+    return chosen
+
+
+def _required(path: Path, chosen: Mapping[str, str], *names: str) -> None:
+    for name in names:
+        if name not in chosen:
+            columns = shown(columns_of(path))
+            raise BadInput(f"no column is the {name}; the columns are {columns}; choose with --set {name}=COLUMN", path)
+
+
+def read_passages(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
+    chosen = _chosen(path, PASSAGE, options)
+    _required(path, chosen, "text")
+    batch = PassageBatch()
+    for number, row in enumerate(rows_of(path, list(chosen.values())), 1):
+        place = Path(str(row.path))
+        if batch.path not in (None, place) or len(batch.rows) + len(batch.problems) >= ROWS_PER_BATCH:
+            yield batch
+            batch = PassageBatch()
+        batch.path = place
+        if isinstance(row, BadInput):
+            batch.problems.append(row)
+            continue
+        values = {field: row.values[column] for field, column in chosen.items()}
+        try:
+            id = fields.identifier(values, "id") if "id" in values else str(number)
+            batch.rows.append((id, fields.text(values, "title", ""), fields.required_text(values, "text")))
+            batch.lines.append(row.line)
+        except fields.FieldError as error:
+            batch.problems.append(BadInput(str(error), row.path, row.line))
+    yield batch
+
+
+def read_questions(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
+    chosen = _chosen(path, QUESTION, options)
+    _required(path, chosen, "question")
+    known = [name for name in _OF_QUESTIONS if name in columns_of(path)]
+    wanted = [*chosen.values(), *(name for name in known if name not in chosen.values())]
+    # `datasets` calls a table without splits "train", so a single split that no column states is only a default.
+    one_split = len({file.split for file in table_files(path)}) == 1
+    for row in rows_of(path, wanted):
+        if isinstance(row, BadInput):
+            yield row
+            continue
+        record = {name: row.values[name] for name in known if row.values[name] not in (None, "")}
+        record |= {field: row.values[column] for field, column in chosen.items()}
+        try:
+            item = _question(record, row, path, options, one_split)
+        except fields.FieldError as error:
+            yield BadInput(str(error), row.path, row.line)
+            continue
+        if options.includes(item.question):
+            yield item
+
+
+def _question(record: dict[str, Any], row: TableRow, path: Path, options: Options, one_split: bool) -> ImportedQuestion:
+    for name in ("answers", "gold"):
+        record[name] = _texts(record.get(name))
+    for name in _NUMBERS:
+        if isinstance(value := record.get(name), str) and value.isascii() and value.isdigit():
+            record[name] = int(value)
+    if "split" in record:
+        record["split"] = SPLIT_NAMES.get(str(record["split"]).lower(), record["split"])
+    elif row.split is not None and "set" not in record and not (one_split and options.split):
+        record["split"] = SPLIT_NAMES.get(row.split, row.split)
+    record.setdefault("dataset", options.dataset or stem(path))
+    if record.get("id") is None:
+        record["id"] = f"{'-'.join(str(record['dataset']).split())}.{row.split + '.' if row.split else ''}{row.line}"
+    item = question_of_record(record, Path(row.path), row.line, options)
+    if message := question_fault(item.question):
+        raise fields.FieldError(message)
+    return item
+
+
+def _texts(value: Any) -> list[Any]:
+    """Return a list of answers or ids: a list, SQuAD's {"text": [...]}, text that is a list in JSON or Python, or one
+    value."""
+    if isinstance(value, dict):
+        value = value.get("text", value.get("aliases"))
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        for parse in (json.loads, ast.literal_eval):
+            try:
+                value = parse(value.strip())
+                break
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                continue
+    if value is None or value == "":
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | BadInput]:
+    chosen = _chosen(path, QREL, options)
+    _required(path, chosen, *QREL)
+    for row in rows_of(path, list(chosen.values())):
+        if isinstance(row, BadInput):
+            yield row
+            continue
+        values = {field: row.values[column] for field, column in chosen.items()}
+        try:
+            question, passage = (fields.identifier(values, name) for name in ("question", "passage"))
+            if message := id_fault(question) or id_fault(passage):
+                raise fields.FieldError(message)
+            yield Qrel(question, passage, trec.grade(str(values["grade"])), row.path, row.line)
+        except fields.FieldError as error:
+            yield BadInput(str(error), row.path, row.line)
+
+
+_WHAT = "CSV, Parquet, Arrow or a saved dataset"
+FORMATS = [
+    Format(
+        "table", "passages", _WHAT, recognise_passages, read_passages, files=files, settings=dict.fromkeys(PASSAGE, "")
+    ),
+    Format(
+        "table",
+        "questions",
+        _WHAT,
+        recognise_questions,
+        read_questions,
+        files=files,
+        settings=dict.fromkeys(QUESTION, ""),
+    ),
+    Format("table", "qrels", _WHAT, recognise_qrels, read_qrels, files=files, settings=dict.fromkeys(QREL, "")),
+]

@@ -1,0 +1,104 @@
+"""The settings of experiments, declared once: for the commands, the jobs and the records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blindspot.backend.core.declared import Field, settings_class
+
+
+@settings_class
+class ExperimentSettings:
+    """The settings of the papers' experiments; each experiment names those that it uses.
+
+    relations: of EntityQuestions. sets: question sets. batches, sizes: values that an experiment varies. training,
+    cross, reader: settings that differ from the defaults of `DualEncoderSettings`, from RocketQA's
+    `CrossEncoderSettings`, and from `ReaderSettings`.
+    """
+
+    start: str = Field(
+        default="minilm",
+        description="Encoder that every training starts from",
+        json_schema_extra={"option": "--from"},
+    )
+    train: tuple[str, ...] = Field(default=("train",), description="Questions to train on: train or SET/train")
+    on: str = Field(default="dev", description="Questions to measure on: dev, test, a question set, or SET/SPLIT")
+    ks: tuple[int, ...] = Field(
+        default=(5, 20, 100),
+        description="Ranks at which success is measured",
+        json_schema_extra={"option": "--k"},
+    )
+    seeds: tuple[int, ...] = Field(
+        default=(0, 1, 2), description="Seeds to train with; use at least 3 to get an interval"
+    )
+    limit: int | None = Field(default=None, description="Maximum number of training questions, drawn", ge=1)
+    measured: int | None = Field(
+        default=None,
+        description="Maximum number of questions to measure on, drawn",
+        ge=1,
+        json_schema_extra={"option": "--questions"},
+    )
+    relations: tuple[str, ...] = Field(
+        default=(),
+        description="Relation to use, in experiments that compare relations",
+        json_schema_extra={"option": "--relation", "metavar": "ID"},
+    )
+    sets: tuple[str, ...] = Field(
+        default=(),
+        description="Question set to use, in experiments that compare question sets",
+        json_schema_extra={"option": "--set"},
+    )
+    encoders: tuple[str, ...] = Field(
+        default=(),
+        description="Encoder of study.toml to use, in experiments that compare encoders",
+        json_schema_extra={"option": "--encoder", "aliases": ["--passage-encoder"]},
+    )
+    depth: int = Field(default=100, description="Number of top ranks to mine negatives from", ge=1)
+    batches: tuple[int, ...] = Field(
+        default=(), description="Batch sizes to compare, in questions, in experiments that vary the batch size"
+    )
+    sizes: tuple[int, ...] = Field(
+        default=(),
+        description="Numbers of training questions to compare, in experiments that vary the training data",
+    )
+    training: tuple[tuple[str, Any], ...] = ()
+    cross: tuple[tuple[str, Any], ...] = ()
+    reader: tuple[tuple[str, Any], ...] = ()
+    small: bool = Field(
+        default=False,
+        description="Use a tiny model and few questions. It shows that the experiment runs; its figures mean nothing",
+    )
+
+
+@settings_class
+class LabelBudgetSettings:
+    """How the experiment on label budgets trains and measures."""
+
+    start: str = Field(
+        default="minilm",
+        description="Initial model of every retriever: an encoder of study.toml, a folder or a Hugging Face name",
+        json_schema_extra={"aliases": ["--from"]},
+    )
+    split: str = Field(
+        default="dev",
+        description="Questions to measure on, none of them of training: dev, test, a question set, or SET/SPLIT",
+    )
+    shares: tuple[int, ...] = Field(default=(0, 25, 50, 100), description="Percentages of the labels to train with")
+    seeds: tuple[int, ...] = Field(
+        default=(0, 1, 2), description="Seeds to train with; use at least 3 to get an interval"
+    )
+    policy: str = Field(default="labels", description="Denoising policy with labels, such as answer_match+labels")
+    model: str | None = Field(
+        default=None, description="Cross-encoder whose scores the policy uses, for policies that use scores"
+    )
+    k: int = Field(default=20, description="Rank at which success is measured", ge=1)
+    worth: float = Field(
+        default=0.1, description="Minimum gain of a hundred labels to be worth it, in percentage points"
+    )
+    small: bool = Field(
+        default=False, description="Use two layers, short texts and few steps, to try the experiment on a CPU"
+    )
+    settings: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Settings of the dual encoder that differ from its defaults, or from the small ones",
+    )

@@ -1,0 +1,100 @@
+"""What one person's judging came to, in words for that person: how much, how fast, how consistent, and what it changes.
+
+The figures are about labels alone. Whoever annotates must not see how well retrieval does, nor other people's labels, so
+agreement with others is given only over enough passages that no single label shows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from blindspot.analysis.audit import Rate
+from blindspot.backend.judging.quality import AnnotatorStats, last_blind, repeats, share_same, standing_labels, work_of
+from blindspot.backend.text.counting import counted, duration, noun
+from blindspot.db.events import LABELS, EventRow
+from blindspot.db.labels import Labels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blindspot.backend.core.study import Study
+
+MIN_COMPARED = 10
+"""Agreement with others is given over at least this many passages; with fewer it would show their labels."""
+
+
+def own_work(study: Study, annotator: str) -> list[tuple[str, str]]:
+    """Return a person's own figures as (name, words), without practice; empty before their first label."""
+    labels = Labels(study.labels_path)
+    standing = standing_labels(labels.events(by_people=True))
+    own = [event for event in standing if event.annotator == annotator]
+    if not own:
+        return []
+    again = [(question, same) for question, name, same in repeats(standing) if name == annotator]
+    work = work_of(annotator, own, len(again), sum(same for _, same in again))
+    rows = [("In all", _counts(own, work)), ("Pace", _pace(work))]
+    rows.append(("Agreement with others", _with_others(_compared(standing, annotator))))
+    if again:
+        rows.append(("Agreement with yourself", _same(share_same(again), "second labels", "the first")))
+    return [*rows, ("What your labels change", _changes(labels, own))]
+
+
+def _counts(own: Sequence[EventRow], work: AnnotatorStats) -> str:
+    given: Counter[str | None] = Counter({(event.question, event.passage): event.label for event in own}.values())
+    kinds = ", ".join(f"{given[label]:,} {label}" for label in LABELS if given[label])
+    return f"{counted(work.questions, 'different question')}, {counted(work.labels, 'passage')}: {kinds}"
+
+
+def _pace(work: AnnotatorStats) -> str:
+    if work.seconds is None or not work.per_hour:
+        return "not timed"
+    hours = work.timed / work.per_hour
+    untimed = "" if work.timed == work.labels else f"; {work.timed:,} of {counted(work.labels, 'label')} have a time"
+    return f"{work.seconds:.1f} s a passage (median), {duration(hours * 3600)} in all{untimed}"
+
+
+def _compared(standing: Sequence[EventRow], annotator: str) -> list[tuple[str, bool]]:
+    """Return (question, whether the labels are the same) for each label of another person on the annotator's passages;
+    blind labels alone."""
+    blind = last_blind(standing)
+    return [
+        (question, label == blind[annotator, question, passage])
+        for (name, question, passage), label in blind.items()
+        if name != annotator and (annotator, question, passage) in blind
+    ]
+
+
+def _with_others(compared: Sequence[tuple[str, bool]]) -> str:
+    if len(compared) < MIN_COMPARED:
+        return f"fewer than {MIN_COMPARED} labels of others on your passages"
+    return _same(share_same(compared), "labels of others on your passages", "yours")
+
+
+def _same(found: Rate, what: str, other: str) -> str:
+    share = found.value or 0.0
+    same = round(share * found.passages)
+    interval = "" if found.low is None or found.high is None else f", 95% interval {found.low:.0%} to {found.high:.0%}"
+    return f"{same:,} of {found.passages:,} {what} {noun(same, 'equals', 'equal')} {other} ({share:.0%}{interval})"
+
+
+def _changes(labels: Labels, own: Sequence[EventRow]) -> str:
+    """Say what the person's own labels say of pairs that are not gold, and of how many of these training hears."""
+    label_of = {(event.question, event.passage): event.label for event in own}
+    pairs = [
+        (label_of[pair.question, pair.passage], pair.split == "train")
+        for pair in labels.corrected({question for question, _ in label_of})
+        if not pair.gold and (pair.question, pair.passage) in label_of
+    ]
+    found = [trains for label, trains in pairs if label == "positive"]
+    kept = sum(label == "negative" for label, _ in pairs)
+    confirmed = (
+        f"{counted(kept, 'passage')} {noun(kept, 'is', 'are')} confirmed as {noun(kept, 'a negative', 'negatives')}"
+    )
+    if not found:
+        return f"no passage answers that was not known to; {confirmed}"
+    training = f", {sum(found):,} of them for training questions" if any(found) else ""
+    return (
+        f"{counted(len(found), 'passage')} {noun(len(found), 'answers', 'answer')} "
+        f"{noun(len(found), 'its question and was', 'their questions and were')} not known to{training}; {confirmed}"
+    )

@@ -1,0 +1,82 @@
+"""What a batch waits for, in sentences that name the people, for leads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from blindspot.backend.text.counting import counted, noun
+from blindspot.db.people import Person
+from blindspot.db.waiting import Reassigned, Waiting
+
+MAX_NAMES = 6
+
+
+def waiting_lines(waiting: Iterable[Waiting], people: Iterable[Person]) -> list[str]:
+    """Return one sentence for each group of questions that wait for the same people; blocked ones first.
+
+    Args:
+        people: Everybody in the study.
+    """
+    known = {person.name: person for person in people}
+    groups = Counter((not each.blocked, each.reserved, each.people, each.missing) for each in waiting)
+    return [
+        _sentence(count, reserved, names, missing, known)
+        for (_, reserved, names, missing), count in sorted(groups.items(), key=lambda group: (group[0][0], -group[1]))
+    ]
+
+
+def reassigned_words(result: Reassigned) -> str:
+    """Return what moving blocked questions on did, in a sentence or two."""
+    if not (result.moved or result.done or result.left):
+        return "No question waits for somebody who is not active."
+    sentences = []
+    if result.moved:
+        sentences.append(f"Active people now get {counted(result.moved, 'question')}.")
+    if result.done:
+        sentences.append(
+            f"{counted(result.done, 'question')} {noun(result.done, 'counts', 'count')} as done: no other active person "
+            "can judge more."
+        )
+    if result.left:
+        sentences.append(
+            f"{counted(result.left, 'question')} {noun(result.left, 'was', 'were')} skipped by every active person; "
+            "invite somebody, or close the batch."
+        )
+    return " ".join(sentences)
+
+
+def _sentence(count: int, reserved: str | None, names: Sequence[str], missing: int, known: dict[str, Person]) -> str:
+    questions = counted(count, "question")
+    if reserved is not None:
+        verb = noun(count, "is", "are")
+        if reserved in names:
+            return f"{questions} {verb} reserved for {reserved}."
+        return f"{questions} {verb} reserved for {reserved}, who {_why(known.get(reserved), count)}."
+    if len(names) >= missing:
+        more = "" if missing == 1 else f"{missing} of "
+        return f"{questions} {noun(count, 'waits', 'wait')} for {more}{_any_of(names)}."
+    need = f"{questions} {noun(count, 'needs', 'need')} {counted(missing, 'more person', 'more people')}"
+    if not names:
+        return f"{need}, but every active person has judged or skipped {noun(count, 'it', 'them')}."
+    return f"{need}, but only {_all_of(names)} can still judge {noun(count, 'it', 'them')}."
+
+
+def _why(person: Person | None, count: int) -> str:
+    if person is None:
+        return "is not in the study"
+    if person.simulated:
+        return "is simulated"
+    if person.kind == "machine":
+        return "is a machine"
+    return "is paused" if person.paused else f"has judged or skipped {noun(count, 'it', 'them')} before"
+
+
+def _any_of(names: Sequence[str]) -> str:
+    if len(names) > MAX_NAMES:
+        return f"any of {len(names)} people"
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _all_of(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,0 +1,39 @@
+"""The servers that parts of a study name: where its texts would go, if a person allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from blindspot.backend.core.consent import server_of
+from blindspot.backend.core.manifest import read_object
+from blindspot.backend.judges.llm.judge import llm_judges
+from blindspot.backend.retrieval import milvus
+from blindspot.backend.retrieval.opened import KIND
+from blindspot.db.errors import BlindspotError
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
+
+
+def servers_named(study: Study) -> dict[str, list[str]]:
+    """Return each server (see `server_of`) with the parts of the study that name it."""
+    found: dict[str, list[str]] = {}
+    for part, address in _addresses(study):
+        try:
+            found.setdefault(server_of(address), []).append(part)
+        except BlindspotError:  # a file of this machine, or no address at all
+            continue
+    return found
+
+
+def _addresses(study: Study) -> Iterator[tuple[str, str]]:
+    for name, about in llm_judges(study).items():
+        yield f"judge {name}", str(about.get("endpoint"))
+    for name, about in study.parts("indexes").items():
+        if about.get("kind") == KIND:
+            where = str(about.get("where"))
+            yield f"index {name}", milvus.with_port(where) if about.get("engine") == "milvus" else where
+        path = study.path("indexes", name, milvus.FILE)
+        if path.is_file():
+            yield f"index {name}-milvus", milvus.with_port(str(read_object(path).get("uri")))

@@ -1,0 +1,46 @@
+"""Rows of a labels.db that belong to one team on one machine: rights, links, sessions and the record of jobs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+Rights = Mapping[str, tuple[str, str | None, str | None]]
+"""Role, e-mail address and hash of the invitation, by name."""
+
+
+def rights_of(connection: sqlite3.Connection) -> Rights:
+    """Return the rights of everybody who has more than an annotator without a link."""
+    if "annotator" not in _tables(connection):
+        return {}
+    rows = connection.execute("SELECT name, role, email, invitation FROM annotator")
+    return {name: (role, *links) for name, role, *links in rows if role != "annotator" or any(links)}
+
+
+def strip_rights(connection: sqlite3.Connection, keep: Rights) -> None:
+    """Make everybody an annotator who cannot sign in, apart from the people to keep. End all sessions."""
+    tables = _tables(connection)
+    if "annotator" in tables:
+        connection.execute("UPDATE annotator SET role = 'annotator', email = NULL, invitation = NULL")
+        connection.executemany(
+            "UPDATE annotator SET role = ?, email = ?, invitation = ? WHERE name = ?",
+            [(*rights, name) for name, rights in keep.items()],
+        )
+    if "sign_in" in tables:
+        connection.execute("DELETE FROM sign_in")
+
+
+def remove_private_rows(path: Path) -> None:
+    """Delete everybody's rights, sessions and leases, and the record of jobs, which names hosts and folders."""
+    with closing(sqlite3.connect(path)) as connection:
+        strip_rights(connection, {})
+        for table in _tables(connection) & {"job", "lease"}:
+            connection.execute(f"DELETE FROM {table}")
+        connection.commit()
+        connection.execute("VACUUM")  # else deleted rows remain readable in free pages
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

@@ -1,0 +1,102 @@
+"""The schema that a labels.db of a version has, and what a file has beside it: a stranger's triggers, views and tables."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from functools import lru_cache
+
+_RECORD = "_sqlite_migrations"
+"""Table of sqlite-utils with the migrations that a file had. Its text differs from version to version of that library."""
+_RECORD_COLUMNS = ("id", "migration_set", "name", "applied_at")
+_OF_SQLITE = re.compile(r"sqlite_(sequence|stat[1-4]|autoindex_.*)")
+_PIECE = re.compile(r"(?P<text>'(?:[^']|'')*')|--[^\n]*|/\*.*?\*/|\s+|[\"`\[\]]", re.DOTALL)
+GUARDS = ("trigger", "index")
+Objects = dict[tuple[str, str], str]
+"""SQL of each table, index, view and trigger, by type and name."""
+
+
+def foreign_objects(connection: sqlite3.Connection) -> list[str]:
+    """Return what a labels.db holds, lacks or has otherwise than its version does, one line each; [] if it is as it should be.
+
+    Nothing of the file runs: only its list of objects is read. Whoever reads a stranger's file asks this first.
+    """
+    foreign, missing = compare_schema(connection)
+    return foreign + missing
+
+
+def compare_schema(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
+    """Return the lines of `foreign_objects` in two lists: those after which no SQL of the file may run, and missing guards."""
+    found = _objects(connection)
+    applied, problem = _applied(connection, found)
+    if problem:
+        return [problem], []
+    expected = _expected(len(applied))
+    problems: list[str] = []
+    missing: list[str] = []
+    for (kind, name), sql in found.items():
+        ours = expected.get((kind, name))
+        if ours is None:
+            problems.append(f"the {kind} {name[:80]!r} is not ours: no version of Blindspot makes it")
+        elif ours != sql:
+            problems.append(f"the {kind} {name} is not as Blindspot makes it")
+    for kind, name in expected.keys() - found.keys():
+        why = ", so recorded events could be changed" if kind == "trigger" else ""
+        (missing if kind in GUARDS else problems).append(f"the {kind} {name} is missing{why}")
+    return sorted(problems), sorted(missing)
+
+
+def _applied(connection: sqlite3.Connection, found: Objects) -> tuple[list[str], str]:
+    """Return the migrations that a file says it had, and what is wrong with that list; it must be a beginning of ours."""
+    if found.pop(("table", _RECORD), None) is None:
+        return [], "it has no record of its version"
+    columns = tuple(row[1] for row in connection.execute(f"PRAGMA table_info({_RECORD})"))
+    if columns != _RECORD_COLUMNS:
+        return [], f"the table {_RECORD} is not as Blindspot makes it"
+    names = [row[0] for row in connection.execute(f"SELECT name FROM {_RECORD} ORDER BY id")]
+    known = _names()
+    if names == known[: len(names)]:
+        return names, ""
+    newer = [name for name in names if name not in known]
+    if newer:
+        return [], f"a newer Blindspot wrote it (its schema has {str(newer[-1])[:80]}); install that version or newer"
+    return [], "its record of migrations is not one that Blindspot writes"
+
+
+def _names() -> list[str]:
+    from blindspot.db.migrations import MIGRATIONS
+
+    return [migration.name for migration in MIGRATIONS._migrations]
+
+
+@lru_cache
+def _expected(count: int) -> Objects:
+    """Return the objects of a file that had the first `count` migrations."""
+    from sqlite_utils import Database
+
+    from blindspot.db.migrations import MIGRATIONS
+
+    with closing(sqlite3.connect(":memory:")) as connection:
+        later = _names()[count:]
+        MIGRATIONS.apply(Database(connection, execute_plugins=False), stop_before=later)
+        objects = _objects(connection)
+    objects.pop(("table", _RECORD), None)
+    return objects
+
+
+def _objects(connection: sqlite3.Connection) -> Objects:
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    return {(kind, name): _plain(sql) for kind, name, sql in rows if not _OF_SQLITE.fullmatch(str(name))}
+
+
+def _plain(sql: str | None) -> str:
+    """Return SQL with one space for comments and spacing and without quotes of names, in which versions differ.
+
+    Texts in quotes stay as they are: what looks like a comment inside one is none.
+    """
+
+    def piece(match: re.Match[str]) -> str:
+        return match["text"] or ("" if match[0] in '"`[]' else " ")
+
+    return re.sub(" +", " ", _PIECE.sub(piece, sql or "")).strip()

@@ -1,0 +1,128 @@
+"""What an open batch waits for: its unfinished questions, who can still judge them, and how a lead moves them on.
+
+A question waits for active people only (`blindspot.db.people.Person.active`). It is blocked if fewer active people can
+judge it than it needs: the others are paused, simulated, or have judged or skipped it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+
+from blindspot.db.errors import Refused
+from blindspot.db.leases import SKIPS_FOR_GOOD, already_judged, batch_number, recount
+from blindspot.db.people import ACTIVE_PERSON
+
+_PLACES = (
+    "(SELECT count(*) FROM lease l WHERE l.batch = i.batch AND l.question = i.question AND l.state = 'finished' "
+    "AND l.surplus = 0)"
+)
+# The active people who can still judge question `i`. One who holds it can, whatever they judged before.
+_WHO = f"""(
+    SELECT json_group_array(a.name) FROM annotator a WHERE {ACTIVE_PERSON}
+    AND (i.assigned_to IS NULL OR i.assigned_to = a.name)
+    AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.batch = i.batch AND l.question = i.question AND l.annotator = a.name
+        AND (l.state = 'finished' OR (l.state = 'skipped' AND l.skips >= {SKIPS_FOR_GOOD})))
+    AND (:again OR i.arm IN ('audit', 'repeat') OR NOT {already_judged("a.name")} OR EXISTS (
+        SELECT 1 FROM lease l WHERE l.batch = i.batch AND l.question = i.question AND l.annotator = a.name)))"""
+_UNFINISHED = (
+    f"SELECT i.question, i.arm, i.assigned_to, i.people_needed, {_PLACES}, {_WHO} FROM batch_question i "
+    "WHERE i.batch = :batch AND i.done = 0 ORDER BY i.position"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A question that is not done.
+
+    Attributes:
+        missing: Number of people who have yet to judge it.
+        reserved: The person it is reserved for; None for anybody.
+        people: The active people who can judge it.
+    """
+
+    question: str
+    missing: int
+    reserved: str | None
+    people: tuple[str, ...]
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it cannot be done by the active people."""
+        return len(self.people) < self.missing
+
+
+@dataclass(frozen=True, slots=True)
+class Reassigned:
+    """What moving blocked questions on did.
+
+    Attributes:
+        moved: Number of questions that others get now.
+        done: Number of questions that count as done: as many people judged them as there are.
+        left: Number of questions that every active person has skipped for good.
+    """
+
+    moved: int
+    done: int
+    left: int
+
+
+def unfinished(connection: sqlite3.Connection, batch: str) -> list[Waiting]:
+    """Return the questions of a batch that are not done, in its order; none of practice. Raises Missing."""
+    return [
+        Waiting(question, needed - places, reserved, names)
+        for question, _, reserved, needed, places, names in _rows(connection, batch_number(connection, batch))
+    ]
+
+
+def reassign(connection: sqlite3.Connection, batch: str) -> Reassigned:
+    """Move the blocked questions of a batch on to the active people, inside the caller's transaction.
+
+    A reservation for somebody who is not active ends. A question that still needs more people than can judge it needs
+    only those. If nobody new can judge it, whoever judged it before gets it as a repeat.
+
+    Raises:
+        Missing: There is no such batch.
+        Refused: Nobody is active.
+    """
+    number = batch_number(connection, batch)
+    if connection.execute(f"SELECT 1 FROM annotator a WHERE {ACTIVE_PERSON} LIMIT 1").fetchone() is None:
+        raise Refused("nobody is active in this study; resume or invite somebody first")
+    before = {question for question, *_ in _blocked(connection, number)}
+    one = "WHERE batch = ? AND question = ?"
+    for question, _, reserved, *_ in _blocked(connection, number):
+        if reserved is not None:
+            connection.execute(f"UPDATE batch_question SET assigned_to = NULL {one}", (number, question))
+    for question, arm, _, _, places, names in _blocked(connection, number):
+        if not places and not names and arm in ("priority", "second"):
+            connection.execute(f"UPDATE batch_question SET arm = 'repeat' {one}", (number, question))
+    for question, _, _, _, places, names in _blocked(connection, number):
+        if places + len(names):
+            needed = places + len(names)
+            connection.execute(f"UPDATE batch_question SET people_needed = ? {one}", (needed, number, question))
+    recount(connection, number, None)
+    open_now = {question for question, *_ in _rows(connection, number)}
+    left = {question for question, *_ in _blocked(connection, number)}
+    return Reassigned(len(before & open_now - left), len(before - open_now), len(left))
+
+
+_Row = tuple[str, str, str | None, int, int, tuple[str, ...]]
+
+
+def _blocked(connection: sqlite3.Connection, number: int) -> list[_Row]:
+    return [row for row in _rows(connection, number) if len(row[5]) < row[3] - row[4]]
+
+
+def _rows(connection: sqlite3.Connection, number: int) -> list[_Row]:
+    """Return question, arm, reservation, people needed, places taken and who can judge it, of the unfinished
+    questions."""
+    name, practice, again = connection.execute(
+        "SELECT name, practice, json_extract(settings, '$.certificate') IS NOT NULL FROM batch WHERE number = ?",
+        (number,),
+    ).fetchone()
+    if practice:
+        return []
+    values = {"batch": number, "name": name, "again": again}
+    rows = connection.execute(_UNFINISHED, values).fetchall()
+    return [(*row, tuple(sorted(json.loads(names)))) for *row, names in rows]

@@ -1,0 +1,48 @@
+"""The path on every page: where one is, what is done, and the next step, in the demo and in a study without labels."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+
+from blindspot.backend.retrieval import bm25, titles
+from blindspot.backend.retrieval.retrieve import retrieve
+from tests.app_pages import Page
+from tests.studies import births, make_study, people
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Two runs over dev, and nothing else."""
+    passages = people(30)
+    study = make_study(tmp_path_factory.mktemp("path") / "study", passages, births(passages))
+    bm25.build_index(study, threads=1)
+    titles.build_index(study)
+    for kind in ("bm25", "titles"):
+        retrieve(study, kind, split="dev", k=5)
+    return study
+
+
+def shown(page: Page) -> tuple[str | None, str | None]:
+    """(the step that one is on, the address of the next step) of a page; None for what it does not show."""
+    found = re.search(r'<div[^>]*class="path".*?</ol>(?:<a [^>]*>)?', page.html, re.DOTALL)
+    text = found[0] if found else ""
+    here = re.search(r'aria-current="step"[^>]*>(?:<span[^>]*>[^<]*</span>)([^<]+)<', text)
+    following = re.search(r'<a [^>]*href="([^"]+)"[^>]*>$', text)
+    return here and here[1], following and unescape(following[1])
+
+
+def test_each_page_says_where_one_is_and_what_comes_next(study):
+    assert shown(Page(study.folder, "compare"))[0] == "See the failure"
+    assert shown(Page(study.folder, "question", a="bm25-dev", b="titles-dev"))[0] == "Look at questions"
+    assert shown(Page(study.folder, "training"))[0] == "Clean"
+    here, following = shown(Page(study.folder, "compare", a="titles-dev", b="bm25-dev"))
+    assert here == "See the failure" and following == "question?a=titles-dev&b=bm25-dev&cell=only_a"
+    assert shown(Page(study.folder, "question"))[1] == "judge"
+
+
+def test_without_two_runs_there_is_no_path(tmp_path):
+    empty = make_study(tmp_path / "empty", people(6), births(people(6)))
+    assert shown(Page(empty.folder, "compare")) == (None, None)
