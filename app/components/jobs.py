@@ -37,7 +37,9 @@ def is_unfinished(study: Study, request: JobRequest) -> bool:
     )
 
 
-def start_button(study: Study, request: JobRequest, key: str, words: str = "Start", lacking: str = "") -> None:
+def start_button(
+    study: Study, request: JobRequest, key: str, words: str = "Start", lacking: str = "", primary: bool = False
+) -> None:
     """Show a button that starts a job, if the person has the right to.
 
     The button is disabled while the same job is unfinished or while something is `lacking`.
@@ -50,6 +52,7 @@ def start_button(study: Study, request: JobRequest, key: str, words: str = "Star
     st.button(
         "Started" if unfinished else words,
         key=key,
+        type="primary" if primary else "secondary",
         disabled=unfinished or bool(lacking),
         help=f"Start: {request.title}" + (f" ({lacking})" if lacking else ""),
         on_click=_start,
