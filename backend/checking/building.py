@@ -297,7 +297,7 @@ def _write_file_run(study: Study, places: Places, questions: int) -> None:
     scores = np.full((len(owners), k), -np.inf, np.float32)
     ordinals[row[kept], column[kept]] = places.passage[at][kept]
     # A run's scores fall along a row. Where the file has none, or not in this order, the rank stands for the score.
-    scores[row[kept], column[kept]] = -column[kept].astype(np.float32)
+    scores[row[kept], column[kept]] = 0.0 - column[kept]
     write_run(
         study, RUN, [question_id(number) for number in owners.tolist()], Hits(ordinals, scores), {"retriever": OF_FILE}
     )
