@@ -24,14 +24,13 @@ class Labelled:
     """What the labels so far prove.
 
     Attributes:
-        rate: None before pairs are drawn. estimates, low, high: (n,) of the rate after each label. curve: The rules.
+        rate: None before pairs are drawn. estimates, low, high: (n,) of the rate after each label.
     """
 
     rate: RateEstimate | None
     estimates: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    curve: RuleCurve
 
     @property
     def judged(self) -> int:
@@ -43,9 +42,8 @@ class Labelled:
 
     @property
     def is_enough(self) -> bool:
-        """Whether it is time for the rules: all pairs are judged, or a rule is chosen and the interval is short."""
-        short = self.rate is not None and (self.rate.half_width or 1.0) <= SHORT
-        return self.all_judged or (short and self.curve.chosen is not None)
+        """Whether it is time for the rules: all pairs are judged, or the interval is short."""
+        return self.all_judged or (self.rate is not None and (self.rate.half_width or 1.0) <= SHORT)
 
 
 def check_of(study: Study) -> Check:
@@ -60,17 +58,27 @@ def _check(_study: Study, folder: str, mark: int | None) -> Check:
 
 def labelled(study: Study) -> Labelled:
     """Return what people's labels prove. Computed once after each label."""
-    return _labelled(study, str(study.folder), _mark(study, "manifest.json"), _mark(study, PLAN), _last(study))
+    return _labelled(study, *_key(study))
 
 
-def _last(study: Study) -> object:
-    return desk(study).labels.last_event
+def rules(study: Study) -> RuleCurve:
+    """Return the rules compared by people's labels: seconds of work, once after each label."""
+    return _rules(study, *_key(study))
+
+
+def _key(study: Study) -> tuple[object, ...]:
+    return str(study.folder), _mark(study, "manifest.json"), _mark(study, PLAN), desk(study).labels.last_event
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _labelled(_study: Study, *key: object) -> Labelled:
     found = check_of(_study)
-    return Labelled(found.rate(), *found.trace(), found.rules())
+    return Labelled(found.rate(), *found.trace())
+
+
+@st.cache_resource(max_entries=8, show_spinner="Comparing the rules …")
+def _rules(_study: Study, *key: object) -> RuleCurve:
+    return check_of(_study).rules()
 
 
 def sees_rate(study: Study, found: Labelled) -> bool:

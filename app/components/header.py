@@ -42,7 +42,8 @@ def header(study_name: str | None, here: str, person: Person | None = None, with
             aria_current="page" if title == here else None,
         )
         for title, page in PAGES
-        if (title != "Check" or with_check) and (title not in TAKES or (person is not None and person.may(TAKES[title])))
+        if (title != "Check" or with_check)
+        and (title not in TAKES or (person is not None and person.may(TAKES[title])))
     ]
     brand = link(span("Blindspot"), url.href(url.HOME, parameters), cls="brand")
     return tag(

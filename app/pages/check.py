@@ -17,7 +17,7 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import join, link, show
 from blindspot.backend.checking.check import Check, is_check
-from blindspot.backend.checking.jobs import cleaned_file
+from blindspot.backend.checking.jobs import CleanedFile, cleaned_file
 from blindspot.backend.core.study import Study
 
 
@@ -41,19 +41,22 @@ def _checked(opened: Study, found: Check, labels: Labelled) -> None:
     with st.container(key="answer"):
         show(answer(facts, labels, sees))
         primary(opened, facts, labels, written)
-    is_later = bool(url.value("rule")) and sees
+    is_later = bool(url.value("step")) and sees
     if is_later:
-        rules_panel(opened, labels.curve, str(found.file.path))
-        file_panel(opened, labels, written)
+        _rule_and_file(opened, found, labels, written)
     if labels.judged and sees:
         trace_panel(labels)
     with st.container(key="facts", horizontal=True, gap="small"):
         show(facts_panel(facts, f"{found.file.path.name}: {found.file.name}"))
         show(batch_panel(facts))
-    if not is_later and sees:
-        rules_panel(opened, labels.curve, str(found.file.path))
-        if labels.judged or not facts.negatives or written is not None:
-            file_panel(opened, labels, written)
+    if labels.judged and sees and not is_later:
+        _rule_and_file(opened, found, labels, written)
+
+
+def _rule_and_file(opened: Study, found: Check, labels: Labelled, written: CleanedFile | None) -> None:
+    curve = checks.rules(opened)
+    rules_panel(opened, curve, str(found.file.path))
+    file_panel(opened, labels, curve, written)
 
 
 def _no_check():

@@ -6,8 +6,9 @@ from typing import Any
 
 import streamlit as st
 
-from blindspot.app import study, url, who
+from blindspot.app import checks, study, url, who
 from blindspot.app.components import jobs
+from blindspot.app.components.check.answer import answer
 from blindspot.app.components.check.upload import is_empty, upload_panel
 from blindspot.app.components.findings import findings_panel
 from blindspot.app.components.holdings import holdings
@@ -48,7 +49,7 @@ def _page(opened: Study) -> None:
         jobs.panel(opened)
     of_file = is_check(opened)
     if of_file:
-        show(div(tag("h1", "A training file"), link("See the check", url.CHECK, cls="button"), cls="welcome"))
+        _check(opened)
     # The negatives of a training file are no retriever's run: their accuracy says nothing.
     runs = {name: about for name, about in study.shown_runs(opened).items() if not (of_file and is_of_file(about))}
     if runs:
@@ -71,6 +72,13 @@ def _page(opened: Study) -> None:
                     _make_more(opened, contents)
             if not is_made:
                 jobs.panel(opened)
+
+
+def _check(opened: Study) -> None:
+    """Show the answer of a check, and the way to its page."""
+    found = checks.labelled(opened)
+    words = answer(checks.check_of(opened).facts, found, checks.sees_rate(opened, found))
+    show(div(words, link("See the check", url.CHECK, cls="button"), cls="welcome"))
 
 
 def _demo(opened: Study) -> bool:

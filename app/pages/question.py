@@ -113,7 +113,10 @@ def _listed(opened: Study) -> None:
     if not lists:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.who(opened.labels_path)
-    show(question_head(question, opened.questions.frequency_source, study.with_answers(opened)), judged(opened, question, person))
+    show(
+        question_head(question, opened.questions.frequency_source, study.with_answers(opened)),
+        judged(opened, question, person),
+    )
     question_tags(opened, question, person, chosen)
     if not all(is_of_file(study.runs(opened)[column.name]) for column in lists):
         show(_why(opened, compared, question, rule, chosen.k))

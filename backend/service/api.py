@@ -23,8 +23,8 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from blindspot.backend.service.batching import BatchedHits, Busy
 from blindspot.backend.service import guard
+from blindspot.backend.service.batching import BatchedHits, Busy
 from blindspot.backend.service.guard import (
     REQUESTS_AT_ONCE,
     REQUESTS_PER_SECOND,

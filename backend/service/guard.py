@@ -209,7 +209,11 @@ class Guard:
 
     def _limit(self, scope: Scope) -> int:
         """Return the limit of a request's body in bytes. Uploads have one of their own, above `max_body`."""
-        if self._uploads is None or scope.get("method") != "PUT" or not scope.get("path", "").startswith(self._uploads[0]):
+        if (
+            self._uploads is None
+            or scope.get("method") != "PUT"
+            or not scope.get("path", "").startswith(self._uploads[0])
+        ):
             return self._max_body
         return max(self._uploads[1], self._max_body)
 

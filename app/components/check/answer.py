@@ -16,6 +16,10 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted
 
 MORE = 200
+VAGUE = 0.25
+"""Half width of an interval up to which a rate is not stated."""
+RULE_STEP = {"step": "rule"}
+"""In the address, from the choice of a rule on."""
 WITHOUT_RULE = "none"
 
 
@@ -32,6 +36,11 @@ def answer(facts: Facts, found: Labelled, sees: bool) -> Html:
 
 def rate_sentence(rate: RateEstimate) -> str:
     assert rate.estimate is not None and rate.low is not None and rate.high is not None
+    if rate.high - rate.low > 2 * VAGUE:
+        return (
+            f"Too early to say: of {counted(rate.pairs, 'negative')}, {100 * rate.low:.0f} to {rate.high:.0%} are false, "
+            f"from {counted(rate.judged, 'judged pair')}."
+        )
     return (
         f"Of {counted(rate.pairs, 'negative')}, {rate.estimate:.1%} are false ({100 * rate.low:.1f} to "
         f"{100 * rate.high:.1f}), from {counted(rate.judged, 'judged pair')}; the interval holds whenever you stop."
@@ -49,7 +58,7 @@ def primary(opened: Study, facts: Facts, found: Labelled, written: CleanedFile |
         show(_line(_button("Judge the next pair", url.JUDGE, "j"), "Who judges blind does not see the rate."))
         return
     show(_line(*_next(found, written)))
-    if found.all_judged and url.value("rule") and found.rate.drawn < min(MOST_DRAWS, found.rate.pairs):
+    if found.all_judged and url.value("step") and found.rate.drawn < min(MOST_DRAWS, found.rate.pairs):
         more = min(found.rate.drawn + MORE, MOST_DRAWS)
         jobs.start_button(opened, request(draw_pairs, more), key="more", words=f"Draw {MORE} more pairs")
 
@@ -57,21 +66,18 @@ def primary(opened: Study, facts: Facts, found: Labelled, written: CleanedFile |
 def _next(found: Labelled, written: CleanedFile | None) -> tuple[object, ...]:
     """Return the button, and a second way in words."""
     judge = link("judge on", url.JUDGE, data_key="j")
-    if url.value("rule"):
+    if url.value("step"):
         words = "Write the cleaned file" if written is None else "The cleaned file"
         second = "" if found.all_judged else join("or ", judge)
         return _button(words, "#file"), second
     if found.is_enough:
-        chosen = found.curve.chosen
-        rule = WITHOUT_RULE if chosen is None else found.curve.rows[chosen].rule.as_text()
-        words = "See the rules" if chosen is None else "See the rule"
         return (
-            _button(words, url.href(url.CHECK, {"rule": rule}) + "#rules"),
+            _button("See the rule", url.href(url.CHECK, RULE_STEP) + "#rules"),
             "" if found.all_judged else join("or ", judge, " for a shorter interval"),
         )
     if not found.judged:
         return _button("Judge the first pair", url.JUDGE, "j"), "By keys, a few seconds a pair; stop whenever you like."
-    rules = link("stop here and write the file", url.href(url.CHECK, {"rule": WITHOUT_RULE}) + "#file")
+    rules = link("stop here and write the file", url.href(url.CHECK, {**RULE_STEP, "rule": WITHOUT_RULE}) + "#file")
     return _button("Judge the next pair", url.JUDGE, "j"), join("or ", rules)
 
 
@@ -118,7 +124,11 @@ def trace_panel(found: Labelled) -> None:
         showlegend=False,
         margin={"l": 45, "r": 10, "t": 10, "b": 40},
         xaxis={"title": {"text": "judged pairs"}, "range": [0, max(len(count), 10)], "fixedrange": True},
-        yaxis={"title": {"text": "false negatives, %"}, "range": [0, min(100, max(high[-1] * 2, 10))], "fixedrange": True},
+        yaxis={
+            "title": {"text": "false negatives, %"},
+            "range": [0, min(100, max(high[-1] * 2, 10))],
+            "fixedrange": True,
+        },
     )
     with st.container(key="trace"):
         show(tag("h2", "The rate after each label"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blindspot.app.markup import Html, div, span, tag, term
+from blindspot.app.markup import Html, div, tag, term
 from blindspot.backend.checking.facts import Facts, Finding
 from blindspot.backend.text.counting import counted, noun
 
@@ -59,7 +59,7 @@ def batch_panel(facts: Facts) -> Html:
         tag(
             "tr",
             tag("th", f"{each.size:,}", scope="row"),
-            tag("td", f"{each.rows:.1%}", span(cls="share-bar", style=f"width:{100 * each.rows:.1f}%"), cls="share-cell"),
+            tag("td", f"{each.rows:.1%}"),
             tag("td", f"{each.pairs:,.0f}"),
         )
         for each in facts.batches

@@ -10,9 +10,10 @@ import streamlit as st
 from blindspot.app import checks, url, who
 from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
-from blindspot.app.components.check.rules_panel import chosen_row
+from blindspot.app.components.check.rules_panel import best_name, chosen_row, rule_names
 from blindspot.app.markup import Html, div, plain, show, tag
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_paths, write_cleaned
+from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted
@@ -22,7 +23,7 @@ NAMES = ("Download the file", "The list of changes", "The card")
 RELABEL = {"relabel": "become positives", "drop": "go"}
 
 
-def file_panel(opened: Study, found: Labelled, written: CleanedFile | None) -> None:
+def file_panel(opened: Study, found: Labelled, curve: RuleCurve, written: CleanedFile | None) -> None:
     """Show the choices, the button that writes the file, and links to what was written."""
     if not who.may(opened.labels_path, "export") or not checks.sees_rate(opened, found):
         return
@@ -30,15 +31,16 @@ def file_panel(opened: Study, found: Labelled, written: CleanedFile | None) -> N
         show(tag("h2", "The file back", id="file"))
         left, right = st.columns(2)
         with left:
-            how = url.select("Judged false negatives", "false", list(RELABEL), "relabel", format_func=RELABEL.__getitem__)
-        names = ["none", *(row.rule.as_text() for row in found.curve.rows)]
-        row = chosen_row(found.curve)
+            how = url.select(
+                "Judged false negatives", "false", list(RELABEL), "relabel", format_func=RELABEL.__getitem__
+            )
+        names, row = rule_names(curve), chosen_row(curve)
         with right:
-            url.select("Rule that drops more", "rule", names, "none", disabled=len(names) == 1)
+            url.select("Rule that drops more", "rule", names, best_name(curve), disabled=len(names) == 1)
         words = "Write the cleaned file" if written is None else "Write it again"
         rule = None if row is None else row.rule.as_text()
         asked = request(write_cleaned, how == "relabel", rule)
-        is_next = bool(url.value("rule")) and written is None
+        is_next = bool(url.value("step")) and written is None
         jobs.start_button(opened, asked, key="write", words=words, primary=is_next)
         show(tag("p", _what(how, rule), cls="convention"))
         if written is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blindspot.app import checks, url
-from blindspot.app.components.check.answer import WITHOUT_RULE
+from blindspot.app.components.check.answer import RULE_STEP
 from blindspot.app.components.path import Next, Stop, drawn
 from blindspot.app.markup import Html
 from blindspot.backend.checking.jobs import cleaned_file
@@ -13,22 +13,17 @@ from blindspot.backend.core.study import Study
 def check_path(opened: Study, page: str) -> Html:
     """Return the path for a page of a check."""
     found, written = checks.labelled(opened), cleaned_file(opened) is not None
-    on_check = 2 if url.value("rule") else 0
+    on_check = 2 if url.value("step") else 0
     here = {"Check": on_check, "Judge": 1, "Question": 1}.get(page, -1)
     sees = checks.sees_rate(opened, found)
-    rule = url.href(url.CHECK, {"rule": url.value("rule") or _chosen(found)})
+    rule = url.href(url.CHECK, RULE_STEP) if found.judged and sees else None
     stops = [
         Stop("See the facts", url.CHECK, True),
         Stop("Judge", url.JUDGE if found.rate is not None else None, found.is_enough),
-        Stop("Choose the rule", f"{rule}#rules" if found.judged and sees else None, written),
-        Stop("Write the file", f"{rule}#file" if found.judged and sees else None, written),
+        Stop("Choose the rule", rule and f"{rule}#rules", written),
+        Stop("Write the file", rule and f"{rule}#file", written),
     ]
     return drawn(stops, here, _next(found, page, sees))
-
-
-def _chosen(found: checks.Labelled) -> str:
-    chosen = found.curve.chosen
-    return WITHOUT_RULE if chosen is None else found.curve.rows[chosen].rule.as_text()
 
 
 def _next(found: checks.Labelled, page: str, sees: bool) -> Next | None:

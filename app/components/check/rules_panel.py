@@ -7,7 +7,7 @@ import shlex
 import streamlit as st
 
 from blindspot.app import url
-from blindspot.app.components.check.answer import WITHOUT_RULE
+from blindspot.app.components.check.answer import RULE_STEP, WITHOUT_RULE
 from blindspot.app.markup import Html, div, link, show, tag, term
 from blindspot.backend.checking.rules import RuleCurve, RuleRow
 from blindspot.backend.core.study import Study
@@ -22,9 +22,19 @@ HEADS = (
 
 
 def chosen_row(curve: RuleCurve) -> RuleRow | None:
-    """Return the row that the address names; None for none."""
-    asked = url.value("rule")
+    """Return the row that the address names, by default the one that separates best; None for none."""
+    asked = url.one_of("rule", rule_names(curve), best_name(curve))
     return next((row for row in curve.rows if row.rule.as_text() == asked), None)
+
+
+def rule_names(curve: RuleCurve) -> list[str]:
+    """Return what can be chosen: no rule, or one of the rows."""
+    return [WITHOUT_RULE, *(row.rule.as_text() for row in curve.rows)]
+
+
+def best_name(curve: RuleCurve) -> str:
+    """Return the row that separates best, as in max_score=0.7; or that there is none."""
+    return WITHOUT_RULE if curve.chosen is None else curve.rows[curve.chosen].rule.as_text()
 
 
 def rules_panel(opened: Study, curve: RuleCurve, source: str) -> None:
@@ -33,7 +43,7 @@ def rules_panel(opened: Study, curve: RuleCurve, source: str) -> None:
         show(div(tag("h2", "Rules"), tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}."), cls="panel", id="rules"))
         return
     best = None if curve.chosen is None else curve.rows[curve.chosen]
-    row = chosen_row(curve) or best
+    row = chosen_row(curve)
     with st.container(key="rules"):
         why = tag("p", tag("b", best.rule.as_text()), f": {curve.why}.") if best else tag("p", f"{curve.why}.")
         promise = ""
@@ -86,14 +96,17 @@ def _table(rows: list[RuleRow], best: RuleRow | None, chosen: RuleRow | None) ->
 
 def _row(row: RuleRow, is_best: bool, is_chosen: bool) -> Html:
     name = row.rule.as_text()
-    address = url.href(url.CHECK, {"rule": WITHOUT_RULE if is_chosen and not is_best else name}) + "#rules"
+    address = url.href(url.CHECK, {**RULE_STEP, "rule": WITHOUT_RULE if is_chosen else name}) + "#rules"
     share = "–" if row.false_share != row.false_share else f"{100 * row.false_share:.1f}%"
     mark = tag("span", "★ ", title="separates best") if is_best else ""
     return tag(
         "tr",
         tag("th", mark, link(name, address), scope="row"),
         tag("td", f"{row.kept:,}"),
-        tag("td", tag("span", share, tag("span", f"{100 * row.low:.1f}–{100 * row.high:.1f}", cls="interval"), cls="figure")),
+        tag(
+            "td",
+            tag("span", share, tag("span", f"{100 * row.low:.1f}–{100 * row.high:.1f}", cls="interval"), cls="figure"),
+        ),
         tag("td", f"{row.false_dropped:.0%}"),
         tag("td", f"{row.true_kept:.0%}"),
         tag("td", f"{row.questions_emptied:,}"),

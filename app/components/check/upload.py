@@ -40,7 +40,13 @@ def upload_panel(opened: Study) -> None:
             ),
         )
         if megabytes <= 1:
-            show(tag("p", "Others can reach this app, so files come from the command line: ", command("blindspot check FILE")))
+            show(
+                tag(
+                    "p",
+                    "Others can reach this app, so files come from the command line: ",
+                    command("blindspot check FILE"),
+                )
+            )
             return
         words = f"Training file: {', '.join(UPLOAD_TYPES)}; at most {megabytes:,} MB"
         given = st.file_uploader(words, list(UPLOAD_TYPES), key="training-file")
