@@ -122,7 +122,8 @@ def test_the_primary_action_leads_from_the_rule_to_the_file(study):
     page = Page(study.folder, "check", "Ann", step="rule")
     assert chosen.rule.as_text() in page.part(r'<tr class="chosen".*?</tr>')[0]
     assert chosen.rule.argument in [code.value for code in page.app.code]
-    assert [button.label for button in page.app.button if button.proto.type == "primary"] == ["Write the cleaned file"]
+    buttons = {each.label: each.proto.type for each in page.app.button}
+    assert buttons == {"Write the cleaned file": "primary", "Draw 200 more pairs": "secondary"}
 
     write_cleaned(study, rule=chosen.rule.as_text())
     page = Page(study.folder, "check", "Ann", step="rule")

@@ -55,7 +55,7 @@ def _checked(opened: Study, found: Check, labels: Labelled) -> None:
 
 def _rule_and_file(opened: Study, found: Check, labels: Labelled, written: CleanedFile | None) -> None:
     curve = checks.rules(opened)
-    rules_panel(opened, curve, str(found.file.path))
+    rules_panel(opened, curve, found.file.path)
     file_panel(opened, labels, curve, written)
 
 

@@ -18,8 +18,9 @@ from blindspot.backend.core.extras import explain_missing_imports
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:
-    from blindspot.backend.checking.check import Check
     from blindspot.study_frames import StudyFrames as Study
+
+    from blindspot.backend.checking.check import Check
 
 __all__ = ["BadInput", "BlindspotError", "Missing", "Refused", "Study", "check"]
 

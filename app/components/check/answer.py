@@ -7,6 +7,8 @@ import streamlit as st
 from blindspot.app import checks, url
 from blindspot.app.checks import Labelled
 from blindspot.app.components import jobs
+from blindspot.app.components.check.file_panel import write_button
+from blindspot.app.components.check.rules_panel import RULE_STEP, WITHOUT_RULE
 from blindspot.app.markup import Html, div, join, link, show, tag
 from blindspot.backend.checking.facts import Facts
 from blindspot.backend.checking.jobs import CleanedFile, draw_pairs
@@ -18,9 +20,6 @@ from blindspot.backend.text.counting import counted
 MORE = 200
 VAGUE = 0.25
 """Half width of an interval up to which a rate is not stated."""
-RULE_STEP = {"step": "rule"}
-"""In the address, from the choice of a rule on."""
-WITHOUT_RULE = "none"
 
 
 def answer(facts: Facts, found: Labelled, sees: bool) -> Html:
@@ -57,19 +56,24 @@ def primary(opened: Study, facts: Facts, found: Labelled, written: CleanedFile |
     if not checks.sees_rate(opened, found):
         show(_line(_button("Judge the next pair", url.JUDGE, "j"), "Who judges blind does not see the rate."))
         return
-    show(_line(*_next(found, written)))
+    if url.value("step") and written is None:
+        with st.container(key="write-now", horizontal=True, vertical_alignment="center"):
+            write_button(opened, checks.rules(opened), "Write the cleaned file", primary=True)
+            if not found.all_judged:
+                show(div("or ", link("judge on", url.JUDGE, data_key="j"), cls="soft"))
+    else:
+        show(_line(*_next(found)))
     if found.all_judged and url.value("step") and found.rate.drawn < min(MOST_DRAWS, found.rate.pairs):
         more = min(found.rate.drawn + MORE, MOST_DRAWS)
         jobs.start_button(opened, request(draw_pairs, more), key="more", words=f"Draw {MORE} more pairs")
 
 
-def _next(found: Labelled, written: CleanedFile | None) -> tuple[object, ...]:
+def _next(found: Labelled) -> tuple[object, ...]:
     """Return the button, and a second way in words."""
     judge = link("judge on", url.JUDGE, data_key="j")
     if url.value("step"):
-        words = "Write the cleaned file" if written is None else "The cleaned file"
         second = "" if found.all_judged else join("or ", judge)
-        return _button(words, "#file"), second
+        return _button("See the cleaned file", "#file"), second
     if found.is_enough:
         return (
             _button("See the rule", url.href(url.CHECK, RULE_STEP) + "#rules"),

@@ -37,14 +37,20 @@ def file_panel(opened: Study, found: Labelled, curve: RuleCurve, written: Cleane
         names, row = rule_names(curve), chosen_row(curve)
         with right:
             url.select("Rule that drops more", "rule", names, best_name(curve), disabled=len(names) == 1)
-        words = "Write the cleaned file" if written is None else "Write it again"
-        rule = None if row is None else row.rule.as_text()
-        asked = request(write_cleaned, how == "relabel", rule)
-        is_next = bool(url.value("step")) and written is None
-        jobs.start_button(opened, asked, key="write", words=words, primary=is_next)
-        show(tag("p", _what(how, rule), cls="convention"))
+        if written is not None:
+            write_button(opened, curve, "Write it again")
+        elif not url.value("step"):
+            write_button(opened, curve, "Write the cleaned file")
+        show(tag("p", _what(how, None if row is None else row.rule.as_text()), cls="convention"))
         if written is not None:
             _written(opened, found, written)
+
+
+def write_button(opened: Study, curve: RuleCurve, words: str, primary: bool = False) -> None:
+    """Show the button that writes the file as the address says."""
+    row, how = chosen_row(curve), url.one_of("false", list(RELABEL), "relabel")
+    asked = request(write_cleaned, how == "relabel", None if row is None else row.rule.as_text())
+    jobs.start_button(opened, asked, key="write", words=words, primary=primary)
 
 
 def _what(how: str, rule: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blindspot.app import checks, url
-from blindspot.app.components.check.answer import RULE_STEP
+from blindspot.app.components.check.rules_panel import RULE_STEP
 from blindspot.app.components.path import Next, Stop, drawn
 from blindspot.app.markup import Html
 from blindspot.backend.checking.jobs import cleaned_file

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import streamlit as st
 
 from blindspot.app import url
-from blindspot.app.components.check.answer import RULE_STEP, WITHOUT_RULE
 from blindspot.app.markup import Html, div, link, show, tag, term
 from blindspot.backend.checking.rules import RuleCurve, RuleRow
 from blindspot.backend.core.study import Study
 
+RULE_STEP = {"step": "rule"}
+"""In the address, from the choice of a rule on."""
+WITHOUT_RULE = "none"
 HEADS = (
     ("kept", "Distinct negative pairs that the rule keeps"),
     ("false", "Share of false negatives among the kept ones, with an interval that holds whenever you stop"),
@@ -37,7 +40,7 @@ def best_name(curve: RuleCurve) -> str:
     return WITHOUT_RULE if curve.chosen is None else curve.rows[curve.chosen].rule.as_text()
 
 
-def rules_panel(opened: Study, curve: RuleCurve, source: str) -> None:
+def rules_panel(opened: Study, curve: RuleCurve, source: Path) -> None:
     """Show the best row of each rule, all others on demand, why one is chosen, and the argument."""
     if not curve.rows:
         show(div(tag("h2", "Rules"), tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}."), cls="panel", id="rules"))
@@ -64,10 +67,10 @@ def rules_panel(opened: Study, curve: RuleCurve, source: str) -> None:
         )
         if row is not None:
             paste = row.rule.argument or (
-                f"blindspot check {shlex.quote(source)} --study {shlex.quote(str(opened.folder))} "
-                f"--out clean --rule {row.rule.as_text()}"
+                f"blindspot check {shlex.quote(str(source))} --study {shlex.quote(str(opened.folder))} "
+                f"--out {shlex.quote(f'clean-{source.name}')} --rule {row.rule.as_text()}"
             )
-            show(tag("p", "To mine again with it, paste:" if row.rule.argument else "To apply it, run:"))
+            show(tag("p", "To mine again with it, paste:" if row.rule.argument else "To apply it in a terminal:"))
             st.code(paste, language="python" if row.rule.argument else None, wrap_lines=True)
 
 
