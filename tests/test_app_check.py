@@ -189,10 +189,9 @@ def test_a_dropped_file_becomes_the_check_of_an_empty_study(tmp_path):
     page = Page(study.folder, "")
     assert "Check a training file" in shown(page) and len(page.app.get("file_uploader")) == 1
     assert page.part(r"<nav.*?</nav>")[0].startswith("Home")
-    bad = keep_upload(study, "bad.jsonl", io.BytesIO(b'{"some": 1}\n'))
     with pytest.raises(BadInput, match="no training data of a known form"):
-        jobs.submit(import_training_file, study, bad)
-    assert not jobs.recent(study) and not study.has_corpus
+        keep_upload(study, "bad.jsonl", io.BytesIO(b'{"some": 1}\n'))
+    assert not list((study.folder / "uploads").iterdir()), "what cannot be read is not kept"
     wrong = b"".join(json.dumps(row).encode() + b"\n" for row in rows()) + b'{"query": 3}\n'
     with pytest.raises(BadInput):
         jobs.run(import_training_file, study, keep_upload(study, "wrong.jsonl", io.BytesIO(wrong)))

@@ -15,13 +15,12 @@ from typing import IO, Any
 from blindspot.backend.checking.building import FOLDER, fill_study, source_sha256
 from blindspot.backend.checking.check import Check, open_check
 from blindspot.backend.checking.reading import open_training_file
-from blindspot.backend.checking.rules import parse_rule
 from blindspot.backend.checking.sample import DRAWS
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
 from blindspot.backend.progress import Progress
-from blindspot.db.errors import Missing, Refused
+from blindspot.db.errors import BlindspotError, Missing, Refused
 
 UPLOADS, CLEANED, WRITTEN = "uploads", "cleaned", "cleaned.json"
 UPLOAD_TYPES = ("csv", "tsv", "json", "jsonl", "parquet", "arrow")
@@ -66,7 +65,9 @@ def upload_name(name: str) -> str:
 def keep_upload(study: Study, name: str, content: IO[bytes]) -> str:
     """Write an uploaded file into `uploads/` of the study, and return its name there. A file of that name is replaced.
 
-    Raises Refused for a name that no table has, and if the file cannot be written.
+    Raises:
+        Refused: a name that no table has; the file cannot be written. BadInput: it holds no training data of a known
+        form; then it is not kept.
     """
     safe = upload_name(name)
     folder = study.folder / UPLOADS
@@ -79,6 +80,11 @@ def keep_upload(study: Study, name: str, content: IO[bytes]) -> str:
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise Refused(f"{folder / safe}: cannot be written ({error.strerror or error})") from error
+    try:
+        open_training_file(folder / safe)
+    except BlindspotError:
+        (folder / safe).unlink()
+        raise
     return safe
 
 
@@ -90,11 +96,7 @@ def _uploaded(study: Study, path: str) -> Path:
     return found
 
 
-def _readable(study: Study, path: str) -> None:
-    open_training_file(_uploaded(study, path))
-
-
-@job("import training file", check=_readable)
+@job("import training file")
 def import_training_file(study: Study, path: str, progress: Progress | None = None) -> dict[str, Any]:
     """Make the check of an uploaded file in an empty study, and draw pairs to judge.
 
@@ -118,12 +120,7 @@ def draw_pairs(study: Study, pairs: int = DRAWS, progress: Progress | None = Non
     return {"pairs": len(open_check(study).draw(pairs).draws)}
 
 
-def _known_rule(study: Study, relabel: bool = True, rule: str | None = None) -> None:
-    if rule is not None:
-        parse_rule(rule)
-
-
-@job("write cleaned file", check=_known_rule)
+@job("write cleaned file")
 def write_cleaned(
     study: Study, relabel: bool = True, rule: str | None = None, progress: Progress | None = None
 ) -> CleanedFile:

@@ -20,15 +20,14 @@ PATIENCE = 60_000  # ms
 
 
 @pytest.fixture
-def mined(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+def mined(tmp_path) -> Path:
     path = tmp_path / "mined.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows()))
     return path
 
 
 def judge_three(tab):
-    """Sign in as Ann from the page Check, and judge three pairs by keys: false, true, true."""
+    """Sign in as Ann from the page Check, and judge the pairs of three questions by keys, the first one false."""
     tab.get_by_role("link", name="Judge the first pair").click()
     tab.get_by_label("Your name").or_(tab.get_by_label("New name")).fill("Ann")
     tab.get_by_role("button", name="Start").click()
@@ -36,7 +35,9 @@ def judge_three(tab):
     expect(tab.locator(".judge")).not_to_contain_text("No known answer")
     for key in "133":
         before = tab.locator(".judge h1").inner_text()
-        tab.keyboard.press(key)
+        for _ in range(tab.locator(".judge .candidate").count()):  # a question may have several drawn pairs
+            tab.keyboard.press(key)
+            key = "3"
         tab.keyboard.press("Enter")
         expect(tab.locator(".judge h1")).not_to_have_text(before)
     expect(tab.locator(".judge .status")).to_contain_text("all saved", timeout=PATIENCE)
@@ -49,9 +50,10 @@ def test_from_the_check_to_the_cleaned_file(mined, tab):
         tab.goto(f"http://{server.ADDRESS}:{port}/check")
         judge_three(tab)
         tab.get_by_role("link", name="Check", exact=True).click()
-        expect(tab.get_by_role("heading", level=1)).to_contain_text("from 3 judged pairs", timeout=PATIENCE)
-        rate = open_check(found.study).rate()
-        assert (rate.judged, rate.false) == (3, 1)
+        rate, labels = open_check(found.study).rate(), open_check(found.study).labels
+        assert rate.judged >= 3 and list(labels.values()).count("positive") == 1
+        said = f"from {rate.judged} judged pairs"
+        expect(tab.get_by_role("heading", level=1)).to_contain_text(said, timeout=PATIENCE)
         tab.wait_for_selector(".st-key-trace .js-plotly-plot")
         tab.get_by_role("link", name="stop here and write the file").click()
         tab.get_by_role("button", name="Write the cleaned file").click()
@@ -60,7 +62,7 @@ def test_from_the_check_to_the_cleaned_file(mined, tab):
             tab.get_by_role("button", name="Download the file").click()
         content = Path(download.value.path()).read_bytes()
     written = cleaned_file(found.study)
-    assert (written.relabelled, written.judged) == (1, 3)
+    assert (written.relabelled, written.judged) == (1, rate.judged)
     assert content == next(cleaned_paths(found.study, written)).read_bytes()
     assert len(content.splitlines()) == written.rows == len(rows()) + 1, "a row with the new positive"
 
