@@ -118,8 +118,7 @@ def _listed(opened: Study) -> None:
         judged(opened, question, person),
     )
     question_tags(opened, question, person, chosen)
-    if not all(is_of_file(study.runs(opened)[column.name]) for column in lists):
-        show(_why(opened, compared, question, rule, chosen.k))
+    show(_why(opened, compared, question, rule, chosen.k))
     _show_lists(opened, lists, question, rule, judge_marks(opened, question, [column.name for column in lists]))
     on_question(opened, question, person)
     show(
@@ -137,6 +136,8 @@ def _listed(opened: Study) -> None:
 
 def _why(opened: Study, compared: Comparison, question: Question, rule: str, k: int) -> Html:
     runs = [compared.a.name, compared.b.name]
+    if all(is_of_file(study.runs(opened)[name]) for name in runs):  # no retriever missed anything
+        return Html("")
     causes = partial(causes_of_question, compared, question.id, k)
     return why_section(opened, question, runs, rule, causes, partial(edits_part, opened, question, runs, k, rule))
 
