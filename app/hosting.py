@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 MAIN = Path(__file__).with_name("main.py")
+UPLOADS = "/_stcore/upload_file/"
+MEGABYTES_OF_UPLOAD = 200  # of a training file that is dropped on the app, where only this machine reaches it
 MEGABYTES_PER_MESSAGE = 8  # limit for messages from a browser; an outbox of 10,000 unsaved labels needs half of it
 SECONDS_TO_CLOSE = 5
 
@@ -78,14 +80,16 @@ def application(port: int, address: str, names: Sequence[str] = ()) -> ASGIApp:
 
     hosts = Hosts(address, names)
     rate = None if hosts.is_local else RequestRate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
-    middleware = [Middleware(Guard, hosts=hosts, rate=rate), Middleware(PersonalLinks)]
+    megabytes = MEGABYTES_OF_UPLOAD if hosts.is_local else 1
+    uploads = (UPLOADS, (megabytes + 1) << 20)  # with the frame of the form
+    middleware = [Middleware(Guard, hosts=hosts, rate=rate, uploads=uploads), Middleware(PersonalLinks)]
     app = App(MAIN, middleware=middleware, on_script_error=report)
     # After App(), which tells Streamlit where main.py is: `.streamlit/config.toml` beside it holds the theme.
-    bootstrap.load_config_options(_streamlit_options(port, address))
+    bootstrap.load_config_options(_streamlit_options(port, address, megabytes))
     return app
 
 
-def _streamlit_options(port: int, address: str) -> dict[str, Any]:
+def _streamlit_options(port: int, address: str, upload: int = 1) -> dict[str, Any]:
     """Return the options that config.toml cannot override."""
     return {
         "server.port": port,
@@ -96,7 +100,7 @@ def _streamlit_options(port: int, address: str) -> dict[str, Any]:
         "server.enableXsrfProtection": True,
         "server.enableStaticServing": False,
         "server.enableAgentApi": False,
-        "server.maxUploadSize": 1,
+        "server.maxUploadSize": upload,
         "server.maxWidgetStateSize": MEGABYTES_PER_MESSAGE,
         "browser.gatherUsageStats": False,
         "client.toolbarMode": "minimal",

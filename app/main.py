@@ -17,10 +17,12 @@ from blindspot.app.components.path import path
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.entry import THROUGH_MAIN
 from blindspot.app.markup import show
+from blindspot.backend.checking.check import is_check
 from blindspot.db.errors import BlindspotError
 
 PAGES = {
     "Home": "home",
+    "Check": "check",
     "Compare": "compare",
     "Relations": "relations",
     "Slices": "slices",
@@ -58,7 +60,7 @@ def main() -> None:
         sign_in(opened.labels_path, "This study is open to its members only.")
         return
     st.set_page_config(page_title=f"{page.title} · {name}")
-    show(header(name, page.title, person))
+    show(header(name, page.title, person, is_check(opened)))
     with suppress(BlindspotError):  # a page whose study has a fault says so itself
         show(path(opened, page.title))
     st.session_state[THROUGH_MAIN] = True

@@ -97,6 +97,16 @@ def questions_key(study: Study) -> Key:
     return str(study.folder), mark, unit, study.questions.last, _imports(str(study.folder), mark).last
 
 
+def with_answers(study: Study) -> bool:
+    """Return whether a question of the study has a known answer. Where none has, pages do not speak of answers."""
+    return _with_answers(study, questions_key(study))
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _with_answers(_study: Study, questions: Key) -> bool:
+    return any(count["with_answers"] for count in _study.questions.counts())
+
+
 def runs(study: Study) -> dict[str, dict]:
     """Return the finished runs over this study's passages: name to manifest, oldest first."""
     if not study.has_corpus:

@@ -84,6 +84,7 @@ JOBS: dict[str, str] = {
     "make": "make batches",
     "demo": "train",
     "simulate": "make batches",
+    "write": "export",
 }
 """First word of a job's kind to the action it is. Every other job is "start other jobs"."""
 

@@ -3,6 +3,7 @@ is stored.
 """
 
 import dataclasses
+import io
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import time
 
 import pytest
 
+from blindspot.backend.checking import jobs as checking
 from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
@@ -159,13 +161,13 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "start"), "pooling": "cls", "max_tokens": 64})
     People(study.labels_path).add("ann", "lead")
 
-    def submit(function, *arguments, **named):
-        id = jobs.submit(function, study, *arguments, **named)
+    def submit(function, *arguments, of=study, **named):
+        id = jobs.submit(function, of, *arguments, **named)
         deadline = time.monotonic() + 300
-        while (job := jobs.status(study, id)).unfinished:
+        while (job := jobs.status(of, id)).unfinished:
             assert time.monotonic() < deadline, job
             time.sleep(0.1)
-        assert (job.state, job.error) == ("done", None), (job.kind, job.error, jobs.log(study, id))
+        assert (job.state, job.error) == ("done", None), (job.kind, job.error, jobs.log(of, id))
         results[job.kind] = job.result
         return job.result
 
@@ -230,5 +232,13 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0
     assert submit(judge_with_labels, "said", "mined")["run"] == "mined"
     submit(label_budget, "budget", "mined", start="tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
+    mined = "".join(
+        f'{{"query": "where is {n}", "answer": "in town {n}", "negative": "place {n}"}}\n' for n in range(9)
+    )
+    checked = Study.create(tmp_path / "checked")
+    path = checking.keep_upload(checked, "mined.jsonl", io.BytesIO(mined.encode()))
+    assert submit(checking.import_training_file, path, of=checked) == {"rows": 9, "negatives": 9}
+    assert submit(checking.draw_pairs, 5, of=checked) == {"pairs": 9}, "all pairs were drawn when the check was made"
+    assert submit(checking.write_cleaned, of=checked)["rows"] == 9
     assert set(results) == registered - IN_THE_DEMO
     assert len(registered) >= 26 and "torch" in sys.modules

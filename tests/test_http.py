@@ -237,7 +237,8 @@ def test_a_run_may_be_larger_than_other_requests_and_has_a_limit(study, monkeypa
         assert asked.put("/v1/runs/large", content=spaced).status_code == 200
         assert asked.post("/v1/labels", content=spaced).status_code == 413
         assert asked.put("/v1/saved-slices/x", content=spaced).status_code == 413
-        monkeypatch.setattr(guard, "MAX_UPLOAD", guard.MAX_BODY)
+    monkeypatch.setattr(guard, "MAX_UPLOAD", guard.MAX_BODY)
+    with TestClient(make_api(Service(study, "cpu")), "http://localhost", headers=lead) as asked:
         answer = asked.put("/v1/runs/huge", content=spaced)
         assert answer.status_code == 413 and "1,048,576 bytes" in answer.json()["error"]
 

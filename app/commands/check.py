@@ -63,6 +63,10 @@ def check(
             metavar="NAME=VALUE", help="Also drop what this rule drops, as in relative_margin=0.08 (with --out)."
         ),
     ] = None,
+    open_app: Annotated[
+        bool, typer.Option("--open", help="Open the app on the answer; its first link leads to the first pair.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of the app (with --open).")] = 8501,
     json: AsJson = False,
 ) -> None:
     """Check a file of training data: faults at once, and the share of false negatives from a few labels."""
@@ -85,6 +89,10 @@ def check(
     _show(found)
     if written is not None:
         print(f"\nWrote {written[0]:,} rows: {', '.join(str(path) for path in written[1])}")
+    if open_app:
+        from blindspot.app.server import serve
+
+        serve(found.study, port)
 
 
 def _show(found: Check) -> None:

@@ -7,6 +7,7 @@ from blindspot.app.markup import Html, div, link, span, tag
 from blindspot.db.people import Person
 
 PAGES = (
+    ("Check", url.CHECK),
     ("Home", url.HOME),
     ("Compare", url.COMPARE),
     ("Relations", url.RELATIONS),
@@ -24,13 +25,13 @@ TAKES = {"Quality": "see others' labels", "Team": "manage people"}
 """The right that a person needs to be offered a page."""
 
 
-def header(study_name: str | None, here: str, person: Person | None = None) -> Html:
+def header(study_name: str | None, here: str, person: Person | None = None, with_check: bool = False) -> Html:
     """The study, the link to Find, the signed-in person and the menu.
 
     The menu's links keep the chosen runs, k and relevance.
 
     Args:
-        here: the title of the current page.
+        here: the title of the current page. with_check: whether the study is a check, so that its page comes first.
     """
     parameters = {key: url.value(key) for key in ("a", "b", "k", "relevance")}
     links = [
@@ -41,7 +42,8 @@ def header(study_name: str | None, here: str, person: Person | None = None) -> H
             aria_current="page" if title == here else None,
         )
         for title, page in PAGES
-        if title not in TAKES or (person is not None and person.may(TAKES[title]))
+        if (title != "Check" or with_check)
+        and (title not in TAKES or (person is not None and person.may(TAKES[title])))
     ]
     brand = link(span("Blindspot"), url.href(url.HOME, parameters), cls="brand")
     return tag(

@@ -11,8 +11,12 @@ from blindspot.backend.retrieval.opened import KIND as OPENED_INDEX
 from blindspot.backend.retrieval.opened import describe_index
 
 
-def holdings(held: dict[str, Any]) -> Html:
-    """Passages, questions, frequencies and indexes, as a table of facts."""
+def holdings(held: dict[str, Any], plain: bool = False) -> Html:
+    """Passages, questions, frequencies and indexes, as a table of facts.
+
+    Args:
+        plain: leave out answers, frequencies and indexes where the study has none.
+    """
     passages = held["passages"]
     rows = [
         _fact(
@@ -21,19 +25,14 @@ def holdings(held: dict[str, Any]) -> Html:
             if passages
             else span("none yet", cls="soft"),
         ),
-        _fact("questions", _questions(held["questions"])),
+        _fact("questions", _questions(held["questions"], plain)),
     ]
     source = held["frequency_source"]
-    rows.append(
-        _fact(
-            term(
-                "frequencies",
-                "How often the corpus mentions each question's subject; distinguishes rare entities from frequent ones",
-            ),
-            source or span("none yet", cls="soft"),
-        )
-    )
-    rows.append(_fact("indexes", _indexes(held["indexes"])))
+    if source or not plain:
+        about = "How often the corpus mentions each question's subject; distinguishes rare entities from frequent ones"
+        rows.append(_fact(term("frequencies", about), source or span("none yet", cls="soft")))
+    if held["indexes"] or not plain:
+        rows.append(_fact("indexes", _indexes(held["indexes"])))
     return div(
         tag("h2", "Study contents"),
         tag("dl", *rows),
@@ -46,16 +45,16 @@ def _fact(name: object, value: object) -> Html:
     return div(tag("dt", name), tag("dd", value))
 
 
-def _questions(counts: list[dict[str, Any]]) -> object:
+def _questions(counts: list[dict[str, Any]], plain: bool) -> object:
     if not counts:
         return span("none yet", cls="soft")
     head = heads(
         "set",
         "questions",
-        "with answers",
+        *(() if plain else ("with answers",)),
         term("with gold", "Questions with at least one passage labelled as answering them"),
     )
-    keys = ("questions", "with_answers", "with_gold")
+    keys = ("questions", "with_gold") if plain else ("questions", "with_answers", "with_gold")
     lines = [row(*(f"{c[key]:,}" for key in keys), head=set_label(c["dataset"], c["split"])) for c in counts]
     if len(counts) > 1:
         lines.append(row(*(f"{sum(c[key] for c in counts):,}" for key in keys), head="all", cls="sum"))

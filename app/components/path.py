@@ -6,7 +6,7 @@ back to Home to find it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from blindspot.app import study, url, who
 from blindspot.app.components.training import tabs
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, link, span, tag
+from blindspot.backend.checking.check import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.findings import default_pair
 from blindspot.backend.training.before_after import run_before
@@ -30,6 +31,14 @@ class Next(NamedTuple):
 
     words: str
     address: str
+
+
+class Stop(NamedTuple):
+    """A step as it is drawn: its title, the address that it leads to if any, and whether it is done."""
+
+    title: str
+    address: str | None
+    done: bool
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,11 @@ STEPS = (
 
 
 def path(opened: Study, page: str) -> Html:
-    """Return the path for a page; empty until the study has two runs to compare."""
+    """Return the path for a page; empty until the study has two runs to compare. A check has a path of its own."""
+    if is_check(opened):
+        from blindspot.app.components.check.path import check_path
+
+        return check_path(opened, page)
     state = _state(opened)
     if state is None:
         return Html("")
@@ -123,7 +136,20 @@ def path(opened: Study, page: str) -> Html:
     following = next((each for step in STEPS[here + 1 :] if (each := step.next(state)) is not None), None)
     if here == len(STEPS) - 1:
         following = _judge(state)  # the loop begins again
-    items = [_item(number, step, state, number == here) for number, step in enumerate(STEPS)]
+    stops = []
+    for step in STEPS:
+        leads_to = step.next(state)
+        stops.append(Stop(step.title, None if leads_to is None else leads_to.address, step.done(state)))
+    return drawn(stops, here, following)
+
+
+def drawn(stops: Sequence[Stop], here: int, following: Next | None) -> Html:
+    """Return the path as one line.
+
+    Args:
+        here: the place of the stop that one is on; -1 for none.
+    """
+    items = [_item(number, stop, number == here) for number, stop in enumerate(stops)]
     button: Html | str = ""
     if following is not None:
         words = f"Next: {following.words[:1].lower()}{following.words[1:]}"
@@ -131,15 +157,13 @@ def path(opened: Study, page: str) -> Html:
     return tag("div", tag("ol", *items), button, cls="path", role="navigation", aria_label="The path")
 
 
-def _item(number: int, step: PathStep, state: PathState, is_here: bool) -> Html:
-    is_done, leads_to = step.done(state), step.next(state)
-    place = span("✓ " if is_done and not is_here else f"{number + 1} ", cls="place")
-    title = step.title if is_here or leads_to is None else link(step.title, leads_to.address)
+def _item(number: int, stop: Stop, is_here: bool) -> Html:
+    place = span("✓ " if stop.done and not is_here else f"{number + 1} ", cls="place")
     return tag(
         "li",
         place,
-        title,
-        cls="now" if is_here else "done" if is_done else None,
+        stop.title if is_here or stop.address is None else link(stop.title, stop.address),
+        cls="now" if is_here else "done" if stop.done else None,
         aria_current="step" if is_here else None,
     )
 

@@ -17,9 +17,13 @@ from blindspot.db.records import Passage, Question
 SHOWN_ANSWERS, SHOWN_GOLD = 8, 3
 
 
-def question_head(question: Question, frequency_source: str | None) -> Html:
-    """The question as a headline, with its facts in one line below."""
-    facts = [_answers(question)]
+def question_head(question: Question, frequency_source: str | None, with_answers: bool = True) -> Html:
+    """The question as a headline, with its facts in one line below.
+
+    Args:
+        with_answers: whether a question of the study has a known answer.
+    """
+    facts = [_answers(question)] if with_answers else []
     if question.relation:
         facts.append(_fact("relation", relation_label(question.relation)))
     if question.subject:

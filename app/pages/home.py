@@ -6,8 +6,10 @@ from typing import Any
 
 import streamlit as st
 
-from blindspot.app import study, url, who
+from blindspot.app import checks, study, url, who
 from blindspot.app.components import jobs
+from blindspot.app.components.check.answer import answer
+from blindspot.app.components.check.upload import is_empty, upload_panel
 from blindspot.app.components.findings import findings_panel
 from blindspot.app.components.holdings import holdings
 from blindspot.app.components.learning_curve import curve_panel
@@ -19,6 +21,8 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.unit import unit_panel
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, link, show, span, tag
+from blindspot.backend.checking.building import is_of_file
+from blindspot.backend.checking.check import is_check
 from blindspot.backend.core.jobs import JobRequest, request
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import summary
@@ -37,12 +41,18 @@ def page() -> None:
 
 def _page(opened: Study) -> None:
     show(style_sheet("home.css"))
-    if not opened.has_corpus and opened.questions.last < 0:
+    if is_empty(opened):
         show(_welcome(opened.settings.name))
+        show(style_sheet("check/check.css"))
+        upload_panel(opened)
     is_made = is_demo(opened) and _demo(opened)
     if is_made:
         jobs.panel(opened)
-    runs = study.shown_runs(opened)
+    of_file = is_check(opened)
+    if of_file:
+        _check(opened)
+    # The negatives of a training file are no retriever's run: their accuracy says nothing.
+    runs = {name: about for name, about in study.shown_runs(opened).items() if not (of_file and is_of_file(about))}
     if runs:
         # The findings first: they reach the browser while the server computes the rest of the page.
         show(findings_panel(opened, runs))
@@ -53,17 +63,24 @@ def _page(opened: Study) -> None:
     with st.container(key="home"):
         first_column, right = st.columns(2, gap="small")
         with first_column:
-            show(holdings(contents))
+            show(holdings(contents, of_file and not study.with_answers(opened)))
             curve_panel(opened, "home")
         with right:
             if contents["passages"] is not None and contents["questions"]:
                 show(queue_card(opened, who.who(opened.labels_path), len(runs)))
-            if who.may(opened.labels_path, "retrieve") and not is_made:
+            if who.may(opened.labels_path, "retrieve") and not is_made and not of_file:
                 with st.container(key="next"):
                     _next(opened, contents)
                     _make_more(opened, contents)
             if not is_made:
                 jobs.panel(opened)
+
+
+def _check(opened: Study) -> None:
+    """Show the answer of a check, and the way to its page."""
+    found = checks.labelled(opened)
+    words = answer(checks.check_of(opened).facts, found, checks.sees_rate(opened, found))
+    show(div(words, link("See the check", url.CHECK, cls="button"), cls="welcome"))
 
 
 def _demo(opened: Study) -> bool:

@@ -28,6 +28,8 @@ from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address, retriever_label
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
+from blindspot.backend.checking.building import is_of_file
+from blindspot.backend.checking.check import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import live
 from blindspot.backend.retrieval.retriever import kind_of
@@ -111,7 +113,10 @@ def _listed(opened: Study) -> None:
     if not lists:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.who(opened.labels_path)
-    show(question_head(question, opened.questions.frequency_source), judged(opened, question, person))
+    show(
+        question_head(question, opened.questions.frequency_source, study.with_answers(opened)),
+        judged(opened, question, person),
+    )
     question_tags(opened, question, person, chosen)
     show(_why(opened, compared, question, rule, chosen.k))
     _show_lists(opened, lists, question, rule, judge_marks(opened, question, [column.name for column in lists]))
@@ -131,6 +136,8 @@ def _listed(opened: Study) -> None:
 
 def _why(opened: Study, compared: Comparison, question: Question, rule: str, k: int) -> Html:
     runs = [compared.a.name, compared.b.name]
+    if all(is_of_file(study.runs(opened)[name]) for name in runs):  # no retriever missed anything
+        return Html("")
     causes = partial(causes_of_question, compared, question.id, k)
     return why_section(opened, question, runs, rule, causes, partial(edits_part, opened, question, runs, k, rule))
 
@@ -168,7 +175,7 @@ def _run_list(
     manifest = study.runs(opened)[name]
     row = compared.rows.get(question.id)
     note = retriever_label(manifest)
-    if row is not None:
+    if row is not None and not is_of_file(manifest):
         first = int((compared.first_a if side == "a" else compared.first_b)[row])
         note += f" · first relevant at {first}" if first else f" · none relevant in top {hits.k}"
     return HitList.of(side, name, hits, note, read_answer(opened, name, question, reader, k))
@@ -206,16 +213,19 @@ def _show_lists(
     show(
         *parts,
         read_lines(opened, question, lists, passages),
-        _legend(len(lists)),
+        _legend(len(lists), bool(question.answers) or study.with_answers(opened)),
         side_by_side(lists, question, passages, gold, shown, rule, judged_by_machine),
         div(*more, cls="foot more-hits"),
     )
     explanation_section(opened, lists, question, passages, shown)
 
 
-def _legend(columns: int) -> Html:
-    parts = [tag("mark", "answer", cls="answer"), tag("mark", "word of the question", cls="word")]
-    if columns == 2:
+def _legend(columns: int, with_answers: bool) -> Html:
+    parts = [tag("mark", "answer", cls="answer")] if with_answers else []
+    parts.append(tag("mark", "word of the question", cls="word"))
+    if columns == 2 and not with_answers:
+        parts.append(span(span(cls="line"), "passage in both lists"))
+    elif columns == 2:
         parts += [
             span(span(cls="line answers"), "passage in both lists, contains an answer"),
             span(span(cls="line"), "passage in both lists, no answer"),
@@ -268,7 +278,8 @@ def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str
 def _ask_box(opened: Study) -> None:
     """Show the field for a live question, or a note if the study has no index yet."""
     if not live.can_answer(opened):
-        show(notice("To ask your own question, build an index on ", link("Home", url.HOME), "."))
+        if not is_check(opened):
+            show(notice("To ask your own question, build an index on ", link("Home", url.HOME), "."))
         return
     url.text_box(
         "Ask your own question",

@@ -7,9 +7,10 @@ names the file.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,13 +25,15 @@ from blindspot.backend.data.formats.streams import not_utf8
 from blindspot.backend.data.leaks import words_key
 from blindspot.backend.progress import Progress
 from blindspot.db.corpus import CorpusWriter
-from blindspot.db.errors import BadInput, Missing
+from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Hits, Question
 
 FOLDER, LINES = "check", "lines.npy"
 RUN = "file"
 BLOCK = 6000  # passages whose words are in memory together
 QUESTIONS = 20_000  # in a transaction
+OF_FILE, SAMPLE_OF_FILE = "training file", "sample of a training file"
+"""In the place of a retriever, in the manifests of runs."""
 EMPTY = "[empty]"
 MOST_LISTED = 100  # negatives of a question in the run
 _FIELDS = ("row", "slot", "question", "passage", "positive", "score", "overlap", "shared", "similar", "empty")
@@ -75,31 +78,41 @@ def source_sha256(path: Path) -> str:
 def build_study(file: TrainingFile, folder: Path, sha256: str = "", progress: Progress | None = None) -> CheckedStudy:
     """Read a file into a new study. Raises BadInput for the first wrong row; then nothing is left of the study."""
     study = Study.create(folder, file.path.name)
-    builder = _Builder(file, progress)
     try:
-        with CorpusWriter(study.folder / "corpus.db") as writer:
-            builder.read(writer)
-            writer.finish(file.path.name, sha256)
-        places = builder.places()
-        builder.add_questions(study, places)
-        _write_file_run(study, places, len(builder.questions))
-        with whole_folder(study.folder / FOLDER) as building:
-            places.save(building)
-            np.save(building / LINES, np.array(builder.lines, np.int64))
-            about = {
-                "kind": "check",
-                "source": str(file.path),
-                "sha256": sha256,
-                "form": file.format.name,
-                "layout": file.layout.name,
-                "rows": len(builder.lines),
-                "in_batch": file.layout.in_batch,
-                "beside": {role: str(path) for role, path in file.beside.items()},
-            }
-            write_manifest(building, about)
+        return fill_study(study, file, sha256, progress)
     except BaseException:
         _remove(study)
         raise
+
+
+def fill_study(study: Study, file: TrainingFile, sha256: str = "", progress: Progress | None = None) -> CheckedStudy:
+    """Read a file into an empty study. Raises BadInput for the first wrong row; then the study is still empty.
+
+    Raises Refused if the study holds passages or questions.
+    """
+    if study.has_corpus or study.questions.last >= 0:
+        raise Refused(f"{study.folder} holds passages or questions already; check the file in a study of its own")
+    builder = _Builder(file, progress)
+    with CorpusWriter(study.folder / "corpus.db") as writer:
+        builder.read(writer)
+        writer.finish(file.path.name, sha256)
+    places = builder.places()
+    builder.add_questions(study, places)
+    _write_file_run(study, places, len(builder.questions))
+    with whole_folder(study.folder / FOLDER) as building:
+        places.save(building)
+        np.save(building / LINES, np.array(builder.lines, np.int64))
+        about = {
+            "kind": "check",
+            "source": str(file.path),
+            "sha256": sha256,
+            "form": file.format.name,
+            "layout": file.layout.name,
+            "rows": len(builder.lines),
+            "in_batch": file.layout.in_batch,
+            "beside": {role: str(path) for role, path in file.beside.items()},
+        }
+        write_manifest(building, about)
     return open_checked(study)
 
 
@@ -284,11 +297,12 @@ def _write_file_run(study: Study, places: Places, questions: int) -> None:
     scores = np.full((len(owners), k), -np.inf, np.float32)
     ordinals[row[kept], column[kept]] = places.passage[at][kept]
     # A run's scores fall along a row. Where the file has none, or not in this order, the rank stands for the score.
-    scores[row[kept], column[kept]] = -column[kept].astype(np.float32)
+    scores[row[kept], column[kept]] = 0.0 - column[kept]
     write_run(
-        study,
-        RUN,
-        [question_id(number) for number in owners.tolist()],
-        Hits(ordinals, scores),
-        {"retriever": "training file"},
+        study, RUN, [question_id(number) for number in owners.tolist()], Hits(ordinals, scores), {"retriever": OF_FILE}
     )
+
+
+def is_of_file(manifest: Mapping[str, Any]) -> bool:
+    """Return whether a run holds negatives of a training file, or a sample of them, and no retriever's hits."""
+    return manifest.get("retriever") in (OF_FILE, SAMPLE_OF_FILE)

@@ -89,11 +89,14 @@ class Check:
         return judged_draws(self.checked, self.labels)
 
     def trace(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return estimate, low and high after each label, for a chart; empty before the first label."""
-        judged = self.judged()
-        if judged is None or not len(judged):
+        """Return estimate, low and high of the rate after each label, for a chart; empty before the first label."""
+        judged, rate = self.judged(), self.rate(level)
+        if judged is None or rate is None or not len(judged):
             return np.zeros(0), np.zeros(0), np.zeros(0)
-        return trace(judged, level)
+        middle, low, high = (
+            (rate.known_false + share * len(judged.pairs)) / rate.pairs for share in trace(judged, level)
+        )
+        return middle, low, high
 
     def rules(self, level: float = LEVEL) -> RuleCurve:
         """Compare the rules that drop negatives by the labels so far."""

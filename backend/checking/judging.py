@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from blindspot.backend.checking.building import CheckedStudy
+from blindspot.backend.checking.building import SAMPLE_OF_FILE, CheckedStudy
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.sample import PairId, SamplePlan, unjudged
 from blindspot.backend.core.runs import write_run
@@ -69,5 +69,5 @@ def _write_run(checked: CheckedStudy, made: SamplePlan) -> None:
     for row, passages in enumerate(of_question.values()):
         ordinals[row, : len(passages)] = passages
         scores[row, : len(passages)] = -np.arange(len(passages))
-    settings = {"retriever": "sample of a training file"}
+    settings = {"retriever": SAMPLE_OF_FILE}
     write_run(checked.study, RUN, list(of_question), Hits(ordinals, scores), settings, replace=True)

@@ -249,9 +249,13 @@ def interval(
 
 
 def trace(judged: JudgedDraws, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return estimate, low and high after each label, (n,) each, of the pairs that were drawn from; for a chart."""
-    found = rate_sequence(judged.false[None], judged.cells[None], judged.plan.cells, level)
-    return found.estimate[0], found.low[0], found.high[0]
+    """Return estimate, low and high after each label, (n,) each, of the pairs that were drawn from; for a chart.
+
+    Unsettled pairs count as in `interval`.
+    """
+    both = np.stack([judged.false, judged.false | judged.unsettled])
+    found = rate_sequence(both, np.stack([judged.cells, judged.cells]), judged.plan.cells, level)
+    return found.estimate.mean(axis=0), found.low[0], found.high[1]
 
 
 def unjudged(made: SamplePlan, pairs: NegativePairs, labels: Mapping[PairId, str]) -> Sequence[PairId]:

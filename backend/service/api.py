@@ -23,10 +23,12 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from blindspot.backend.service import guard
 from blindspot.backend.service.batching import BatchedHits, Busy
 from blindspot.backend.service.guard import (
     REQUESTS_AT_ONCE,
     REQUESTS_PER_SECOND,
+    UPLOADS,
     Guard,
     Guesses,
     Hosts,
@@ -155,7 +157,7 @@ def make_api(
     api.add_middleware(AllowedMethods)
     hosts = hosts or Hosts("localhost")
     rate = None if hosts.is_local else RequestRate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
-    api.add_middleware(Guard, hosts=hosts, rate=rate, takes_uploads=not only_search)
+    api.add_middleware(Guard, hosts=hosts, rate=rate, uploads=None if only_search else (UPLOADS, guard.MAX_UPLOAD))
     guarded = [Depends(TokenCheck(token))]
     asking = guarded
     if not only_search:

@@ -163,7 +163,7 @@ class Guard:
         hosts: names that the server answers to; another Host is refused with 400, another Origin with 403.
         max_body: bytes of a request body; more is refused with 413.
         rate: requests per client address; more are refused with 429. None: no limit, as on a loopback address.
-        takes_uploads: whether runs can be uploaded; these may have MAX_UPLOAD bytes.
+        uploads: beginning of the paths to which a file can be sent with PUT, and the most bytes of it.
     """
 
     def __init__(
@@ -172,10 +172,10 @@ class Guard:
         hosts: Hosts,
         max_body: int = MAX_BODY,
         rate: RequestRate | None = None,
-        takes_uploads: bool = False,
+        uploads: tuple[str, int] | None = None,
     ):
         self._app, self._hosts, self._max_body, self._rate = app, hosts, max_body, rate
-        self._takes_uploads = takes_uploads
+        self._uploads = uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -208,9 +208,14 @@ class Guard:
         return None
 
     def _limit(self, scope: Scope) -> int:
-        """Return the limit of a request's body in bytes. Uploads of runs have one of their own, above `max_body`."""
-        is_upload = scope.get("method") == "PUT" and scope.get("path", "").startswith(UPLOADS)
-        return max(MAX_UPLOAD, self._max_body) if is_upload and self._takes_uploads else self._max_body
+        """Return the limit of a request's body in bytes. Uploads have one of their own, above `max_body`."""
+        if (
+            self._uploads is None
+            or scope.get("method") != "PUT"
+            or not scope.get("path", "").startswith(self._uploads[0])
+        ):
+            return self._max_body
+        return max(self._uploads[1], self._max_body)
 
     def _bounded(self, receive: Receive, limit: int) -> Receive:
         """Return a `receive` that raises after `limit` bytes, for bodies of unknown length."""

@@ -457,7 +457,7 @@ class Judging {
     const answers = card.answers.length
       ? [node("span", { class: "soft" }, card.answers.length === 1 ? "answer " : "answers "), ...card.answers.flatMap((one) => [node("mark", { class: "answer" }, one), " "]),
         card.more_answers ? node("span", { class: "soft", title: card.more_answers.join(" · "), tabindex: "0" }, `and ${card.more_answers.length} more`) : ""]
-      : [node("span", { class: "soft" }, "No known answer: decide from the passage itself.")];
+      : this.data.with_answers ? [node("span", { class: "soft" }, "No known answer: decide from the passage itself.")] : [];
     this.parts.positives = node("details", { class: "positives" },
       node("summary", {}, node("span", { class: "known" }, `★ ${card.positives.length} known positive${card.positives.length > 1 ? "s" : ""} `),
         ...(card.positives[0] ? [node("b", {}, card.positives[0].title || "untitled"), " ", ...marked(card.positives[0].line)] : [])),

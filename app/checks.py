@@ -1,0 +1,93 @@
+"""The check of the open study and what its labels say, cached between runs of the script."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+
+from blindspot.app import who
+from blindspot.app.desk import desk
+from blindspot.backend.checking.building import FOLDER
+from blindspot.backend.checking.check import Check, open_check
+from blindspot.backend.checking.rules import RuleCurve
+from blindspot.backend.checking.sample import PLAN, RateEstimate
+from blindspot.backend.core.study import Study
+
+SHORT = 0.05
+"""Half width of the interval from which the page leads on to the rules."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What the labels so far prove.
+
+    Attributes:
+        rate: None before pairs are drawn. estimates, low, high: (n,) of the rate after each label.
+    """
+
+    rate: RateEstimate | None
+    estimates: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def judged(self) -> int:
+        return 0 if self.rate is None else self.rate.judged
+
+    @property
+    def all_judged(self) -> bool:
+        return self.rate is not None and self.rate.judged == self.rate.drawn
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether it is time for the rules: all pairs are judged, or the interval is short."""
+        return self.all_judged or (self.rate is not None and (self.rate.half_width or 1.0) <= SHORT)
+
+
+def check_of(study: Study) -> Check:
+    """Return the check of a study that `is_check`. Raises BadInput if the file is gone."""
+    return _check(study, str(study.folder), _mark(study, "manifest.json"))
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _check(_study: Study, folder: str, mark: int | None) -> Check:
+    return open_check(_study)
+
+
+def labelled(study: Study) -> Labelled:
+    """Return what people's labels prove. Computed once after each label."""
+    return _labelled(study, *_key(study))
+
+
+def rules(study: Study) -> RuleCurve:
+    """Return the rules compared by people's labels: seconds of work, once after each label."""
+    return _rules(study, *_key(study))
+
+
+def _key(study: Study) -> tuple[object, ...]:
+    return str(study.folder), _mark(study, "manifest.json"), _mark(study, PLAN), desk(study).labels.last_event
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _labelled(_study: Study, *key: object) -> Labelled:
+    found = check_of(_study)
+    return Labelled(found.rate(), *found.trace())
+
+
+@st.cache_resource(max_entries=8, show_spinner="Comparing the rules …")
+def _rules(_study: Study, *key: object) -> RuleCurve:
+    return check_of(_study).rules()
+
+
+def sees_rate(study: Study, found: Labelled) -> bool:
+    """Return whether the signed-in person may see what the labels prove: who judges blind must not."""
+    return not found.judged or who.may(study.labels_path, "see others' labels")
+
+
+def _mark(study: Study, name: str) -> int | None:
+    try:
+        return (study.folder / FOLDER / name).stat().st_mtime_ns
+    except OSError:
+        return None

@@ -1,0 +1,139 @@
+"""The answer first: the share of false negatives in a sentence, and the one thing to do next."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from blindspot.app import checks, url
+from blindspot.app.checks import Labelled
+from blindspot.app.components import jobs
+from blindspot.app.components.check.file_panel import write_button
+from blindspot.app.components.check.rules_panel import RULE_STEP, WITHOUT_RULE
+from blindspot.app.markup import Html, div, join, link, show, tag
+from blindspot.backend.checking.facts import Facts
+from blindspot.backend.checking.jobs import CleanedFile, draw_pairs
+from blindspot.backend.checking.sample import MOST_DRAWS, RateEstimate
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.counting import counted
+
+MORE = 200
+VAGUE = 0.25
+"""Half width of an interval up to which a rate is not stated."""
+
+
+def answer(facts: Facts, found: Labelled, sees: bool) -> Html:
+    """Return the sentence on top of the page."""
+    if not facts.negatives:
+        return tag("h1", "The file has no negatives, so none can be false.")
+    if found.rate is None or not found.judged:
+        return tag("h1", f"How many of {counted(facts.negatives, 'negative')} are false? No pair is judged yet.")
+    if not sees:
+        return tag("h1", f"{counted(found.judged, 'pair')} of {counted(facts.negatives, 'negative')} are judged.")
+    return tag("h1", rate_sentence(found.rate))
+
+
+def rate_sentence(rate: RateEstimate) -> str:
+    assert rate.estimate is not None and rate.low is not None and rate.high is not None
+    if rate.high - rate.low > 2 * VAGUE:
+        return (
+            f"Too early to say: of {counted(rate.pairs, 'negative')}, {100 * rate.low:.0f} to {rate.high:.0%} are false, "
+            f"from {counted(rate.judged, 'judged pair')}."
+        )
+    return (
+        f"Of {counted(rate.pairs, 'negative')}, {rate.estimate:.1%} are false ({100 * rate.low:.1f} to "
+        f"{100 * rate.high:.1f}), from {counted(rate.judged, 'judged pair')}; the interval holds whenever you stop."
+    )
+
+
+def primary(opened: Study, facts: Facts, found: Labelled, written: CleanedFile | None) -> None:
+    """Show the one next step: draw, judge, see the rule, or write the file."""
+    if not facts.negatives:
+        return
+    if found.rate is None:
+        jobs.start_button(opened, request(draw_pairs), key="draw", words="Draw pairs to judge", primary=True)
+        return
+    if not checks.sees_rate(opened, found):
+        show(_line(_button("Judge the next pair", url.JUDGE, "j"), "Who judges blind does not see the rate."))
+        return
+    if url.value("step") and written is None:
+        with st.container(key="write-now", horizontal=True, vertical_alignment="center"):
+            write_button(opened, checks.rules(opened), "Write the cleaned file", primary=True)
+            if not found.all_judged:
+                show(div("or ", link("judge on", url.JUDGE, data_key="j"), cls="soft"))
+    else:
+        show(_line(*_next(found)))
+    if found.all_judged and url.value("step") and found.rate.drawn < min(MOST_DRAWS, found.rate.pairs):
+        more = min(found.rate.drawn + MORE, MOST_DRAWS)
+        jobs.start_button(opened, request(draw_pairs, more), key="more", words=f"Draw {MORE} more pairs")
+
+
+def _next(found: Labelled) -> tuple[object, ...]:
+    """Return the button, and a second way in words."""
+    judge = link("judge on", url.JUDGE, data_key="j")
+    if url.value("step"):
+        second = "" if found.all_judged else join("or ", judge)
+        return _button("See the cleaned file", "#file"), second
+    if found.is_enough:
+        return (
+            _button("See the rule", url.href(url.CHECK, RULE_STEP) + "#rules"),
+            "" if found.all_judged else join("or ", judge, " for a shorter interval"),
+        )
+    if not found.judged:
+        return _button("Judge the first pair", url.JUDGE, "j"), "By keys, a few seconds a pair; stop whenever you like."
+    rules = link("stop here and write the file", url.href(url.CHECK, {**RULE_STEP, "rule": WITHOUT_RULE}) + "#file")
+    return _button("Judge the next pair", url.JUDGE, "j"), join("or ", rules)
+
+
+def _button(words: str, address: str, key: str | None = None) -> Html:
+    return link(words, address, cls="button main", data_key=key, title=None if key is None else f"Key: {key}")
+
+
+def _line(button: object, second: object) -> Html:
+    return div(button, tag("span", second, cls="soft") if second else "", cls="action")
+
+
+def trace_panel(found: Labelled) -> None:
+    """Show the rate after each label with its interval."""
+    from plotly.graph_objects import Figure, Scatter
+
+    from blindspot.app.components.plots import plot
+
+    count = list(range(1, len(found.estimates) + 1))
+    blue = "#0072b2"
+    figure = Figure()
+    high, low = (100 * found.high).tolist(), (100 * found.low).tolist()
+    edge = {"width": 0}
+    about = "%{x} labels: %{y:.1f}%"
+    figure.add_trace(Scatter(x=count, y=high, line=edge, mode="lines", name="upper end", hovertemplate=about))
+    figure.add_trace(
+        Scatter(
+            x=count,
+            y=low,
+            line=edge,
+            mode="lines",
+            fill="tonexty",
+            fillcolor="rgba(0,114,178,0.18)",
+            name="lower end",
+            hovertemplate=about,
+        )
+    )
+    line = {"color": blue, "width": 2}
+    mode = "lines+markers" if len(count) < 10 else "lines"
+    figure.add_trace(
+        Scatter(x=count, y=(100 * found.estimates).tolist(), line=line, mode=mode, name="rate", hovertemplate=about)
+    )
+    figure.update_layout(
+        height=260,
+        showlegend=False,
+        margin={"l": 45, "r": 10, "t": 10, "b": 40},
+        xaxis={"title": {"text": "judged pairs"}, "range": [0, max(len(count), 10)], "fixedrange": True},
+        yaxis={
+            "title": {"text": "false negatives, %"},
+            "range": [0, min(100, max(high[-1] * 2, 10))],
+            "fixedrange": True,
+        },
+    )
+    with st.container(key="trace"):
+        show(tag("h2", "The rate after each label"))
+        plot(figure, "rate-after-each-label")

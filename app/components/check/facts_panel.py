@@ -1,0 +1,73 @@
+"""What is seen in a training file at once: its size, what is wrong, and false negatives inside the batch."""
+
+from __future__ import annotations
+
+from blindspot.app.markup import Html, div, tag, term
+from blindspot.backend.checking.facts import Facts, Finding
+from blindspot.backend.text.counting import counted, noun
+
+IN_BATCH = (
+    "The positives of the other rows of a batch are a row's negatives. A false one belongs to a row whose question the "
+    "file answers with it, or with a nearly identical text. Rows are drawn at random, as in a shuffled epoch"
+)
+
+
+def facts_panel(facts: Facts, form: str) -> Html:
+    """Return sizes and faults."""
+    sizes = {
+        "rows": facts.rows,
+        "questions": facts.questions,
+        "passages": facts.passages,
+        "positives": facts.positives,
+        "negatives": facts.negatives,
+    }
+    rows = [_finding(each) for each in facts.findings]
+    table = tag("table", tag("tbody", *rows), cls="figures faults") if rows else tag("p", "Nothing wrong was seen.")
+    return div(
+        tag("h2", "Seen at once"),
+        tag("dl", *(div(tag("dt", name), tag("dd", f"{count:,}")) for name, count in sizes.items()), cls="sizes"),
+        table,
+        tag("p", f"{form}. Pairs of a question and a passage are counted once.", cls="convention"),
+        cls="panel",
+    )
+
+
+def _finding(finding: Finding) -> Html:
+    lines = ""
+    if finding.lines:
+        more = " …" if finding.count > len(finding.lines) else ""
+        lines = f"{noun(len(finding.lines), 'line')} {', '.join(f'{line:,}' for line in finding.lines)}{more}"
+    share = f"{finding.share:.1%} of {counted(finding.of, finding.unit)}"
+    return tag(
+        "tr",
+        tag("td", tag("b", f"{finding.count:,}")),
+        tag("td", finding.words, div(" · ".join(filter(None, (share, lines))), cls="soft"), cls="left"),
+    )
+
+
+def batch_panel(facts: Facts) -> Html:
+    """Return false negatives inside the batch by batch size; empty for a form that trains without them."""
+    if not facts.batches:
+        return Html("")
+    head = tag(
+        "tr",
+        tag("th", "batch", scope="col", cls="left"),
+        tag("th", "rows with one", scope="col"),
+        tag("th", "in an epoch", scope="col"),
+    )
+    rows = [
+        tag(
+            "tr",
+            tag("th", f"{each.size:,}", scope="row"),
+            tag("td", f"{each.rows:.1%}"),
+            tag("td", f"{each.pairs:,.0f}"),
+        )
+        for each in facts.batches
+    ]
+    shared = f"{counted(facts.doubled, 'row')} {noun(facts.doubled, 'shares', 'share')} a question or a positive with another row."
+    return div(
+        tag("h2", term("False negatives inside the batch", IN_BATCH)),
+        tag("table", tag("thead", head), tag("tbody", *rows), cls="figures"),
+        tag("p", shared, cls="convention"),
+        cls="panel",
+    )

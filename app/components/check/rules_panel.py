@@ -1,0 +1,118 @@
+"""The rules that drop negatives, compared by the labels, and what to paste."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import streamlit as st
+
+from blindspot.app import url
+from blindspot.app.markup import Html, div, link, show, tag, term
+from blindspot.backend.checking.rules import RuleCurve, RuleRow
+from blindspot.backend.core.study import Study
+
+RULE_STEP = {"step": "rule"}
+"""In the address, from the choice of a rule on."""
+WITHOUT_RULE = "none"
+HEADS = (
+    ("kept", "Distinct negative pairs that the rule keeps"),
+    ("false", "Share of false negatives among the kept ones, with an interval that holds whenever you stop"),
+    ("false dropped", "Share of the false negatives that go; an estimate"),
+    ("true kept", "Share of the true negatives that stay; an estimate"),
+    ("emptied", "Questions whose last negative goes"),
+)
+
+
+def chosen_row(curve: RuleCurve) -> RuleRow | None:
+    """Return the row that the address names, by default the one that separates best; None for none."""
+    asked = url.one_of("rule", rule_names(curve), best_name(curve))
+    return next((row for row in curve.rows if row.rule.as_text() == asked), None)
+
+
+def rule_names(curve: RuleCurve) -> list[str]:
+    """Return what can be chosen: no rule, or one of the rows."""
+    return [WITHOUT_RULE, *(row.rule.as_text() for row in curve.rows)]
+
+
+def best_name(curve: RuleCurve) -> str:
+    """Return the row that separates best, as in max_score=0.7; or that there is none."""
+    return WITHOUT_RULE if curve.chosen is None else curve.rows[curve.chosen].rule.as_text()
+
+
+def rules_panel(opened: Study, curve: RuleCurve, source: Path) -> None:
+    """Show the best row of each rule, all others on demand, why one is chosen, and the argument."""
+    if not curve.rows:
+        show(div(tag("h2", "Rules"), tag("p", f"{curve.why[:1].upper()}{curve.why[1:]}."), cls="panel", id="rules"))
+        return
+    best = None if curve.chosen is None else curve.rows[curve.chosen]
+    row = chosen_row(curve)
+    with st.container(key="rules"):
+        why = tag("p", tag("b", best.rule.as_text()), f": {curve.why}.") if best else tag("p", f"{curve.why}.")
+        promise = ""
+        if best is not None and curve.promise is not None:
+            words = f"At most {curve.promise:.1%} of what it keeps are false: a bound for all rows together."
+            promise = tag("p", words, cls="convention")
+        every = tag(
+            "details", tag("summary", f"All {len(curve.rows)} rows"), _table(curve.rows, best, row), cls="all-rules"
+        )
+        show(
+            div(
+                tag("h2", "Which rule drops them", id="rules"),
+                why,
+                _table(best_of_each(curve), best, row),
+                promise,
+                every,
+            )
+        )
+        if row is not None:
+            paste = row.rule.argument or (
+                f"blindspot check {shlex.quote(str(source))} --study {shlex.quote(str(opened.folder))} "
+                f"--out {shlex.quote(f'clean-{source.name}')} --rule {row.rule.as_text()}"
+            )
+            show(tag("p", "To mine again with it, paste:" if row.rule.argument else "To apply it in a terminal:"))
+            st.code(paste, language="python" if row.rule.argument else None, wrap_lines=True)
+
+
+def best_of_each(curve: RuleCurve) -> list[RuleRow]:
+    """Return the row of each rule that separates best, and the chosen one for its rule."""
+    found: dict[str, RuleRow] = {}
+    for place, row in enumerate(curve.rows):
+        old = found.get(row.rule.name)
+        gain = row.false_dropped + row.true_kept
+        if old is None or place == curve.chosen or gain > old.false_dropped + old.true_kept:
+            found[row.rule.name] = row
+    if curve.chosen is not None:
+        found[curve.rows[curve.chosen].rule.name] = curve.rows[curve.chosen]
+    return list(found.values())
+
+
+def _table(rows: list[RuleRow], best: RuleRow | None, chosen: RuleRow | None) -> Html:
+    head = tag(
+        "tr",
+        tag("th", "rule", scope="col", cls="left"),
+        *(tag("th", term(name, about), scope="col") for name, about in HEADS),
+    )
+    lines = [_row(row, row is best, row is chosen) for row in rows]
+    return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures rules"), cls="scrolling")
+
+
+def _row(row: RuleRow, is_best: bool, is_chosen: bool) -> Html:
+    name = row.rule.as_text()
+    address = url.href(url.CHECK, {**RULE_STEP, "rule": WITHOUT_RULE if is_chosen else name}) + "#rules"
+    share = "–" if row.false_share != row.false_share else f"{100 * row.false_share:.1f}%"
+    mark = tag("span", "★ ", title="separates best") if is_best else ""
+    return tag(
+        "tr",
+        tag("th", mark, link(name, address), scope="row"),
+        tag("td", f"{row.kept:,}"),
+        tag(
+            "td",
+            tag("span", share, tag("span", f"{100 * row.low:.1f}–{100 * row.high:.1f}", cls="interval"), cls="figure"),
+        ),
+        tag("td", f"{row.false_dropped:.0%}"),
+        tag("td", f"{row.true_kept:.0%}"),
+        tag("td", f"{row.questions_emptied:,}"),
+        cls="chosen" if is_chosen else None,
+        aria_current="true" if is_chosen else None,
+    )

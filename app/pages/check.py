@@ -1,0 +1,70 @@
+"""Check: how many negatives of a training file are false, the rule that drops them, and the file back."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from blindspot.app import checks, study, url
+from blindspot.app.checks import Labelled
+from blindspot.app.components import jobs
+from blindspot.app.components.check.answer import answer, primary, trace_panel
+from blindspot.app.components.check.facts_panel import batch_panel, facts_panel
+from blindspot.app.components.check.file_panel import file_panel
+from blindspot.app.components.check.rules_panel import rules_panel
+from blindspot.app.components.check.upload import is_empty, upload_panel
+from blindspot.app.components.marks import command, empty
+from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.entry import enter
+from blindspot.app.markup import join, link, show
+from blindspot.backend.checking.check import Check, is_check
+from blindspot.backend.checking.jobs import CleanedFile, cleaned_file
+from blindspot.backend.core.study import Study
+
+
+def page() -> None:
+    opened = study.current()
+    show(style_sheet("check/check.css"))
+    with jobs.followed(opened):
+        if is_check(opened):
+            found = checks.check_of(opened)
+            _checked(opened, found, checks.labelled(opened))
+        elif is_empty(opened):
+            upload_panel(opened)
+        else:
+            show(_no_check())
+        jobs.panel(opened)
+
+
+def _checked(opened: Study, found: Check, labels: Labelled) -> None:
+    sees, written = checks.sees_rate(opened, labels), cleaned_file(opened)
+    facts = found.facts
+    with st.container(key="answer"):
+        show(answer(facts, labels, sees))
+        primary(opened, facts, labels, written)
+    is_later = bool(url.value("step")) and sees
+    if is_later:
+        _rule_and_file(opened, found, labels, written)
+    if labels.judged and sees:
+        trace_panel(labels)
+    with st.container(key="facts", horizontal=True, gap="small"):
+        show(facts_panel(facts, f"{found.file.path.name}: {found.file.name}"))
+        show(batch_panel(facts))
+    if labels.judged and sees and not is_later:
+        _rule_and_file(opened, found, labels, written)
+
+
+def _rule_and_file(opened: Study, found: Check, labels: Labelled, written: CleanedFile | None) -> None:
+    curve = checks.rules(opened)
+    rules_panel(opened, curve, found.file.path)
+    file_panel(opened, labels, curve, written)
+
+
+def _no_check():
+    return empty(
+        "This study is no check",
+        "A check says how many mined negatives of a training file are false.",
+        join("Run: ", command("blindspot check FILE --open"), ", or go to ", link("Home", url.HOME), "."),
+    )
+
+
+enter(page)

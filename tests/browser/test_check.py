@@ -1,0 +1,84 @@
+"""From a checked training file to the cleaned one in a browser: three pairs judged by keys, the rate, the file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from blindspot.app import server
+from blindspot.backend.checking.check import check, is_check, open_check
+from blindspot.backend.checking.jobs import cleaned_file, cleaned_paths
+from blindspot.backend.core.study import Study
+from tests.browser.servers import serving
+from tests.test_app_check import rows
+
+PATIENCE = 60_000  # ms
+
+
+@pytest.fixture
+def mined(tmp_path) -> Path:
+    path = tmp_path / "mined.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows()))
+    return path
+
+
+def judge_three(tab):
+    """Sign in as Ann from the page Check, and judge the pairs of three questions by keys, the first one false."""
+    tab.get_by_role("link", name="Judge the first pair").click()
+    tab.get_by_label("Your name").or_(tab.get_by_label("New name")).fill("Ann")
+    tab.get_by_role("button", name="Start").click()
+    tab.wait_for_selector(".judge .candidate.here")
+    expect(tab.locator(".judge")).not_to_contain_text("No known answer")
+    for key in "133":
+        before = tab.locator(".judge h1").inner_text()
+        for _ in range(tab.locator(".judge .candidate").count()):  # a question may have several drawn pairs
+            tab.keyboard.press(key)
+            key = "3"
+        tab.keyboard.press("Enter")
+        expect(tab.locator(".judge h1")).not_to_have_text(before)
+    expect(tab.locator(".judge .status")).to_contain_text("all saved", timeout=PATIENCE)
+
+
+def test_from_the_check_to_the_cleaned_file(mined, tab):
+    found = check(mined)
+    found.draw()
+    with serving(found.study) as port:
+        tab.goto(f"http://{server.ADDRESS}:{port}/check")
+        judge_three(tab)
+        tab.get_by_role("link", name="Check", exact=True).click()
+        rate, labels = open_check(found.study).rate(), open_check(found.study).labels
+        assert rate.judged >= 3 and list(labels.values()).count("positive") == 1
+        said = f"from {rate.judged} judged pairs"
+        expect(tab.get_by_role("heading", level=1)).to_contain_text(said, timeout=PATIENCE)
+        tab.wait_for_selector(".st-key-trace .js-plotly-plot")
+        tab.get_by_role("link", name="stop here and write the file").click()
+        tab.get_by_role("button", name="Write the cleaned file").click()
+        expect(tab.locator(".st-key-file")).to_contain_text("Written:", timeout=PATIENCE)
+        with tab.expect_download() as download:
+            tab.get_by_role("button", name="Download the file").click()
+        content = Path(download.value.path()).read_bytes()
+    written = cleaned_file(found.study)
+    assert (written.relabelled, written.judged) == (1, rate.judged)
+    assert content == next(cleaned_paths(found.study, written)).read_bytes()
+    assert len(content.splitlines()) == written.rows == len(rows()) + 1, "a row with the new positive"
+
+
+def test_a_file_is_dropped_on_an_empty_study(mined, tab, tmp_path):
+    study = Study.create(tmp_path / "empty")
+    large = shutil.copyfile(mined, tmp_path / "large.jsonl")
+    with open(large, "ab") as out:  # above the limit of other requests
+        out.write(b"\n" * (3 << 20))
+    (tmp_path / "no.jsonl").write_text('{"some": 1}\n')
+    with serving(study) as port:
+        tab.goto(f"http://{server.ADDRESS}:{port}/")
+        tab.locator("input[type=file]").set_input_files(tmp_path / "no.jsonl")
+        expect(tab.locator(".notice.error")).to_contain_text("no training data of a known form", timeout=PATIENCE)
+        tab.locator("input[type=file]").set_input_files(large)
+        expect(tab.get_by_role("link", name="See the check")).to_be_visible(timeout=PATIENCE)
+        tab.get_by_role("link", name="See the check").click()
+        expect(tab.get_by_role("link", name="Judge the first pair")).to_be_visible(timeout=PATIENCE)
+    assert is_check(study) and [path.name for path in (study.folder / "uploads").glob("large*")] == ["large.jsonl"]

@@ -1,0 +1,206 @@
+"""The Check page in its states, the dropped file, and what the pages of a check leave unsaid."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from uuid import uuid4
+
+import pytest
+
+from blindspot.app.components.check.file_panel import NAMES
+from blindspot.backend.checking.check import check, is_check, open_check
+from blindspot.backend.checking.jobs import (
+    cleaned_file,
+    cleaned_paths,
+    import_training_file,
+    keep_upload,
+    upload_name,
+    write_cleaned,
+)
+from blindspot.backend.checking.pairs import negative_pairs
+from blindspot.backend.checking.sample import read_sample, unjudged
+from blindspot.backend.core import jobs
+from blindspot.backend.core.study import Study
+from blindspot.db.errors import BadInput, BlindspotError, Refused
+from blindspot.db.events import Choice, LabelEvent
+from blindspot.db.labels import Labels
+from blindspot.db.people import People
+from tests.app_pages import Page
+
+QUESTIONS = 120
+FALSE = "is the answer"
+"""Words of the negatives that are false."""
+
+
+def rows():
+    """Return n-tuples with four negatives and scores: one of five is false, and its score is high."""
+    made = []
+    for number in range(QUESTIONS):
+        negatives, scores = [], [0.9]
+        for place in range(4):
+            false = (number * 4 + place) % 5 == 0
+            negatives.append(f"place {place} of thing {number} {FALSE if false else 'is about something else'}")
+            scores.append((0.7 if false else 0.4) + 0.0001 * number + 0.00001 * place)
+        row = {"query": f"where is thing {number}", "answer": f"thing {number} stands in town {number}"}
+        made.append(row | {f"negative_{n}": text for n, text in enumerate(negatives, 1)} | {"scores": scores})
+    return made
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """A check whose pairs are drawn and not judged."""
+    folder = tmp_path_factory.mktemp("checked")
+    (folder / "mined.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows()))
+    found = check(folder / "mined.jsonl", folder / "study")
+    found.draw(150)
+    People(found.study.labels_path).add("Ann", "lead")
+    People(found.study.labels_path).add("Ben", "annotator")
+    return found.study
+
+
+@pytest.fixture
+def study(drawn, tmp_path):
+    return Study.open(shutil.copytree(drawn.folder, tmp_path / "study"))
+
+
+def judge(study, count):
+    """Label the next drawn pairs rightly, as Ann."""
+    found = open_check(study)
+    store = Labels(study.labels_path, passages=study.corpus.ordinals)
+    left = unjudged(read_sample(found.checked), negative_pairs(found.checked.places), found.labels)
+    for question, passage in left[:count]:
+        text = study.corpus.passage(int(passage[1:]) - 1).text
+        label = "positive" if FALSE in text else "negative"
+        store.add("Ann", LabelEvent(uuid4().hex, "label", question, (Choice(passage, label),), batch="check"))
+
+
+def shown(page):
+    """The page without its style sheets."""
+    return page.text.split("/* ")[0]
+
+
+def test_before_any_label_the_page_shows_facts_and_the_first_pair(study):
+    page = Page(study.folder, "check")
+    assert "How many of 480 negatives are false? No pair is judged yet." in shown(page)
+    assert 'data-key="j"' in page.html and "Judge the first pair" in shown(page) and "judge" in page.links()
+    assert "rows 120" in shown(page) and "False negatives inside the batch" in shown(page)
+    assert page.part(r"<nav.*?</nav>")[0].startswith("Check Home")
+
+
+def test_a_few_labels_show_the_rate_and_its_trace(study):
+    judge(study, 3)
+    page = Page(study.folder, "check", "Ann")
+    rate = open_check(study).rate()
+    assert f"Too early to say: of 480 negatives, {100 * rate.low:.0f} to {rate.high:.0%} are false" in shown(page)
+    assert "from 3 judged pairs" in shown(page) and "Judge the next pair" in shown(page)
+    (figure,) = page.app.get("plotly_chart")
+    traced = json.loads(figure.proto.spec)["data"]
+    assert {each["name"] for each in traced} == {"upper end", "lower end", "rate"}
+    assert [len(each["x"]) if isinstance(each["x"], list) else 3 for each in traced] == [3, 3, 3]
+
+
+def test_who_judges_blind_sees_no_rate_and_no_rules(study):
+    judge(study, 60)
+    page = Page(study.folder, "check", "Ben")
+    assert "60 pairs of 480 negatives are judged." in shown(page)
+    assert "false (" not in shown(page) and "max_score" not in page.html and not page.app.get("plotly_chart")
+    assert not page.app.button
+
+
+def test_the_primary_action_leads_from_the_rule_to_the_file(study):
+    judge(study, 150)
+    found = open_check(study)
+    rate, curve = found.rate(), found.rules()
+    chosen = curve.rows[curve.chosen]
+    page = Page(study.folder, "check", "Ann")
+    said = f"Of 480 negatives, {rate.estimate:.1%} are false ({100 * rate.low:.1f} to {100 * rate.high:.1f}), from 150 judged"
+    assert said in shown(page) and "See the rule" in shown(page)
+    assert "check?step=rule#rules" in page.links()
+
+    page = Page(study.folder, "check", "Ann", step="rule")
+    assert chosen.rule.as_text() in page.part(r'<tr class="chosen".*?</tr>')[0]
+    assert chosen.rule.argument in [code.value for code in page.app.code]
+    buttons = {each.label: each.proto.type for each in page.app.button}
+    assert buttons == {"Write the cleaned file": "primary", "Draw 200 more pairs": "secondary"}
+
+    write_cleaned(study, rule=chosen.rule.as_text())
+    page = Page(study.folder, "check", "Ann", step="rule")
+    assert "Written: " in shown(page)
+    assert [each.proto.label for each in page.app.get("download_button")][:3] == [*NAMES]
+    written = cleaned_file(study)
+    for path in cleaned_paths(study, written):
+        assert path.stat().st_size
+    assert written.relabelled == rate.false and written.judged == 150
+    kept = [json.loads(line) for line in next(cleaned_paths(study, written)).read_text().splitlines()]
+    assert len(kept) == written.rows and set(kept[0]) == set(rows()[0])
+
+
+def test_a_file_that_changed_since_is_not_written_back(study):
+    manifest = study.folder / "check" / "manifest.json"
+    about = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**about, "sha256": "0" * 64}))
+    with pytest.raises(Refused, match="changed since it was checked"):
+        jobs.run(write_cleaned, study)
+    manifest.write_text(json.dumps(about))
+    with pytest.raises(BadInput, match="is no rule"):
+        jobs.run(write_cleaned, study, rule="nonsense")
+    assert cleaned_file(study) is None
+
+
+def test_the_path_of_a_check(study):
+    assert "See the facts" in Page(study.folder, "check").part(r'<li class="now".*?</li>')[0]
+    page = Page(study.folder, "judge", "Ann")
+    assert page.part(r'<li class="now".*?</li>') == ["2 Judge"] and 'class="next"' in page.html
+    judge(study, 2)
+    page = Page(study.folder, "judge", "Ann")
+    assert page.part(r'<a[^>]*class="next".*?</a>') == ["Next: see the rate"]
+    assert "check" in page.links()
+
+
+@pytest.mark.parametrize("page", ["", "check", "question"])
+def test_pages_of_a_check_do_not_speak_of_what_the_file_lacks(study, page):
+    text = shown(Page(study.folder, page, "Ann")).split("Experiments", 1)[1].lower()
+    for word in ("frequenc", "no relation", "none known", "with answers", "contains an answer", "no known answer"):
+        assert word not in text, text
+
+
+# Dropping a file
+
+
+def test_names_of_uploads_lead_nowhere_else(tmp_path):
+    study = Study.create(tmp_path / "s")
+    content = json.dumps(rows()[0]).encode()
+    for name in ("../../out.jsonl", "/etc/x.jsonl", "..\\..\\win.jsonl", "a b\x00ü.jsonl", "...jsonl", ".jsonl.jsonl"):
+        kept = keep_upload(study, name, io.BytesIO(content))
+        assert (study.folder / "uploads" / kept).read_bytes() == content
+    assert {path.parent.name for path in tmp_path.rglob("*.jsonl")} == {"uploads"}
+    assert len(upload_name(f"{'x' * 500}.CSV")) < 100 and upload_name("X.CSV") == "X.csv"
+    for name in ("model.pkl", "noending", ".jsonl", "a.jsonl/"):
+        with pytest.raises(Refused, match="cannot be read"):
+            upload_name(name)
+    with pytest.raises(BlindspotError, match="not among the uploaded files"):
+        jobs.run(import_training_file, study, "../study.toml")
+
+
+def test_a_dropped_file_becomes_the_check_of_an_empty_study(tmp_path):
+    study = Study.create(tmp_path / "s")
+    People(study.labels_path).add("Ann", "lead")
+    page = Page(study.folder, "")
+    assert "Check a training file" in shown(page) and len(page.app.get("file_uploader")) == 1
+    assert page.part(r"<nav.*?</nav>")[0].startswith("Home")
+    with pytest.raises(BadInput, match="no training data of a known form"):
+        keep_upload(study, "bad.jsonl", io.BytesIO(b'{"some": 1}\n'))
+    assert not list((study.folder / "uploads").iterdir()), "what cannot be read is not kept"
+    wrong = b"".join(json.dumps(row).encode() + b"\n" for row in rows()) + b'{"query": 3}\n'
+    with pytest.raises(BadInput):
+        jobs.run(import_training_file, study, keep_upload(study, "wrong.jsonl", io.BytesIO(wrong)))
+    assert not study.has_corpus and not is_check(study), "the study is still empty"
+
+    good = "".join(f"{json.dumps(row)}\n" for row in rows()).encode()
+    jobs.run(import_training_file, study, keep_upload(study, "good.jsonl", io.BytesIO(good)))
+    assert is_check(study) and "Judge the first pair" in shown(Page(study.folder, "check"))
+    assert not Page(study.folder, "").app.get("file_uploader")
+    with pytest.raises(Refused, match="holds passages"):
+        jobs.run(import_training_file, study, "good.jsonl")
