@@ -8,19 +8,19 @@ are in the top k. Columns are ranks: column j is rank j + 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
-VALUES_PER_BLOCK = 1 << 22
+from blindspot.analysis.intervals import LEVEL, mean_interval
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A figure with its interval.
 
-    value, low, high: None if n is 0. n: number of questions. n_groups: number of groups in a macro average. method: the
-    method of the interval in words, with its seed if it has one.
+    value, low, high: None if n is 0; low and high also where too little is known to say. n: number of questions. units:
+    number of units of observation, as facts; None if each question is one. n_groups: number of groups in a macro average.
+    method: the method of the interval in words.
     """
 
     value: float | None
@@ -29,14 +29,20 @@ class Estimate:
     high: float | None
     method: str
     n_groups: int | None = None
+    units: int | None = None
+
+    @property
+    def n_units(self) -> int:
+        """The number of independent observations."""
+        return self.n if self.units is None else self.units
 
     @property
     def percent(self) -> tuple[float, float, float]:
         """Return the value and its interval in percent (for a difference, in percentage points). Raises ValueError if n
-        is 0.
+        is 0, or if too little is known for an interval.
         """
         if self.value is None or self.low is None or self.high is None:
-            raise ValueError("an estimate over no questions has no value")
+            raise ValueError("an estimate without an interval has none in percent")
         return 100 * self.value, 100 * self.low, 100 * self.high
 
 
@@ -131,111 +137,58 @@ def _discounted(grades: np.ndarray) -> np.ndarray:
     return gains
 
 
-def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float | None, float | None]:
-    """Return Wilson's score interval for a proportion (Wilson 1927); (None, None) if n is 0.
+def proportion(values: np.ndarray, units: np.ndarray | None = None, level: float = LEVEL) -> Estimate:
+    """Return the share of True. values (q,) bool; units (q,) int, see `blindspot.analysis.intervals`."""
+    return mean(np.asarray(values, dtype=bool), units, level)
 
-    statsmodels' `proportion_confint(method="wilson")` gives the same interval. A page or report shows hundreds of
-    intervals: one
-    takes 71 microseconds there and 1 here, and the import adds a second to each `blindspot report`. A test compares the
-    two.
+
+def mean(values: np.ndarray, units: np.ndarray | None = None, level: float = LEVEL) -> Estimate:
+    """Return the mean of values from 0 to 1, such as successes or reciprocal ranks; value None without values.
+
+    Args:
+        values: (q,) bool or float. units: (q,) int, the unit of observation of each question; None if each question is
+            its own.
     """
-    if not 0 <= successes <= n:
-        raise ValueError(f"{successes} successes of {n} trials are impossible")
-    if n == 0:
-        return None, None
-    z2 = _normal_quantile(level) ** 2
-    p = successes / n
-    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = np.sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n * n))) / (1 + z2 / n)
-    low, high = centre - half, centre + half
-    return 0.0 if successes == 0 else float(low), 1.0 if successes == n else float(high)
-
-
-def proportion(values: np.ndarray, level: float = 0.95) -> Estimate:
-    """Return the share of True with Wilson's interval. (q,) bool."""
-    values = np.asarray(values, dtype=bool)
-    n, successes = len(values), int(values.sum())
-    low, high = wilson(successes, n, level)
-    return Estimate(successes / n if n else None, n, low, high, "Wilson")
-
-
-def summarise(values: np.ndarray, seed: int = 0) -> Estimate:
-    """Return the mean over questions: with Wilson's interval for bool values, else with a bootstrap interval."""
-    return proportion(values) if values.dtype == np.bool_ else mean(values, seed=seed)
+    return _estimate(values, units, None, False, level)
 
 
 def macro_average(
-    values: np.ndarray,
-    groups: np.ndarray,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
+    values: np.ndarray, groups: np.ndarray, units: np.ndarray | None = None, level: float = LEVEL
 ) -> Estimate:
     """Return the mean over groups of each group's mean (EntityQuestions' average over relations).
 
-    The interval is a percentile bootstrap that resamples the questions within each group. A resample of n questions
-    varies less than a sample, by (n - 1) / n, so the deviations of a group are scaled by the square root of n / (n -
-    1): with groups of two to five questions, the interval covered 0.80 to 0.90 without the factor. A group of one
-    question has no variation. All such groups are resampled as one group, which also counts the differences between
-    them and is therefore conservative. If every value of every group is the same, the interval is a point.
+    The interval is about these groups: the questions within each vary. If each group lies within one unit, it is about
+    groups like these.
 
     Args:
-        values: (q,) bool or float, no NaN.
+        values: (q,) bool or float from 0 to 1, no NaN. units: (q,) int.
         groups: (q,) any sortable labels, such as relation ids.
 
     Returns: an Estimate with n_groups; value None without questions.
     """
-    values, groups = np.asarray(values), np.asarray(groups)
-    if values.shape != groups.shape or values.ndim != 1:
-        raise ValueError(f"values {values.shape} and groups {groups.shape} must be one-dimensional and of equal length")
-    method = f"stratified bootstrap, {resamples} resamples, seed {seed}"
-    if len(values) == 0:
-        return Estimate(None, 0, None, None, method, 0)
-    names, member = np.unique(groups, return_inverse=True)
-    sizes = np.bincount(member)
-    means = np.bincount(member, weights=values) / sizes
-    rng = np.random.default_rng(seed)
-    drawn = np.zeros(resamples)
-    single = sizes[member] == 1
-    for group in np.flatnonzero(sizes > 1):
-        drawn += _resampled_deviations(values[member == group], resamples, rng)
-    if single.any():
-        drawn += single.sum() * _resampled_deviations(values[single], resamples, rng)
-    low, high = means.mean() + np.quantile(drawn / len(names), [(1 - level) / 2, (1 + level) / 2])
-    low, high = max(low, values.min()), min(high, values.max())
-    return Estimate(float(means.mean()), len(values), float(low), float(high), method, len(names))
+    return _estimate(values, units, groups, False, level)
 
 
-def mean(values: np.ndarray, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Estimate:
-    """Return the mean of (q,) float values, such as reciprocal ranks, with a percentile bootstrap interval; value None
-    without values.
-    """
-    macro = macro_average(values, np.zeros(len(values), dtype=int), level, resamples, seed)
-    return Estimate(macro.value, macro.n, macro.low, macro.high, f"bootstrap, {resamples} resamples, seed {seed}")
+def mean_difference(
+    values: np.ndarray, units: np.ndarray | None = None, groups: np.ndarray | None = None, level: float = LEVEL
+) -> Estimate:
+    """Return the mean of paired differences from -1 to 1; with groups, the difference of the macro averages."""
+    return _estimate(values, units, groups, True, level)
 
 
-def _resampled_deviations(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Return deviations of resampled means from the mean, with the variance of a sample's mean. (n,) -> (resamples,)
-    float64.
-
-    The counts of the distinct values in a resample are multinomial. Success has two values and a reciprocal rank
-    eleven, so drawing the counts gives the same bootstrap much faster.
-    """
-    n = len(values)
-    distinct, counts = np.unique(values, return_counts=True)
-    # In blocks, because a measure such as nDCG can have as many distinct values as there are questions.
-    rows = max(1, VALUES_PER_BLOCK // len(distinct))
-    blocks = [min(rows, resamples - start) for start in range(0, resamples, rows)]
-    chances, points = counts / n, distinct.astype(np.float64)
-    means = np.concatenate([rng.multinomial(n, chances, size=size) @ points / n for size in blocks])
-    deviations: np.ndarray = (means - values.mean()) * np.sqrt(n / max(n - 1, 1))
-    return deviations
-
-
-def _normal_quantile(level: float) -> float:
-    if not 0 < level < 1:
-        raise ValueError(f"level {level} is not between 0 and 1")
-    return NormalDist().inv_cdf((1 + level) / 2)
+def _estimate(
+    values: np.ndarray, units: np.ndarray | None, groups: np.ndarray | None, signed: bool, level: float
+) -> Estimate:
+    values = np.asarray(values)
+    if groups is not None and (values.shape != np.shape(groups) or values.ndim != 1):
+        raise ValueError(
+            f"values {values.shape} and groups {np.shape(groups)} must be one-dimensional and of equal length"
+        )
+    n_groups = None if groups is None else len(np.unique(groups))
+    if not len(values):
+        return Estimate(None, 0, None, None, "none: no questions", n_groups, 0)
+    found = mean_interval(values, units, groups, signed, level)
+    return Estimate(found.mean, len(values), found.low, found.high, found.method, n_groups, found.units)
 
 
 def _rank(k: int) -> int:

@@ -38,50 +38,62 @@ class Agreement:
 
 
 def alpha(
-    counts: np.ndarray, questions: np.ndarray, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+    counts: np.ndarray,
+    questions: np.ndarray,
+    units: np.ndarray | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> Agreement:
     """Return Krippendorff's alpha for nominal labels. An annotator need not judge every passage.
 
     Args:
         counts: (n, v) int, how many annotators gave passage n the label v. Passages with fewer than two judgements do
         not count.
-        questions: (n,) the question of each passage, any sortable labels.
+        questions: (n,) the question of each passage, any sortable labels. units: (n,) the unit of observation of each
+            question; None if each is its own.
     """
     counts, questions = np.asarray(counts), np.asarray(questions)
+    units = questions if units is None else np.asarray(units)
     paired = counts.sum(axis=1) >= 2
-    counts, questions = counts[paired], questions[paired]
+    counts, questions, units = counts[paired], questions[paired], units[paired]
     agreed = float(((counts > 0).sum(axis=1) == 1).mean()) if len(counts) else None
-    method = f"Krippendorff's alpha, nominal; questions drawn again {resamples} times, seed {seed}"
+    method = f"Krippendorff's alpha, nominal; units of questions drawn again {resamples} times, seed {seed}"
     about = (len(counts), len(np.unique(questions)), agreed, method)
     if (counts.sum(axis=0) > 0).sum() < 2:
         return Agreement(None, None, None, *about)
     import krippendorff
 
     value = float(krippendorff.alpha(value_counts=counts, level_of_measurement="nominal"))
-    drawn = _alpha_of(resampled(summed(_coincidences(counts), questions), resamples, seed))
-    low, high = percentiles(drawn, level)
+    drawn = _alpha_of(resampled(summed(_coincidences(counts), units), resamples, seed))
+    low, high = percentiles(drawn, LEVEL)
     return Agreement(value, low, high, *about)
 
 
 def kappa(
-    a: np.ndarray, b: np.ndarray, questions: np.ndarray, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+    a: np.ndarray,
+    b: np.ndarray,
+    questions: np.ndarray,
+    units: np.ndarray | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> Agreement:
     """Return Cohen's kappa of two annotators, unweighted.
 
     Args:
         a, b: (n,) labels as whole numbers from 0, one row for each passage that both judged.
-        questions: (n,) the question of each.
+        questions: (n,) the question of each. units: as in `alpha`.
     """
     a, b, questions = np.asarray(a, np.int64), np.asarray(b, np.int64), np.asarray(questions)
-    method = f"Cohen's kappa, unweighted; questions drawn again {resamples} times, seed {seed}"
+    units = questions if units is None else np.asarray(units)
+    method = f"Cohen's kappa, unweighted; units of questions drawn again {resamples} times, seed {seed}"
     about = (len(a), len(np.unique(questions)), float((a == b).mean()) if len(a) else None, method)
     if len(np.unique(np.concatenate([a, b]))) < 2:
         return Agreement(None, None, None, *about)
     width = int(max(a.max(), b.max())) + 1
     cells = np.eye(width * width)[a * width + b]
     value = float(_kappa_of(cells.sum(axis=0).reshape(1, width, width))[0])
-    drawn = _kappa_of(resampled(summed(cells, questions), resamples, seed).reshape(-1, width, width))
-    low, high = percentiles(drawn, level)
+    drawn = _kappa_of(resampled(summed(cells, units), resamples, seed).reshape(-1, width, width))
+    low, high = percentiles(drawn, LEVEL)
     return Agreement(value, low, high, *about)
 
 

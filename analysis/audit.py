@@ -3,11 +3,12 @@
 Only a sample with known inclusion probabilities can estimate the rate of false negatives. Passages that were judged
 because they looked like false negatives say nothing about the other passages. Each passage has the weight 1 / its
 inclusion probability, and the rate is a ratio of weighted sums (Hajek 1971), so the weights need no particular sum. The
-sampling unit is the question.
+sampling unit is the unit of observation, such as the question or the fact.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from blindspot.analysis.by_question import LEVEL, RESAMPLES, ratio_error, share_
 
 WIDTH = 0.10
 FEW = 10
-"""With fewer questions the variance is unknown: no slice counts as finished, and `more` is None."""
+"""With fewer units the variance is unknown: no slice counts as finished, and `more` is None."""
 _MOST_QUESTIONS = 1_000_000
 
 
@@ -25,7 +26,8 @@ _MOST_QUESTIONS = 1_000_000
 class Rate:
     """A weighted share of passages with its interval, and whether enough passages have been judged.
 
-    value, low, high: None without settled passages. low and high are also None with fewer than 2 questions.
+    value, low, high: None without settled passages. low and high are also None with fewer than 2 units.
+    units: number of units of observation of these questions; None if each question is one.
     questions, passages: numbers of settled questions and passages, the base of the rate. unsettled: number of sampled
     passages on
         which annotators are unsure or disagree; they do not enter the rate.
@@ -33,7 +35,7 @@ class Rate:
     target: width of the interval at which a slice is finished.
     more: estimated number of further questions until then; 0 if the slice is finished, None if it cannot be estimated
     (fewer than
-        `FEW` questions).
+        `FEW` units).
     """
 
     value: float | None
@@ -47,6 +49,12 @@ class Rate:
     target: float
     more: int | None
     method: str
+    units: int | None = None
+
+    @property
+    def n_units(self) -> int:
+        """The number of independent observations."""
+        return self.questions if self.units is None else self.units
 
     @property
     def width(self) -> float | None:
@@ -66,7 +74,7 @@ def rate(
     target: float = WIDTH,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
-    seed: int = 0,
+    units: np.ndarray | None = None,
 ) -> Rate:
     """Estimate the share of hits, such as positives, in the population from which the passages were sampled.
 
@@ -74,41 +82,42 @@ def rate(
         hits: (n,) bool. settled: (n,) bool; `hits` is ignored where it is False.
         probabilities: (n,) inclusion probabilities, above 0 and at most 1.
         questions: (n,) any sortable labels.
+        units: (n,) any sortable labels, the unit of observation of each question; None if each question is its own.
 
     Raises ValueError for a probability out of range, or arrays of different lengths.
     """
     hits, settled, questions = np.asarray(hits, bool), np.asarray(settled, bool), np.asarray(questions)
+    units = questions if units is None else np.asarray(units)
     probabilities = np.asarray(probabilities, np.float64)
-    if not len(hits) == len(settled) == len(probabilities) == len(questions):
-        raise ValueError("hits, settled, probabilities and questions must have equal lengths")
+    if not len(hits) == len(settled) == len(probabilities) == len(questions) == len(units):
+        raise ValueError("hits, settled, probabilities, questions and units must have equal lengths")
     if not ((probabilities > 0) & (probabilities <= 1)).all():
         raise ValueError("an inclusion probability must be above 0 and at most 1")
     weights = 1 / probabilities
-    method = (
-        f"weights 1 / inclusion probability; error from questions drawn again {resamples} times, seed {seed}; t "
-        "on log odds"
-    )
+    method = f"weights 1 / inclusion probability; error from units drawn again {resamples} times, seed 0; t on log odds"
     lower, upper = _share(hits & settled, weights), _share(hits | ~settled, weights)
     unsettled = int((~settled).sum())
-    hits, weights, questions = hits[settled], weights[settled], questions[settled]
+    hits, weights, questions, units = hits[settled], weights[settled], questions[settled], units[settled]
     if not len(hits):
         return Rate(None, None, None, 0, 0, unsettled, lower, upper, target, None, method)
-    top, bottom = summed(np.stack([hits * weights, weights], axis=1), questions).T
+    top, bottom = summed(np.stack([hits * weights, weights], axis=1), units).T
     value, n = float(top.sum() / bottom.sum()), len(top)
-    error = ratio_error(top, bottom, resamples, seed) if n > 1 else 0.0
+    n_questions = len(np.unique(questions))
+    error = ratio_error(top, bottom, resamples) if n > 1 else 0.0
     low, high = share_interval(value, error, n, level)
     return Rate(
         value,
         low,
         high,
-        n,
+        n_questions,
         len(hits),
         unsettled,
         lower,
         upper,
         target,
-        _questions_needed(value, error, n, target, level),
+        _questions_needed(value, error, (n_questions, n), target, level),
         method,
+        n,
     )
 
 
@@ -119,18 +128,22 @@ def rates_by(
     probabilities: np.ndarray,
     questions: np.ndarray,
     target: float = WIDTH,
+    units: np.ndarray | None = None,
 ) -> dict[str, Rate]:
     """Return the rate of each group of passages by the group's name; a passage whose group is None does not count.
 
     The other arguments are those of `rate`.
     """
     names = np.array([group if group is not None else "" for group in groups], dtype=str)
-    hits, settled, probabilities, questions = map(np.asarray, (hits, settled, probabilities, questions))
+    units = questions if units is None else units
+    hits, settled, probabilities, questions, units = map(np.asarray, (hits, settled, probabilities, questions, units))
     rates = {}
     for name in np.unique(names).tolist():
         if name:
             rows = names == name
-            rates[name] = rate(hits[rows], settled[rows], probabilities[rows], questions[rows], target)
+            rates[name] = rate(
+                hits[rows], settled[rows], probabilities[rows], questions[rows], target, units=units[rows]
+            )
     return rates
 
 
@@ -138,24 +151,28 @@ def _share(hits: np.ndarray, weights: np.ndarray) -> float | None:
     return float(hits @ weights / weights.sum()) if len(hits) else None
 
 
-def _questions_needed(value: float, error: float, questions: int, target: float, level: float) -> int | None:
-    """Return how many questions to add until the interval is narrow enough. The error falls with the root of their
-    number.
+def _questions_needed(value: float, error: float, counts: tuple[int, int], target: float, level: float) -> int | None:
+    """Return how many questions to add until the interval is narrow enough. The error falls with the root of the number of
+    units.
+
+    Args:
+        counts: questions and units so far.
     """
-    if questions < FEW:
+    questions, units = counts
+    if units < FEW:
         return None
 
     def narrow(count: int) -> bool:
-        low, high = share_interval(value, error * (questions / count) ** 0.5, count, level)
+        low, high = share_interval(value, error * (units / count) ** 0.5, count, level)
         return low is not None and high is not None and high - low <= target
 
-    enough = questions
+    enough = units
     while not narrow(enough):
         if enough > _MOST_QUESTIONS:
             return None
         enough *= 2
-    low = max(questions, enough // 2)
+    low = max(units, enough // 2)
     while low < enough:
         middle = (low + enough) // 2
         low, enough = (low, middle) if narrow(middle) else (middle + 1, enough)
-    return enough - questions
+    return math.ceil((enough - units) * questions / units)

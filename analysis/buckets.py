@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, found_by, summarise
+from blindspot.analysis.accuracy import Estimate, found_by, mean
 
 FREQUENCY_STEPS = ((1, "<=1"), (3, "2-3"), (9, "4-9"), (29, "10-29"), (99, "30-99"))
 """Upper bound and label of each group; the last group is "100+"."""
@@ -16,7 +16,7 @@ BUCKETS = 8
 NONE_KNOWN, NEVER = -1, BUCKETS
 """Codes of `cumulative_buckets`: the frequency is unknown; the frequency is 0."""
 FEW = 30
-"""A point with fewer questions is unreliable; plots draw it in grey."""
+"""A point with fewer units (facts) is unreliable; plots draw it in grey."""
 
 
 GROUPS = (*(label for _, label in FREQUENCY_STEPS), "100+")
@@ -123,13 +123,14 @@ class Point:
 
     bucket: int
     n: int
+    units: int
     success: Estimate
     min_frequency: int | None
     max_frequency: int | None
 
     @property
     def few(self) -> bool:
-        return self.n < FEW
+        return self.units < FEW
 
 
 def curves(
@@ -137,32 +138,38 @@ def curves(
     buckets: np.ndarray,
     k: int,
     frequency: np.ndarray | None = None,
+    units: np.ndarray | None = None,
 ) -> dict[str, list[Point]]:
     """Return Success@k of each run by bucket, as `value_curves` does any measure.
 
     Args:
         first: by run, (q,) rank of the first relevant passage, 0 for none.
     """
-    return value_curves({run: found_by(ranks, k) for run, ranks in first.items()}, buckets, frequency)
+    return value_curves({run: found_by(ranks, k) for run, ranks in first.items()}, buckets, frequency, units)
 
 
 def value_curves(
-    values: Mapping[str, np.ndarray], buckets: np.ndarray, frequency: np.ndarray | None = None, seed: int = 0
+    values: Mapping[str, np.ndarray],
+    buckets: np.ndarray,
+    frequency: np.ndarray | None = None,
+    units: np.ndarray | None = None,
 ) -> dict[str, list[Point]]:
     """Return the mean of a measure of each run by bucket. Buckets without questions are omitted.
 
     Args:
         values: by run, (q,) bool or float64 from 0 to 1.
         buckets: (q,) int; negative leaves a question out.
-        frequency: (q,) int, -1 if unknown.
+        frequency: (q,) int, -1 if unknown. units: (q,) int, the unit of observation of each question.
     """
+    units = np.arange(len(buckets)) if units is None else units
     points_by_run: dict[str, list[Point]] = {run: [] for run in values}
     for bucket in np.unique(buckets[buckets >= 0]).tolist():
         rows = np.flatnonzero(buckets == bucket)
         known = frequency[rows][frequency[rows] >= 0] if frequency is not None else np.zeros(0, np.int64)
+        n_units = len(np.unique(units[rows]))
         span = (int(known.min()), int(known.max())) if len(known) else (None, None)
         for run, each in values.items():
-            points_by_run[run].append(Point(bucket, len(rows), summarise(each[rows], seed), *span))
+            points_by_run[run].append(Point(bucket, len(rows), n_units, mean(each[rows], units[rows]), *span))
     return points_by_run
 
 

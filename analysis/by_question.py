@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.intervals import wilson
 
 RESAMPLES = 2000
 LEVEL = 0.95

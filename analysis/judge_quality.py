@@ -15,7 +15,7 @@ import numpy as np
 
 from blindspot.analysis.agreement import Agreement, kappa
 from blindspot.analysis.audit import Rate, rate
-from blindspot.analysis.by_question import LEVEL, percentiles
+from blindspot.analysis.intervals import PRIOR_UNITS, differing, interval_from_variance, t_quantile
 
 CUT = 0.5
 THRESHOLDS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -39,6 +39,7 @@ class Judged:
         questions: (n,) str.
         probabilities: (n,) inclusion probabilities; 1 where the pairs are no sample.
         groups: By name of a grouping, (n,) group of each pair, or None.
+        units: (n,) int, the unit of observation of each pair's question; None if each question is its own.
     """
 
     scores: np.ndarray
@@ -46,6 +47,12 @@ class Judged:
     questions: np.ndarray
     probabilities: np.ndarray
     groups: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    units: np.ndarray | None = None
+
+    @property
+    def clusters(self) -> np.ndarray:
+        """What is independent: the units of observation, else the questions. (n,) int64."""
+        return np.unique(self.questions if self.units is None else self.units, return_inverse=True)[1]
 
     @property
     def positive(self) -> np.ndarray:
@@ -136,7 +143,7 @@ def judge_figures(judged: Judged, seed: int = 0) -> JudgeFigures:
         for label in ("positive", "related", "negative")
     }
     auc = weighted_auc(scores, judged.positive, 1 / judged.probabilities)
-    low, high = _auc_interval(judged, seed) if auc is not None else (None, None)
+    low, high = auc_interval(judged) if auc is not None else (None, None)
     groups: dict[str, Sequence[str | None]] = {"all": ["all"] * len(scores), **judged.groups}
     return JudgeFigures(
         len(scores),
@@ -144,7 +151,7 @@ def judge_figures(judged: Judged, seed: int = 0) -> JudgeFigures:
         confusion,
         grades,
         kappa(
-            (scores >= CUT).astype(int), judged.positive.astype(int), judged.questions, resamples=RESAMPLES, seed=seed
+            (scores >= CUT).astype(int), judged.positive.astype(int), judged.questions, judged.clusters, RESAMPLES, seed
         ),
         auc,
         low,
@@ -193,6 +200,7 @@ def _rate(judged: Judged, hits: np.ndarray, among: np.ndarray) -> Rate:
         judged.probabilities[among],
         judged.questions[among],
         resamples=RESAMPLES,
+        units=judged.clusters[among],
     )
 
 
@@ -220,8 +228,8 @@ def _trust(judged: Judged, groups: Sequence[str | None]) -> list[GroupTrust]:
                 name,
                 precision,
                 missed,
-                verdict(precision.low, precision.high, precision.questions, RIGHT_POSITIVES, True),
-                verdict(missed.low, missed.high, missed.questions, MISSED_POSITIVES, False),
+                verdict(precision.low, precision.high, precision.n_units, RIGHT_POSITIVES, True),
+                verdict(missed.low, missed.high, missed.n_units, MISSED_POSITIVES, False),
             )
         )
     return found
@@ -237,14 +245,30 @@ def _grades(scores: np.ndarray) -> tuple[list[str], np.ndarray]:
     return [f"{i / 5:.1f}–{(i + 1) / 5:.1f}" for i in range(5)], np.minimum((scores * 5).astype(int), 4)
 
 
-def _auc_interval(judged: Judged, seed: int) -> tuple[float | None, float | None]:
-    rng = np.random.default_rng(seed)
-    names, member = np.unique(judged.questions, return_inverse=True)
-    if len(names) < 2:
+def auc_interval(judged: Judged) -> tuple[float | None, float | None]:
+    """Return the interval of the AUC: Wilson's, from the variance over units (Obuchowski 1997).
+
+    Where few pairs are out of order, as near 1, the estimated variance says little. It is moved towards the largest
+    variance that an AUC of this size can have, AUC (1 - AUC) / the smaller number of units of a kind (van Dantzig 1951).
+    In simulations with 10 to 1,000 pairs it covered at least 0.96, where resampled questions covered 0.76 to 0.92
+    (`python -m benchmarks.coverage`). (None, None) with fewer than two units of a kind.
+    """
+    positive, weights, units = judged.positive, 1 / judged.probabilities, judged.clusters
+    places = np.unique(judged.scores, return_inverse=True)[1]
+    of_kind = [np.bincount(places, np.where(kind, weights, 0)) for kind in (positive, ~positive)]
+    total = np.array([kind.sum() for kind in of_kind])
+    by_unit = [np.bincount(units, np.where(kind, weights, 0)) for kind in (positive, ~positive)]
+    effective = min(float(kind.sum() ** 2 / (kind @ kind)) if kind.any() else 0.0 for kind in by_unit)
+    if effective < 1 + 1e-9:
         return None, None
-    drawn = np.full(RESAMPLES, np.nan)
-    for number in range(RESAMPLES):
-        times = np.bincount(rng.integers(len(names), size=len(names)), minlength=len(names))[member]
-        auc = weighted_auc(judged.scores, judged.positive, times / judged.probabilities)
-        drawn[number] = np.nan if auc is None else auc
-    return percentiles(drawn, LEVEL)
+    below = np.cumsum(of_kind[1]) - of_kind[1] / 2
+    above = total[0] - np.cumsum(of_kind[0]) + of_kind[0] / 2
+    # The share of the other kind that each pair is in order with.
+    ordered = np.where(positive, below[places] / total[1], above[places] / total[0])
+    auc = float((ordered * weights)[positive].sum() / total[0])
+    parts = np.bincount(units, weights * (ordered - auc) / np.where(positive, total[0], total[1]))
+    variance = len(parts) / (len(parts) - 1) * float(parts @ parts)
+    largest = auc * (1 - auc) / effective
+    informative = min(differing(ordered[kind]) for kind in (positive, ~positive))
+    variance = (informative * variance + PRIOR_UNITS * largest) / (informative + PRIOR_UNITS)
+    return interval_from_variance(auc, auc, variance * t_quantile(effective - 1) ** 2, effective)

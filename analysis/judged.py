@@ -21,7 +21,7 @@ NONE, POSITIVE, OTHER = 0, 1, 2
 class JudgedFigures:
     """Figures of a run at one cut-off. All but `judged` are Success@k with Wilson's interval, over the same questions.
 
-    judged: Judged@k, the mean over questions with a bootstrap interval; questions without hits do not count in its n.
+    judged: Judged@k, the mean over questions with its interval; questions without hits do not count in its n.
     original: Success@k by the relevance before labels. corrected: Success@k with labels.
     lower_bound, upper_bound: the corrected figure if every unjudged passage were not relevant, or relevant. Further
     labels cannot
@@ -88,9 +88,17 @@ def bounds(
 
 
 def figures(
-    relevant: np.ndarray, gold: np.ndarray, labels: np.ndarray, present: np.ndarray, ks: Sequence[int], seed: int = 0
+    relevant: np.ndarray,
+    gold: np.ndarray,
+    labels: np.ndarray,
+    present: np.ndarray,
+    ks: Sequence[int],
+    units: np.ndarray | None = None,
 ) -> list[JudgedFigures]:
-    """Return the figures at each cut-off; a cut-off must not be deeper than the run. (q, K) arrays, as above."""
+    """Return the figures at each cut-off; a cut-off must not be deeper than the run. (q, K) arrays, as above; units (q,)
+    int, the unit of observation of each question.
+    """
+    units = np.arange(len(labels)) if units is None else units
     known, right = is_judged(gold, labels), corrected(relevant, labels)
     lower, upper = bounds(relevant, gold, labels, present)
     result = []
@@ -99,8 +107,8 @@ def figures(
         result.append(
             JudgedFigures(
                 k,
-                mean(shares[np.isfinite(shares)], seed=seed),
-                *(proportion(success_at(each, k)) for each in (relevant, right, lower, upper)),
+                mean(shares[np.isfinite(shares)], units[np.isfinite(shares)]),
+                *(proportion(success_at(each, k), units) for each in (relevant, right, lower, upper)),
             )
         )
     return result

@@ -84,7 +84,7 @@ class SuccessSample:
             another of its hits is positive: if only those counted, successes would be settled more often than misses.
         bad: (n,) bool, people called the question bad; it enters neither value nor bounds.
         probabilities: (n,) the chance to be drawn and shown completely, up to one factor; see `shown_completely`.
-        questions: (n,) ids.
+        questions: (n,) ids. units: (n,) int, the unit of observation of each; None if each question is its own.
     """
 
     lowest: np.ndarray
@@ -93,6 +93,12 @@ class SuccessSample:
     bad: np.ndarray
     probabilities: np.ndarray
     questions: np.ndarray
+    units: np.ndarray | None = None
+
+    @property
+    def clusters(self) -> np.ndarray:
+        """What is independent: the units of observation, else the questions."""
+        return self.questions if self.units is None else self.units
 
 
 def shown_completely(pool: int, shown: int, needed: int) -> float:
@@ -115,8 +121,8 @@ def expected_success(scores: np.ndarray, counted: np.ndarray) -> np.ndarray:
 def labelled_success(sample: SuccessSample, counts: QuestionCounts) -> SuccessShare:
     """Return Success@k from the labels of the sample alone."""
     good = ~sample.bad
-    weights, ids = sample.probabilities[good], sample.questions[good]
-    found = rate(sample.lowest[good], sample.settled[good], weights, ids)
+    weights, ids, units = sample.probabilities[good], sample.questions[good], sample.clusters[good]
+    found = rate(sample.lowest[good], sample.settled[good], weights, ids, units=units)
 
     def bound(hits: np.ndarray) -> float | None:
         return rate(hits[good], np.ones(int(good.sum()), bool), weights, ids).value
@@ -136,7 +142,9 @@ def powered_success(
     """
 
     def estimate(hits: np.ndarray, settled: np.ndarray) -> ScoredSample:
-        return ScoredSample(hits, settled & ~sample.bad, scores, sample.probabilities, sample.questions)
+        return ScoredSample(
+            hits, settled & ~sample.bad, scores, sample.probabilities, sample.questions, sample.clusters
+        )
 
     def bound(hits: np.ndarray) -> float | None:
         return powered_rate(estimate(hits, np.ones(len(hits), bool)), population).value

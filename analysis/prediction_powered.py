@@ -23,7 +23,7 @@ import numpy as np
 from blindspot.analysis.by_question import LEVEL, share_interval, summed
 
 FEW = 10
-"""With fewer questions there is no estimate: the tuning would follow single questions."""
+"""With fewer units there is no estimate: the tuning would follow single ones."""
 MOST_LAMBDA = 2.0
 METHOD = (
     "prediction-powered: scores of all pairs, corrected by the labels of the random sample; lambda tuned for each "
@@ -36,7 +36,7 @@ class PoweredRate:
     """A rate from scores and labels. Show it together with the classical rate, never alone.
 
     Attributes:
-        value, low, high: None with fewer than `FEW` questions.
+        value, low, high: None with fewer than `FEW` units of observation.
         questions, labelled: Settled questions and pairs of the sample. scored: Pairs of the population, all with a score.
         weight: Lambda, how much the judge counts: 0 not at all, 1 as it is.
         predicted: Mean score of the population, which is the rate if the judge were right.
@@ -51,6 +51,7 @@ class PoweredRate:
     weight: float
     predicted: float
     method: str = METHOD
+    units: int | None = None
 
     @property
     def width(self) -> float | None:
@@ -64,6 +65,7 @@ class ScoredSample:
     Attributes:
         hits: (n,) bool, ignored where `settled` is False: pairs that people are unsure of, and those of bad questions.
         scores: (n,) float64. probabilities: (n,) inclusion probabilities. questions: (n,) any sortable labels.
+        units: (n,) any sortable labels, the unit of observation of each question; None if each question is its own.
     """
 
     hits: np.ndarray
@@ -71,11 +73,22 @@ class ScoredSample:
     scores: np.ndarray
     probabilities: np.ndarray
     questions: np.ndarray
+    units: np.ndarray | None = None
+
+    @property
+    def clusters(self) -> np.ndarray:
+        """What is independent: the units of observation, else the questions."""
+        return self.questions if self.units is None else self.units
 
     def some(self, rows: np.ndarray) -> ScoredSample:
         """Return the pairs of some rows, (n,) bool."""
         return ScoredSample(
-            self.hits[rows], self.settled[rows], self.scores[rows], self.probabilities[rows], self.questions[rows]
+            self.hits[rows],
+            self.settled[rows],
+            self.scores[rows],
+            self.probabilities[rows],
+            self.questions[rows],
+            None if self.units is None else self.units[rows],
         )
 
 
@@ -99,11 +112,12 @@ def powered_rate(sample: ScoredSample, population: np.ndarray, level: float = LE
     weights, predicted, labelled = 1 / probabilities, float(np.mean(population)), int(settled.sum())
     columns = [sample.hits * settled * weights, settled * weights, sample.scores * weights, weights]
     top, bottom, right, drawn = (
-        summed(np.stack(columns, axis=1), sample.questions).T if len(weights) else np.zeros((4, 0))
+        summed(np.stack(columns, axis=1), sample.clusters).T if len(weights) else np.zeros((4, 0))
     )
     n, n_settled = len(top), int((bottom > 0).sum())
+    questions = len(np.unique(np.asarray(sample.questions)[settled]))
     if n_settled < FEW:
-        return PoweredRate(None, None, None, n_settled, labelled, len(population), 0.0, predicted)
+        return PoweredRate(None, None, None, questions, labelled, len(population), 0.0, predicted)
     classical = float(top.sum() / bottom.sum())
     labels = (top - classical * bottom) / bottom.sum()  # what each question adds to the error of the rate
     judged = (right - predicted * drawn) / drawn.sum()  # and to the difference of the scores' means
@@ -115,7 +129,9 @@ def powered_rate(sample: ScoredSample, population: np.ndarray, level: float = LE
     left = left * n / (n - 1)  # a question's own part of the rate makes its residual smaller, as in the jackknife
     error = float(np.sqrt(n / (n - 1) * ((left - left.mean()) ** 2).sum()))
     low, high = share_interval(value, error, n_settled - 1, level)
-    return PoweredRate(value, low, high, n_settled, labelled, len(population), float(tuned.mean()), predicted)
+    return PoweredRate(
+        value, low, high, questions, labelled, len(population), float(tuned.mean()), predicted, units=n_settled
+    )
 
 
 def powered_rates_by(

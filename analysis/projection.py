@@ -142,7 +142,7 @@ def quality(
         coordinates: (n, 2).
         rows: number of points to measure, drawn with `seed`, each compared with all; more than n means all.
 
-    Ties: a rank is one more than the number of strictly nearer points. Intervals: bootstrap over the measured points.
+    Ties: a rank is one more than the number of strictly nearer points. Intervals: over the measured points.
     Raises: ValueError unless n > 2k; trustworthiness is undefined otherwise.
     """
     n = len(original)
@@ -161,7 +161,7 @@ def quality(
         truth = np.argpartition(far, k - 1, axis=1)[:, :k]
         shared[start : start + len(block)] = (truth[:, :, None] == on_map[:, None]).any(axis=2).mean(axis=1)
     trust = 1 - 2 * strangers / (k * (2 * n - 3 * k - 1))
-    return ProjectionQuality(k, n, len(measured), mean(trust, seed=seed), mean(shared, seed=seed), k / (n - 1))
+    return ProjectionQuality(k, n, len(measured), mean(trust), mean(shared), k / (n - 1))
 
 
 def _squared(points: np.ndarray, rows: np.ndarray) -> np.ndarray:

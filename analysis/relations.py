@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, found_by, summarise
+from blindspot.analysis.accuracy import Estimate, found_by, mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,42 +63,47 @@ def relation_order(id: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One line of a table: a group, its number of questions, and a measure of each run.
+    """One line of a table: a group, its number of questions and of their units, and a measure of each run.
 
     success[run][k] is an Estimate of Success@k, or of the measure that was asked for.
     """
 
     group: str
     n: int
+    units: int
     success: dict[str, dict[int, Estimate]]
 
 
-def group_table(first: Mapping[str, np.ndarray], groups: Sequence[str | None], ks: Sequence[int]) -> list[GroupRow]:
+def group_table(
+    first: Mapping[str, np.ndarray], groups: Sequence[str | None], ks: Sequence[int], units: np.ndarray | None = None
+) -> list[GroupRow]:
     """Return Success@k per group and run.
 
     Args:
         first: by run, (q,) rank of the first relevant passage, 0 for none (`accuracy.first_hit`). Row i is the same
             question in every run.
-        groups: (q,) labels; None leaves a question out.
+        groups: (q,) labels; None leaves a question out. units: as in `value_table`.
         ks: the cut-offs. The caller leaves out those deeper than a run.
 
     Returns: a row per group, in the order of first occurrence.
     """
     values = {run: {k: found_by(np.asarray(ranks), k) for k in ks} for run, ranks in first.items()}
-    return value_table(values, groups)
+    return value_table(values, groups, units)
 
 
 def value_table(
-    values: Mapping[str, Mapping[int, np.ndarray]], groups: Sequence[str | None], seed: int = 0
+    values: Mapping[str, Mapping[int, np.ndarray]], groups: Sequence[str | None], units: np.ndarray | None = None
 ) -> list[GroupRow]:
     """Return `group_table` of any measure.
 
     Args:
         values: by run and k, (q,) bool or float64 from 0 to 1.
+        units: (q,) int, the unit of observation of each question; None if each question is its own.
     """
     lengths = {len(each) for by_k in values.values() for each in by_k.values()} | {len(groups)}
     if len(lengths) > 1:
         raise ValueError(f"runs and groups over different questions: lengths {sorted(lengths)}")
+    units = np.arange(len(groups)) if units is None else units
     members: dict[str, list[int]] = {}
     for row, group in enumerate(groups):
         if group is not None:
@@ -107,7 +112,8 @@ def value_table(
         GroupRow(
             group,
             len(rows),
-            {run: {k: summarise(each[rows], seed) for k, each in by_k.items()} for run, by_k in values.items()},
+            len(np.unique(units[rows])),
+            {run: {k: mean(each[rows], units[rows]) for k, each in by_k.items()} for run, by_k in values.items()},
         )
         for group, rows in members.items()
     ]

@@ -9,26 +9,33 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, macro_average, mean
+from blindspot.analysis.accuracy import Estimate, mean_difference
+from blindspot.analysis.intervals import LEVEL, compact
 
 RESAMPLES = 10_000
 VALUES_PER_BLOCK = 1 << 24
 FEW_SIZES = 256
 
 
-def sign_flip(differences: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
+def sign_flip(
+    differences: np.ndarray, units: np.ndarray | None = None, resamples: int = RESAMPLES, seed: int = 0
+) -> float:
     """Return the two-sided p value of the paired sign-flip randomisation test. The null hypothesis: the mean difference
     is 0.
 
     p is (1 + the number of resamples at least as far from 0) / (resamples + 1). It is never 0 and never too small
-    (Phipson and
-    Smyth 2010). The test is exact if the two runs are interchangeable for each question, whatever the variance of each
-    question.
+    (Phipson and Smyth 2010). The test is exact if the two runs are interchangeable for each unit, whatever the variance of
+    each unit: the differences of a unit keep or change their signs together.
 
     Args:
         differences: (q,) float, run A's value minus run B's for each question.
+        units: (q,) int, the unit of observation of each question; None if each question is its own.
     """
     differences = np.asarray(differences, dtype=np.float64)
+    scale = np.abs(differences).sum()
+    if units is not None and len(differences):
+        differences = np.bincount(compact(units), differences)
+        differences[np.abs(differences) < 1e-12 * scale] = 0.0  # what cancels within a unit leaves a rounding error
     changed = np.abs(differences[differences != 0])
     observed = abs(differences.sum())
     rng = np.random.default_rng(seed)
@@ -41,17 +48,23 @@ def sign_flip(differences: np.ndarray, resamples: int = RESAMPLES, seed: int = 0
         sums = np.abs(_signed_sums(changed, resamples, rng))
     # Weighted differences that cancel leave a rounding error. The tolerance makes such a sum count as 0, so that p is
     # 1.
-    at_least = observed * (1 - 1e-9) - 1e-12 * changed.sum()
+    at_least = observed * (1 - 1e-9) - 1e-12 * scale
     return float((1 + np.count_nonzero(sums >= at_least)) / (resamples + 1))
 
 
-def sign_flip_macro(differences: np.ndarray, groups: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
+def sign_flip_macro(
+    differences: np.ndarray,
+    groups: np.ndarray,
+    units: np.ndarray | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> float:
     """Return the same p value for the difference of macro averages. A question weighs 1 / (groups x questions of its
     group)."""
     if not len(differences):
         return 1.0
     _, member, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
-    return sign_flip(np.asarray(differences, np.float64) / sizes[member], resamples, seed)
+    return sign_flip(np.asarray(differences, np.float64) / sizes[member], units, resamples, seed)
 
 
 def _signed_sums(sizes: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -65,20 +78,16 @@ def difference(
     a: np.ndarray,
     b: np.ndarray,
     groups: np.ndarray | None = None,
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
+    units: np.ndarray | None = None,
+    level: float = LEVEL,
 ) -> Estimate:
-    """Return the mean of a - b over the same questions with a paired percentile bootstrap interval.
+    """Return the mean of a - b over the same questions with its interval (Tango 1998, by unit).
 
     Args:
-        a, b: (q,) values of two runs, such as success.
-        groups: (q,) relations. If given, the difference is that of the macro averages, resampled within each relation.
+        a, b: (q,) values of two runs from 0 to 1, such as success. units: (q,) int.
+        groups: (q,) relations. If given, the difference is that of the macro averages.
     """
-    differences = np.asarray(a, np.float64) - np.asarray(b, np.float64)
-    if groups is None:
-        return mean(differences, level, resamples, seed)
-    return macro_average(differences, groups, level, resamples, seed)
+    return mean_difference(np.asarray(a, np.float64) - np.asarray(b, np.float64), units, groups, level)
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
@@ -117,19 +126,19 @@ def independent_difference(a: Estimate, b: Estimate) -> Estimate:
         a, b: as `proportion` returns them, each over at least one question.
     """
     if None in (a.value, a.low, a.high, b.value, b.low, b.high):
-        return Estimate(None, a.n + b.n, None, None, "Newcombe")
+        return Estimate(None, a.n + b.n, None, None, "Newcombe", units=a.n_units + b.n_units)
     value_a, low_a, high_a = (cast(float, each) for each in (a.value, a.low, a.high))
     value_b, low_b, high_b = (cast(float, each) for each in (b.value, b.low, b.high))
     value = value_a - value_b
     below, above = math.hypot(value_a - low_a, high_b - value_b), math.hypot(high_a - value_a, value_b - low_b)
-    return Estimate(value, a.n + b.n, value - below, value + above, "Newcombe")
+    return Estimate(value, a.n + b.n, value - below, value + above, "Newcombe", units=a.n_units + b.n_units)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A measure of run A minus the same measure of run B, over the same questions.
 
-    estimate: the difference with its paired bootstrap interval, from -1 to 1.
+    estimate: the difference with its paired interval, from -1 to 1.
     p: p value of the sign-flip test. only_a, only_b: questions on which A, or B, is better; for success these are the
     questions that one run alone finds.
     macro: whether the difference is that of the averages over groups.
@@ -150,22 +159,29 @@ class Difference:
         return self.estimate.n
 
     @property
+    def units(self) -> int:
+        """The number of units of observation that the test flips."""
+        return self.estimate.n_units
+
+    @property
     def p_shown(self) -> float:
         """The adjusted p value, or the unadjusted p value of a test that is shown alone."""
         return self.p if self.p_adjusted is None else self.p_adjusted
 
     @property
     def p_mcnemar(self) -> float | None:
-        """The exact p value of McNemar's test, unadjusted; None for a macro average and for values other than 0 and 1,
-        for which the test is not defined."""
-        return mcnemar(self.only_a, self.only_b) if self.binary and not self.macro else None
+        """The exact p value of McNemar's test, unadjusted; None where the test is not defined: for a macro average, for
+        values other than 0 and 1, and for units of several questions."""
+        defined = self.binary and not self.macro and self.units == self.n
+        return mcnemar(self.only_a, self.only_b) if defined else None
 
 
 def compare(
     a: np.ndarray,
     b: np.ndarray,
     groups: np.ndarray | None = None,
-    level: float = 0.95,
+    units: np.ndarray | None = None,
+    level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Difference:
@@ -175,6 +191,7 @@ def compare(
     Args:
         a, b: (q,) values of a measure, bool for success, else float; row i is the same question in both.
         groups: (q,) relations. If given, the difference is that of the macro averages.
+        units: (q,) int, the unit of observation of each question; None if each question is its own.
     """
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape:
@@ -182,8 +199,11 @@ def compare(
     binary = a.dtype == np.bool_ and b.dtype == np.bool_
     values = a.astype(np.int8) - b if binary else a.astype(np.float64) - b
     only_a, only_b = int((values > 0).sum()), int((values < 0).sum())
-    estimate = difference(a, b, groups, level, seed=seed)
-    p = sign_flip(values, resamples, seed) if groups is None else sign_flip_macro(values, groups, resamples, seed)
+    estimate = difference(a, b, groups, units, level)
+    if groups is None:
+        p = sign_flip(values, units, resamples, seed)
+    else:
+        p = sign_flip_macro(values, groups, units, resamples, seed)
     return Difference(estimate, p, only_a, only_b, macro=groups is not None, binary=binary)
 
 
@@ -191,7 +211,8 @@ def family(
     a: np.ndarray,
     b: np.ndarray,
     members: Mapping[str, np.ndarray],
-    level: float = 0.95,
+    units: np.ndarray | None = None,
+    level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Difference]:
@@ -199,12 +220,13 @@ def family(
     groups.
 
     Args:
-        a, b: as in `compare`.
+        a, b, units: as in `compare`.
         members: (m,) rows of each group, or (q,) bool.
     """
     a, b = np.asarray(a), np.asarray(b)
+    units = np.arange(len(a)) if units is None else units
     return adjusted_together(
-        {name: compare(a[rows], b[rows], None, level, resamples, seed) for name, rows in members.items()}
+        {name: compare(a[rows], b[rows], None, units[rows], level, resamples, seed) for name, rows in members.items()}
     )
 
 

@@ -20,7 +20,8 @@ its maximum
 of any
    false finding and, unlike Holm's method, gains from slices that share questions.
 
-Questions are treated as independent, as in every other test of this project.
+The unit of observation need not be the question. The signs of a unit flip together, and the variance of a slice's
+difference is multiplied by its design effect: the variance over units divided by that over questions, at least 1.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import Literal
 
 import numpy as np
 
+from blindspot.analysis.intervals import compact
 from blindspot.analysis.significance import benjamini_yekutieli, holm
 
 MIN_QUESTIONS = 30
@@ -85,12 +87,12 @@ def find(
     level: float = 0.05,
     correction: Correction = "westfall-young",
     min_questions: int = MIN_QUESTIONS,
-    flips: int = FLIPS,
+    units: np.ndarray | None = None,
 ) -> SliceSearch:
     """Return the slices (single predicates and pairs) whose difference departs from the difference in the other
     questions.
 
-    Every slice with at least `min_questions` questions inside and outside is tested. A pair is reported only if its
+    Every slice with at least `min_questions` units inside and outside is tested; a part of a unit counts as that part. A pair is reported only if its
     difference is farther from the mean of all questions than the difference of each of its two predicates. Of slices
     with nearly the same questions, only the one with the largest effect is reported.
 
@@ -99,7 +101,7 @@ def find(
         predicates: (p, q) bool, the questions that satisfy each predicate.
         families: (p,) predicates of one family are not paired (two relations share no question).
         limit: maximum number of findings.
-        flips: number of sign flips behind "westfall-young"; with 1,000 the smallest adjusted p value is 0.003.
+        units: (q,) int, the unit of observation of each question; None if each question is its own.
 
     Raises ValueError for an unknown correction and for shapes that do not fit.
     """
@@ -112,7 +114,7 @@ def find(
         raise ValueError("differences of success must be -1, 0 or 1")
     n_questions = len(differences)
     mean = float(differences.mean()) if n_questions else 0.0
-    tests = slice_tests(differences, predicates, families, correction, min_questions, flips)
+    tests = slice_tests(differences, predicates, families, correction, min_questions, units)
     explained = tests.n / max(n_questions, 1) * (tests.inside - tests.outside)
     listed = np.flatnonzero(tests.listed(level))
     findings: list[Finding] = []
@@ -156,21 +158,28 @@ def slice_tests(
     families: Sequence[str] | None = None,
     correction: Correction = "westfall-young",
     min_questions: int = MIN_QUESTIONS,
-    flips: int = FLIPS,
+    units: np.ndarray | None = None,
     seed: int = 0,
 ) -> SliceTests:
-    """Test every slice with enough questions. Arguments as in `find`."""
+    """Test every slice with enough units. Arguments as in `find`. The smallest adjusted p value by sign flips is 0.003."""
     n_questions, wins, losses = len(differences), differences > 0, differences < 0
+    units = np.arange(n_questions) if units is None else compact(units)
+    parts = 1 / np.bincount(units)[units] if n_questions else np.zeros(0)
     counts, won, lost = (_pair_counts(predicates, weight) for weight in (None, wins, losses))
-    first, second = _testable(counts, n_questions, families, min_questions)
+    enough = _enough(_pair_sums(predicates, parts), float(parts.sum()), min_questions)
+    first, second = _testable(enough & (counts > 0) & (counts < n_questions), families)
     n, plus, minus = (each[first, second] for each in (counts, won, lost))
     inside, outside = (plus - minus) / n, (differences.sum() - plus + minus) / (n_questions - n)
     beyond_parts = _beyond_parts(inside, first, second, counts, won - lost, differences.mean() if n_questions else 0.0)
-    p = p_values(n, plus, minus, n_questions, int(wins.sum()), int(losses.sum())) if len(n) else np.zeros(0)
-    if correction == "westfall-young" and len(n):
-        discordant = predicates[:, wins | losses]
-        observed = statistics(n, plus, minus, n_questions, int(wins.sum()), int(losses.sum()))
-        resampled = flipped_statistics(discordant[first] & discordant[second], n, n_questions, flips, seed)
+    if not len(n):
+        nothing = np.zeros(0)
+        return SliceTests(first, second, n, inside, outside, beyond_parts, nothing, nothing)
+    flipping = _flipping(differences, predicates, (first, second), units, n)
+    totals = n_questions, int(wins.sum()), int(losses.sum())
+    p = p_values(n, plus, minus, *totals, flipping.design)
+    if correction == "westfall-young":
+        observed = statistics(n, plus, minus, *totals) / np.sqrt(flipping.design)
+        resampled = flipped_statistics(flipping, n, n_questions, FLIPS, seed)
         # An adjusted p value is never below the p value of the slice on its own.
         adjusted = np.maximum(step_down(np.abs(observed), resampled), p)
     else:
@@ -196,15 +205,22 @@ def statistics(
 
 
 def p_values(
-    n: np.ndarray, plus: np.ndarray, minus: np.ndarray, n_all: int, plus_all: int, minus_all: int
+    n: np.ndarray,
+    plus: np.ndarray,
+    minus: np.ndarray,
+    n_all: int,
+    plus_all: int,
+    minus_all: int,
+    design: np.ndarray | float = 1.0,
 ) -> np.ndarray:
     """Return the two-sided p value of each slice from the normal distribution, with a correction for continuity.
 
-    Arguments as in `statistics`.
+    Arguments as in `statistics`. design: (m,) by how much the variance over units exceeds that over questions.
     """
     from scipy.special import ndtr
 
     difference, error, skewness = _score(n, plus, minus, n_all, plus_all, minus_all)
+    error = error * np.sqrt(design)
     # The sum over the smaller side moves in steps of one.
     away = np.maximum(np.abs(difference) - 0.5 / np.minimum(n, n_all - n), 0)
     upper = ndtr(-_transformed(away, error, skewness))
@@ -266,24 +282,66 @@ def _transformed(difference: np.ndarray, error: np.ndarray, skewness: np.ndarray
     return np.where(skewed, cubic, z - skewness * (z * z - 1) / 6)
 
 
-def flipped_statistics(
-    discordant: np.ndarray, n: np.ndarray, n_all: int, flips: int = FLIPS, seed: int = 0
-) -> Iterator[np.ndarray]:
-    """Yield blocks of (m, b) absolute statistics of the m slices under random signs of the differences, `flips` in all.
+@dataclass(frozen=True)
+class Flipping:
+    """What sign flips of whole units need of the questions that only one run answers.
 
-    Args:
-        discordant: (m, d) bool, the questions of each slice among the d that only one run answers.
+    sums: (m, u) float32, the sum of the differences of each slice within each of the u units that have such questions.
+    plus, minus: (m, 1) float32, the questions of each slice that only run A, and only run B, answers. all_sums (u,),
+    all_plus, all_minus: the same over all questions. design: (m,) the design effect of each slice.
     """
+
+    sums: np.ndarray
+    plus: np.ndarray
+    minus: np.ndarray
+    all_sums: np.ndarray
+    all_plus: float
+    all_minus: float
+    design: np.ndarray
+
+
+def _flipping(
+    differences: np.ndarray,
+    predicates: np.ndarray,
+    slices: tuple[np.ndarray, np.ndarray],
+    units: np.ndarray,
+    n: np.ndarray,
+) -> Flipping:
+    rows = np.flatnonzero(differences)
+    rows = rows[np.argsort(units[rows], kind="stable")]
+    signs, starts = differences[rows].astype(np.float32), np.flatnonzero(np.diff(units[rows], prepend=-1))
+    members = predicates[:, rows]
+    inside = members[slices[0]] & members[slices[1]]
+    plus, minus = (inside[:, signs == sign].sum(axis=1, keepdims=True, dtype=np.float32) for sign in (1, -1))
+    values = np.where(inside, signs, np.float32(0))
+    sums, all_sums = values, signs
+    if 0 < len(starts) < len(rows):
+        sums, all_sums = np.add.reduceat(values, starts, axis=1), np.add.reduceat(signs, starts)
+    design = np.ones(len(n))
+    if len(starts) < len(rows):
+        # Squares of what units, and single questions, add to the difference between inside and outside.
+        share = (n / len(differences)).astype(np.float32)[:, None]
+        inner = plus + minus
+        by_question = (inner * (1 - share) ** 2 + (len(rows) - inner) * share**2)[:, 0]
+        design = np.maximum(((sums - share * all_sums) ** 2).sum(axis=1) / np.maximum(by_question, 1e-9), 1)
+    return Flipping(sums, plus, minus, all_sums, float((signs > 0).sum()), float((signs < 0).sum()), design)
+
+
+def flipped_statistics(
+    flipping: Flipping, n: np.ndarray, n_all: int, flips: int = FLIPS, seed: int = 0
+) -> Iterator[np.ndarray]:
+    """Yield blocks of (m, b) absolute statistics of the m slices under random signs of the units, `flips` in all."""
     rng = np.random.default_rng(seed)
-    membership = discordant.astype(np.float32)
-    inside = membership.sum(axis=1, keepdims=True)
-    n_discordant, sizes = discordant.shape[1], n.astype(np.float32)[:, None]
-    total = np.asarray(n_all, np.float32)
+    sizes, total = n.astype(np.float32)[:, None], np.asarray(n_all, np.float32)
+    root = np.sqrt(flipping.design).astype(np.float32)[:, None]
     for start in range(0, flips, _FLIPS_PER_BLOCK):
         width = min(_FLIPS_PER_BLOCK, flips - start)
-        plus = rng.integers(0, 2, (n_discordant, width), dtype=np.int8).astype(np.float32)
-        won, won_all = membership @ plus, plus.sum(axis=0)
-        yield np.abs(statistics(sizes, won, inside - won, total, won_all, np.float32(n_discordant) - won_all))
+        kept = rng.integers(0, 2, (len(flipping.all_sums), width), dtype=np.int8).astype(np.float32)
+        # A unit that keeps its signs adds its sum to the questions that only A answers, and takes it from B's.
+        gained, gained_all = flipping.sums @ kept, flipping.all_sums @ kept
+        won, won_all = flipping.minus + gained, np.float32(flipping.all_minus) + gained_all
+        lost, lost_all = flipping.plus - gained, np.float32(flipping.all_plus) - gained_all
+        yield np.abs(statistics(sizes, won, lost, total, won_all, lost_all)) / root
 
 
 def step_down(observed: np.ndarray, resampled: Iterator[np.ndarray]) -> np.ndarray:
@@ -313,20 +371,29 @@ def step_down(observed: np.ndarray, resampled: Iterator[np.ndarray]) -> np.ndarr
 def _pair_counts(predicates: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     """Return (p, p) int64 counts of the questions in each pair of predicates, only those where `weight` holds; singles
     on the diagonal."""
-    members = predicates.astype(np.float64)
-    counts: np.ndarray = np.rint((members if weight is None else members * weight) @ members.T).astype(np.int64)
+    counts: np.ndarray = np.rint(_pair_sums(predicates, weight)).astype(np.int64)
     return counts
 
 
-def _testable(
-    counts: np.ndarray, n_questions: int, families: Sequence[str] | None, min_questions: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _pair_sums(predicates: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Return (p, p) float64 sums of the weights of the questions in each pair of predicates; singles on the diagonal."""
+    members = predicates.astype(np.float64)
+    sums: np.ndarray = (members if weight is None else members * weight) @ members.T
+    return sums
+
+
+def _enough(sums: np.ndarray, total: float, minimum: int) -> np.ndarray:
+    """Return (p, p) bool: which pairs of predicates have enough units inside and outside."""
+    enough: np.ndarray = (sums >= minimum - 1e-9) & (total - sums >= minimum - 1e-9)
+    return enough
+
+
+def _testable(enough: np.ndarray, families: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
     """Return the two predicates of each slice to test; the same predicate twice for a single one."""
-    testable = (counts >= min_questions) & (n_questions - counts >= min_questions)
-    testable &= np.triu(np.ones_like(testable))
+    testable = np.triu(enough)
     if families is not None:
         same_family = np.asarray(families)[:, None] == np.asarray(families)[None, :]
-        testable &= ~same_family | np.eye(len(counts), dtype=bool)
+        testable &= ~same_family | np.eye(len(enough), dtype=bool)
     first, second = np.nonzero(testable)
     return first, second
 

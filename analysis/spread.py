@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, mean
+from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.neighbours import unit
 
 FEW = 30
@@ -27,12 +27,12 @@ class Spread:
 
     similarity: mean cosine of two different positives; high if they are close together. Jackknife interval with
     Student's t.
-    nearest: mean over positives of the cosine with the nearest other positive. Bootstrap interval. Two positives that
+    nearest: mean over positives of the cosine with the nearest other positive. Student's t interval. Two positives that
     are
         each other's nearest have the same value, so the values are not independent and the interval may be too narrow.
     margin: mean over questions of the cosine with the question's own best positive minus the cosine with the best
     positive of
-        other questions in the group. Below 0, another question's positive ranks above its own. Bootstrap interval. None
+        other questions in the group. Below 0, another question's positive ranks above its own. Student's t interval. None
         without question vectors or without other positives.
     """
 
@@ -68,41 +68,40 @@ class SpreadGroup:
     own: Sequence[Sequence[int]]
 
 
-def spread(passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup, seed: int = 0) -> Spread:
+def spread(passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup) -> Spread:
     """Return the spread of one group. passages (n, d), questions (m, d): vectors of one encoder, not necessarily
     normalised.
     """
     pseudo, near, margins = measured(passages, questions, group)
-    return _spread(group, pseudo, near, margins, seed)
+    return _spread(group, pseudo, near, margins)
 
 
 def change(
     before: tuple[np.ndarray, np.ndarray | None],
     after: tuple[np.ndarray, np.ndarray | None],
     group: SpreadGroup,
-    seed: int = 0,
 ) -> SpreadChange:
     """Return the spread of a group under two encoders. before, after: (passages, questions) as in `spread`; dimensions
     may differ.
     """
     first, second = measured(*before, group), measured(*after, group)
-    margins = None if first[2] is None or second[2] is None else mean(second[2] - first[2], seed=seed)
+    margins = None if first[2] is None or second[2] is None else _t_interval(second[2] - first[2])
     return SpreadChange(
-        _spread(group, *first, seed),
-        _spread(group, *second, seed),
-        _jackknife(second[0] - first[0]),
-        mean(second[1] - first[1], seed=seed),
+        _spread(group, *first),
+        _spread(group, *second),
+        _t_interval(second[0] - first[0]),
+        _t_interval(second[1] - first[1]),
         margins,
     )
 
 
-def _spread(group: SpreadGroup, pseudo: np.ndarray, near: np.ndarray, margins: np.ndarray | None, seed: int) -> Spread:
+def _spread(group: SpreadGroup, pseudo: np.ndarray, near: np.ndarray, margins: np.ndarray | None) -> Spread:
     return Spread(
         len(group.positives),
         len(group.questions),
-        _jackknife(pseudo),
-        mean(near, seed=seed),
-        None if margins is None else mean(margins, seed=seed),
+        _t_interval(pseudo),
+        _t_interval(near),
+        None if margins is None else _t_interval(margins),
     )
 
 
@@ -138,15 +137,17 @@ def pairwise_pseudo_values(vectors: np.ndarray) -> np.ndarray:
     return pseudo
 
 
-def _jackknife(pseudo: np.ndarray, level: float = 0.95) -> Estimate:
-    """Return the mean of the pseudo-values with Student's t interval (Tukey 1958); no interval below three values."""
+def _t_interval(pseudo: np.ndarray, level: float = 0.95) -> Estimate:
+    """Return the mean of the values, or of jackknife pseudo-values (Tukey 1958), with Student's t interval; no interval
+    below three values, and none for values without differences.
+    """
     n, value = len(pseudo), float(pseudo.mean())
-    if n < 3:
-        return Estimate(value, n, None, None, "jackknife needs three")
+    if n < 3 or np.ptp(pseudo) <= 1e-12:
+        return Estimate(value, n, None, None, "too few to say")
     from scipy.stats import t
 
     half = float(t.ppf((1 + level) / 2, n - 1) * pseudo.std(ddof=1) / np.sqrt(n))
-    return Estimate(value, n, value - half, value + half, "jackknife")
+    return Estimate(value, n, value - half, value + half, "t")
 
 
 def _nearest_other(vectors: np.ndarray) -> np.ndarray:

@@ -38,6 +38,7 @@ from blindspot.app.commands.compare import compare, oracle
 from blindspot.app.commands.find import find
 from blindspot.app.commands.misses import misses
 from blindspot.app.commands.read import read, train_reader
+from blindspot.app.commands.settings import settings
 from blindspot.app.commands.why import why
 from blindspot.app.terminal import clean_streams
 from blindspot.db.errors import BlindspotError
@@ -49,7 +50,7 @@ PATH: dict[str, tuple[str, ...]] = {
     "Clean": ("training-set",),
     "Train": ("train", "read"),
     "Share": ("export", "hub", "serve", "mcp", "consent"),
-    "Keep": ("jobs", "copy", "rename", "describe", "delete"),
+    "Keep": ("settings", "jobs", "copy", "rename", "describe", "delete"),
 }  # fmt: skip
 """The commands as the work goes, and in each step the most used first."""
 
@@ -88,7 +89,7 @@ def options(
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": opening.demo, "check": check, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "oracle": oracle, "find": find, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
+    "compare": compare, "oracle": oracle, "find": find, "misses": misses, "why": why, "read": read, "open": opening.open_app, "rename": parts.rename, "describe": parts.describe, "settings": settings, "delete": parts.delete, "serve": serve.serve, "mcp": agents.mcp, "download": opening.download,
 }  # fmt: skip
 LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {

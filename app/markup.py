@@ -6,6 +6,7 @@ escapes them. The app never passes data to Streamlit's Markdown.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -63,6 +64,26 @@ def span(*children: object, **attributes: Any) -> Html:
 def link(words: object, href: str, **attributes: Any) -> Html:
     """A link inside the app, which `behaviour.js` follows without reloading the page."""
     return tag("a", words, href=href, data_go=True, **attributes)
+
+
+def heads(first: object, *rest: object) -> Html:
+    """The head of a table of figures; the first heading is on the left. A `th` stays as it is."""
+    return tag("thead", tag("tr", tag("th", first, scope="col", cls="left"), *(_cell("th", each) for each in rest)))
+
+
+def row(*cells: object, head: object, **attributes: Any) -> Html:
+    """A line of a table of figures: its name and its cells. A `td` stays as it is."""
+    return tag("tr", tag("th", head, scope="row"), *(_cell("td", each) for each in cells), **attributes)
+
+
+def _cell(name: str, content: object) -> Html:
+    if isinstance(content, Html) and content.startswith(f"<{name}"):
+        return content
+    return tag(name, content, scope="col" if name == "th" else None)
+
+
+def table(head: Html, lines: Iterable[Html], cls: str = "figures") -> Html:
+    return tag("table", head, tag("tbody", *lines), cls=cls)
 
 
 def term(words: object, explanation: str) -> Html:

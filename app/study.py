@@ -91,9 +91,10 @@ def _imports(folder: str, mark: int | None) -> Imports:
 
 
 def questions_key(study: Study) -> Key:
-    """Return a key that changes with every import of questions or frequencies."""
+    """Return a key that changes with every import of questions or frequencies, and with the settings."""
     mark = _mark(study.labels_path)
-    return str(study.folder), mark, study.questions.last, _imports(str(study.folder), mark).last
+    unit = study.settings_path.stat().st_mtime_ns  # study.toml names the unit of observation
+    return str(study.folder), mark, unit, study.questions.last, _imports(str(study.folder), mark).last
 
 
 def with_answers(study: Study) -> bool:

@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from blindspot.app.console import Terminal
 from blindspot.app.terminal import clean_json
 from blindspot.backend.core.result_table import ResultTable
+from blindspot.backend.core.units import counted_by
 from blindspot.backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def print_oracle(found: Oracle) -> None:
         f"Choosing the best run for each question would gain {gain:.1f} points over {found.best_run} "
         f"({low:.1f} to {high:.1f}). In {counted(found.none, 'question')} every run has 0."
     )
-    title = f"{found.measure} by {found.relevance} over {counted(found.n, 'question')}, %"
+    title = f"{found.measure} by {found.relevance} over {counted_by(found.n, found.estimate.units)}, %"
     console.print(ResultTable(title, ["run", found.measure, "best", "best alone"], rows, [note]).as_rich())
 
 
@@ -138,7 +139,7 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
             rows.append([*numbers, scope, _interval(learned.reranker), _interval(learned.adapter)])
     notes = [
         *(f"{scope}: {words}" for scope, words in SCOPES.items()),
-        f"Success on {counted(last.base_reranker.n, 'dev question')} by {last.relevance}, 95% intervals. Dev "
+        f"Success on {counted_by(last.base_reranker.n, last.base_reranker.units)} of dev by {last.relevance}, 95% intervals. Dev "
         "questions measure and never train.",
         *worked(last),
     ]

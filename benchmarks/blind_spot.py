@@ -1,54 +1,67 @@
-"""The blind spot of the generated encyclopedia that `blindspot demo` makes: Success@5 of BM25 and of dense retrieval by
-frequency.
+"""The generated encyclopedia that `blindspot demo` makes: how blind dense retrieval is, and what cleaning changes.
 
-python -m benchmarks.blind_spot --seeds 0,1,2 --folder FOLDER
+python -m benchmarks.blind_spot --seeds 0,1,2 --folder FOLDER     Success@5 of BM25 and dense retrieval by frequency
+python -m benchmarks.blind_spot --trained 0,1,2 --folder FOLDER   the noisy and the clean training set, by training seed
 
-A passage is relevant if its text contains an answer (rule: dpr), as on the Compare page. Intervals and p values treat
-the questions about one subject as one observation: the two wordings of a question are not independent.
+A passage is relevant if its text contains an answer (rule: dpr), as on the Compare page. Intervals and p values count by
+fact: its two wordings are one observation. The trainings have the demo's settings, fixed before they were run; their
+intervals are over seeds and facts.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from blindspot.analysis.accuracy import found_by
+from blindspot.analysis.accuracy import Estimate, found_by, proportion
 from blindspot.analysis.buckets import frequency_group
-from blindspot.analysis.significance import sign_flip
+from blindspot.analysis.crossed import crossed_mean
+from blindspot.analysis.significance import compare, independent_difference
 from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import Units, units_of
 from blindspot.backend.data.encyclopedia import SECOND_DATASET
 from blindspot.backend.demo.making import PASSAGES, SPLIT
 from blindspot.backend.evaluation.comparison import Comparison, measure
 
 K = 5
+KS = (1, 5, 20)
 GROUPS = ("<=1", "2-3", "4-9", "10+")
-RESAMPLES = 10_000
 
 
 @dataclass(frozen=True)
 class Found:
-    """Questions of one encyclopedia: (q,) bool for each retriever, and what groups them."""
+    """Questions of one encyclopedia: (q,) bool for each retriever, what groups them, and their units of observation."""
 
     bm25: np.ndarray
     dense: np.ndarray
     group: np.ndarray
-    subject: np.ndarray
     second: np.ndarray
+    units: Units
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0,1,2", help="seeds of the encyclopedias")
+    parser.add_argument(
+        "--trained", help="seeds of the trainings: compare the two training sets on the first encyclopedia"
+    )
     parser.add_argument("--passages", type=int, default=PASSAGES, help="passages of each encyclopedia")
     parser.add_argument("--folder", type=Path, help="keep the studies here; studies already here are used")
     options = parser.parse_args()
+    seeds = [int(seed) for seed in options.seeds.split(",")]
     with tempfile.TemporaryDirectory() as temporary:
-        for seed in map(int, options.seeds.split(",")):
-            study = searched(options.folder or Path(temporary), options.passages, seed)
+        folder = options.folder or Path(temporary)
+        if options.trained:
+            study = searched(folder, options.passages, seeds[0])
+            print("\n".join(cleaning(study, [int(seed) for seed in options.trained.split(",")])))
+            return
+        for seed in seeds:
+            study = searched(folder, options.passages, seed)
             print(f"seed {seed}")
             print("\n".join(table(found_in(study))), flush=True)
 
@@ -73,22 +86,22 @@ def found_in(study: Study) -> Found:
         bm25=found_by(compared.first_a, K),
         dense=found_by(compared.first_b, K),
         group=np.array(["10+" if group in ("10-29", "30-99", "100+") else group for group in groups]),
-        subject=np.array([question.subject for question in compared.questions]),
         second=np.array([question.dataset == SECOND_DATASET for question in compared.questions]),
+        units=compared.units,
     )
 
 
 def table(found: Found) -> list[str]:
-    lines = [f"{'mentions':>10} {'questions':>9} {'BM25':>6} {'dense':>6}"]
+    lines = [found.units.words(), f"{'mentions':>10} {'questions':>9} {'facts':>6} {'BM25':>6} {'dense':>6}"]
     for group in GROUPS:
         rows = found.group == group
         shares = (f"{100 * found.bm25[rows].mean():>6.1f}", f"{100 * found.dense[rows].mean():>6.1f}")
-        lines.append(f"{group:>10} {rows.sum():>9} {' '.join(shares)}")
+        lines.append(f"{group:>10} {rows.sum():>9} {found.units.take(rows).count:>6} {' '.join(shares)}")
     for name, hits in (("BM25", found.bm25), ("dense", found.dense)):
-        fall, low, high = fall_by_frequency(hits, found)
-        lines.append(f"{name}: {fall:.1f} points fewer at 1 mention than at 10 or more (95%: {low:.1f} to {high:.1f})")
-    gap, low, high, p = bm25_ahead(found)
-    lines.append(f"all: BM25 finds {gap:.1f} points more (95%: {low:.1f} to {high:.1f}), p {p:.4f}")
+        frequent, rare = (_share(hits, found, group) for group in (GROUPS[-1], GROUPS[0]))
+        lines.append(f"{name}: {_points(independent_difference(frequent, rare))} fewer at 1 mention than at 10 or more")
+    ahead = compare(found.bm25, found.dense, units=found.units.codes)
+    lines.append(f"all: BM25 finds {_points(ahead.estimate)} more, p {ahead.p:.4f}")
     only_bm25, only_dense = (found.bm25 & ~found.dense), (found.dense & ~found.bm25)
     lines.append(
         f"only BM25: {only_bm25.sum()} questions; only dense: {only_dense.sum()}, "
@@ -97,42 +110,72 @@ def table(found: Found) -> list[str]:
     return lines
 
 
-def fall_by_frequency(hits: np.ndarray, found: Found) -> tuple[float, float, float]:
-    """Success at 10 mentions or more less Success at 1, in points, with a bootstrap interval over subjects."""
-    rare, frequent = (_by_subject(hits, found, found.group == group) for group in (GROUPS[0], GROUPS[-1]))
-    rng = np.random.default_rng(0)
-    return _points(
-        frequent[0].sum() / frequent[1].sum() - rare[0].sum() / rare[1].sum(),
-        _resampled(frequent, rng) - _resampled(rare, rng),
+def _share(hits: np.ndarray, found: Found, group: str) -> Estimate:
+    rows = found.group == group
+    return proportion(hits[rows], found.units.codes[rows])
+
+
+def _points(estimate: Estimate) -> str:
+    value, low, high = estimate.percent
+    return f"{value:.1f} points (95%: {low:.1f} to {high:.1f})"
+
+
+def cleaning(study: Study, seeds: Sequence[int]) -> Iterator[str]:
+    """Yield Success of the models trained on the noisy and on the clean set, and their difference over seeds and facts:
+    on the demo's dev questions, and on dev and test together, which have about twice the facts. No training sees either.
+    """
+    from blindspot.backend.demo.making import CLEAN, NOISY
+
+    for splits in ((SPLIT,), (SPLIT, "test")):
+        before = [measure(study, _before(study, split)) for split in splits]
+        units = units_of([question for each in before for question in each.questions], study.settings.unit)
+        first = {
+            name: np.array([_first(study, name, seed, splits) for seed in seeds], np.int32) for name in (NOISY, CLEAN)
+        }
+        yield f"{' and '.join(splits)}: {units.words()}; training seeds {', '.join(map(str, seeds))}"
+        start = np.concatenate([each.first for each in before])
+        for k in KS:
+            noisy, clean = (found_by(first[name], k).astype(float) for name in (NOISY, CLEAN))
+            yield f"Success@{k}: before {100 * found_by(start, k).mean():.1f}, {_compared(noisy, clean, units)}"
+
+
+def _compared(noisy: np.ndarray, clean: np.ndarray, units: Units) -> str:
+    """Compare (s, q) successes. The verdict holds for all of KS together."""
+    level = 1 - 0.05 / len(KS)
+    by_seed = ", ".join(f"{100 * each:+.1f}" for each in (clean - noisy).mean(axis=1))
+    alone, together = (crossed_mean(clean - noisy, units.codes, each, signed=True) for each in (0.95, level))
+    _, low, high = together.percent
+    word = "established" if low > 0 or high < 0 else "inconclusive"
+    return (
+        f"noisy {100 * noisy.mean():.1f}, clean {100 * clean.mean():.1f}; clean - noisy {_points(alone)}, by seed {by_seed}: "
+        f"{word} ({100 * level:.1f}%: {low:+.1f} to {high:+.1f})"
     )
 
 
-def bm25_ahead(found: Found) -> tuple[float, float, float, float]:
-    """BM25's Success less the dense one, in points, with a bootstrap interval over subjects and the p value of the
-    sign-flip test.
-    """
-    difference = found.bm25.astype(float) - found.dense
-    sums = _by_subject(difference, found, np.ones(len(difference), bool))
-    estimate = _points(difference.mean(), _resampled(sums, np.random.default_rng(0)))
-    return *estimate, sign_flip(sums[0])
+def _before(study: Study, split: str) -> str:
+    """Return the run of the encoder before training."""
+    from blindspot.backend.demo.making import RUNS
+    from blindspot.backend.retrieval.retrieve import retrieve
+
+    name = RUNS["dense"].replace(SPLIT, split)
+    if name not in study.runs():
+        retrieve(study, "dense", split=split, name=name, encoder="minilm")
+    return name
 
 
-def _by_subject(values: np.ndarray, found: Found, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(subjects,) sum of the values, and number of questions, of each subject."""
-    _, member = np.unique(found.subject[rows], return_inverse=True)
-    return np.bincount(member, weights=values[rows].astype(float)), np.bincount(member)
+def _first(study: Study, name: str, seed: int, splits: Sequence[str]) -> np.ndarray:
+    """Return the first ranks of the model that a training seed makes of a training set; seed 0 is the demo's."""
+    from blindspot.backend.demo.making import MODELS, TRAINING, missing, trained_parts
+    from blindspot.backend.training.dual_encoder import try_model
 
-
-def _resampled(sums: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> np.ndarray:
-    """(RESAMPLES,) mean over the questions of subjects drawn with replacement."""
-    total, count = sums
-    drawn = rng.integers(0, len(total), (RESAMPLES, len(total)))
-    return total[drawn].sum(1) / count[drawn].sum(1)
-
-
-def _points(value: float, resampled: np.ndarray) -> tuple[float, float, float]:
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    return 100 * float(value), 100 * float(low), 100 * float(high)
+    model = MODELS[name] if seed == 0 else f"{MODELS[name]}-{seed}"
+    for part in trained_parts(name, model, "minilm", TRAINING | {"seed": seed}):
+        if not part.exists(study):
+            for needed in missing(study):  # the training sets of a new demo
+                if "training set" in needed.title or needed.title in ("make a batch", "simulate annotators"):
+                    needed.make(study, None)
+            part.make(study, None)
+    return np.concatenate([measure(study, try_model(study, model, split)).first for split in splits])
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +28,10 @@ from benchmarks.machine import machine
 from blindspot.analysis.rate_sequence import rate_sequence
 from blindspot.analysis.weighted_draws import Cells, draw_order
 from blindspot.backend.checking.suspicion import EXPECTED, cells_by_suspicion
+
+if TYPE_CHECKING:
+    from blindspot.backend.checking.building import CheckedStudy
+    from blindspot.backend.checking.pairs import NegativePairs
 
 RUNS, DRAWS, PAIRS = 1000, 300, 20_000
 STOPS = (50, 100, 150, 200, 300)
@@ -44,6 +49,7 @@ FILES = (
 """Share of false negatives, and AUC of the suspicion; 0.5 for none."""
 TARGET = 0.02
 BLOCK = 100  # runs in memory together
+RULE_SAMPLES = 20
 WORDS = ("riv", "cas", "tre", "sing", "eng", "val", "mus", "art", "vote", "port")
 
 
@@ -99,7 +105,7 @@ def report(rows: Iterator[tuple[str, float, dict[str, object]]]) -> None:
 
 
 def real(path: Path, truth: Path, runs: int) -> Iterator[tuple[str, float, dict[str, object]]]:
-    """Measure a real file, with and without suspicion."""
+    """Measure a real file, with and without suspicion; then print what the rules promise and keep."""
     from blindspot.backend.checking.check import check
     from blindspot.backend.checking.pairs import negative_pairs
     from blindspot.backend.checking.suspicion import suspicion
@@ -108,12 +114,44 @@ def real(path: Path, truth: Path, runs: int) -> Iterator[tuple[str, float, dict[
     with tempfile.TemporaryDirectory() as folder:
         found = check(path, Path(folder) / "study")
         pairs = negative_pairs(found.checked.places)
-    if len(pairs) != len(false):
-        raise SystemExit(f"{truth} has {len(false):,} pairs, the file {len(pairs):,}")
-    cells, member = cells_by_suspicion(suspicion(pairs)[0])
-    yield f"{path.name}, suspicion", false.mean(), measure(false, cells, member, runs)
-    alone = Cells(np.array([len(pairs)]), np.array([EXPECTED]), np.ones(1))
-    yield f"{path.name}, none", false.mean(), measure(false, alone, np.zeros(len(pairs), np.int64), runs)
+        if len(pairs) != len(false):
+            raise SystemExit(f"{truth} has {len(false):,} pairs, the file {len(pairs):,}")
+        cells, member = cells_by_suspicion(suspicion(pairs)[0])
+        yield f"{path.name}, suspicion", false.mean(), measure(false, cells, member, runs)
+        alone = Cells(np.array([len(pairs)]), np.array([EXPECTED]), np.ones(1))
+        yield f"{path.name}, none", false.mean(), measure(false, alone, np.zeros(len(pairs), np.int64), runs)
+        np.save(found.checked.folder / "cells.npy", member.astype(np.int16))
+        report_rules(found.checked, pairs, false, cells, member)
+
+
+def report_rules(
+    checked: CheckedStudy, pairs: NegativePairs, false: np.ndarray, cells: Cells, member: np.ndarray
+) -> None:
+    """Print for some samples the chosen rule, its promise, and the truth."""
+    from blindspot.backend.checking.rules import compare_rules, kept_by
+    from blindspot.backend.checking.sample import JudgedDraws, SamplePlan
+
+    kept_promises, inside, total = 0, [], 0
+    for seed in range(RULE_SAMPLES):
+        order, _ = draw_order(cells.weights[member], seed, DRAWS)
+        plan = SamplePlan(cells, order, member[order], seed, [], [])
+        judged = JudgedDraws(pairs, plan, false[order], np.zeros(DRAWS, bool))
+        curve = compare_rules(checked, judged)
+        shares = [float(false[kept_by(row.rule, pairs, judged)].mean()) for row in curve.rows]
+        inside += [row.low <= share <= row.high for row, share in zip(curve.rows, shares, strict=True)]
+        if curve.chosen is None or curve.promise is None:
+            print(f"sample {seed}: no rule is chosen")
+            continue
+        row, share = curve.rows[curve.chosen], shares[curve.chosen]
+        kept, total = kept_by(row.rule, pairs, judged), total + 1
+        kept_promises += share <= curve.promise
+        print(
+            f"sample {seed}: {row.rule.as_text()} keeps {row.kept:,}; false among them {row.false_share:.1%} "
+            f"({row.low:.1%} to {row.high:.1%}), at most {curve.promise:.1%}; in truth {share:.1%}. False dropped "
+            f"{row.false_dropped:.0%}, in truth {(false & ~kept).sum() / false.sum():.0%}",
+            flush=True,
+        )
+    print(f"promises kept {kept_promises} of {total}; intervals of all rows cover {np.mean(inside):.1%}")
 
 
 def generated_file(path: Path, rows: int, passages: int = 100_000) -> Path:

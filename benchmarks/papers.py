@@ -25,7 +25,7 @@ from benchmarks.denoising.planted import moved
 from benchmarks.machine import machine
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments.running import run_experiment
-from blindspot.backend.experiments.tables import as_lines, as_rich
+from blindspot.backend.experiments.tables import as_lines, result_table
 from blindspot.db.corpus import CorpusWriter
 from blindspot.db.records import Question
 from tests.conftest import REAL_DATA
@@ -113,7 +113,7 @@ def main() -> None:
         began = time.monotonic()
         result = run_experiment(study, name, dict(ASKED_FOR[name]))
         print(f"\n{name}: {time.monotonic() - began:,.0f} s", flush=True)
-        Console(width=160).print(as_rich(result))
+        Console(width=160).print(result_table(result).as_rich())
         print("\n".join(as_lines(result)), flush=True)
 
 

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+UnitField = Literal["relation", "subject", "template", "text"]
 Rows = npt.NDArray[np.int64]
 BLOCK = 20_000  # positions that one statement reads
 FEW = 500  # values in one IN (...)
@@ -125,6 +126,10 @@ class QuestionTable(Sequence[Question]):
     def gold(self) -> list[list[str]]:
         """Read the ids of each question's gold passages."""
         return list(self._each("json(gold)"))
+
+    def folded(self, name: UnitField) -> list[str | None]:
+        """Read one field of each question, case-folded; None where it is not known."""
+        return list(self._each(name, fold=True))
 
     @cached_property
     def search_texts(self) -> list[str]:
@@ -265,6 +270,14 @@ def gold_of(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
     if isinstance(questions, QuestionTable):
         return questions.gold()
     return [question.gold for question in questions]
+
+
+def folded_of(questions: Sequence[Question], name: UnitField) -> list[str | None]:
+    """Return one field of each question, case-folded; None where it is not known."""
+    if isinstance(questions, QuestionTable):
+        return questions.folded(name)
+    values: list[str | None] = [getattr(question, name) for question in questions]
+    return [None if value is None else value.casefold() for value in values]
 
 
 def take(questions: Sequence[Question], rows: Rows) -> Sequence[Question]:

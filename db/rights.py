@@ -45,6 +45,7 @@ ACTIONS: dict[str, Action] = {
     "manage batches":       Action("close, open and assign batches, set how many people a question needs", LEADS),
     "manage people":        Action("add, invite, pause and revoke people, set roles", LEADS),
     "change settings":      Action("change the study's settings and guidelines", NOBODY),
+    "set the unit":         Action("set the study's unit of observation", LEADS, True),
     "import":               Action("import passages, questions and runs", LEADS, True),
     "index":                Action("build indexes", LEADS, True),
     "retrieve":             Action("retrieve with an index over a question set", LEADS, True),

@@ -37,7 +37,7 @@ OPENVINO = ("openvino", "question_encoder")
 HERE = Path(__file__).parent
 NUMBERS = (
     "adapter", "approximate", "blindness", "bm25", "clusters", "dense", "encoder", "every_retriever", "explanation", "feature_judge",
-    "fusion", "gain_order", "hybrid", "label_strategies", "late_interaction", "live", "maps", "milvus", "opened", "passage_encoder",
+    "fusion", "hybrid", "label_judge", "late_interaction", "live", "maps", "milvus", "opened", "passage_encoder",
     "products", "projection", "quantised", "rerank", "rerank_any", "search", "service", "shards", "sparse",
     "static_encoder",
 )  # fmt: skip

@@ -161,3 +161,19 @@ def test_the_findings_are_shown_before_the_rest_is_computed(study, monkeypatch):
     page = Page(study.folder)
     assert "Only BM25 answers 2 questions." in page.text and "Compare" in page.text
     assert "This page failed: ValueError: not yet" in page.text and "Study contents" not in page.text
+
+
+def test_a_lead_sets_the_unit_of_observation(tmp_path, monkeypatch):
+    study = hand_made_study(tmp_path / "s")
+    page = Page(study.folder, "", None, a="alpha", b="beta")
+    assert "generalise to other facts of these relations" in page.text and "7 questions, " in page.text
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+    page.app.selectbox(key="unit").set_value("relation").run()
+    assert study.settings.unit == "relation" and not page.app.exception
+    assert "7 questions of " in page.text and "to relations like these" in page.text
+    people = People(study.labels_path)
+    people.add("lea")
+    people.set_role("lea", "lead")
+    people.add("ann")
+    assert not [box for box in Page(study.folder, "", "ann").app.selectbox if box.key == "unit"]

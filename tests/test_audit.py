@@ -66,9 +66,7 @@ def test_the_interval_covers_the_truth_and_prioritised_items_do_not(known):
         items = queue.items("b")
         forget_batches(queue)
         for arm in covered:
-            found = rate(
-                *judged_by_truth([item for item in items if item.arm == arm], truth), resamples=1000, seed=seed
-            )
+            found = rate(*judged_by_truth([item for item in items if item.arm == arm], truth), resamples=1000)
             covered[arm] += found.low <= expected <= found.high
             estimates[arm].append(found.value)
     assert covered["audit"] >= 0.9 * SEEDS, covered

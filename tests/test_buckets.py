@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blindspot.analysis.accuracy import wilson
 from blindspot.analysis.buckets import (
     FEW,
     GROUPS,
@@ -16,6 +15,7 @@ from blindspot.analysis.buckets import (
     seen,
     subject_key,
 )
+from blindspot.analysis.intervals import wilson
 
 
 def test_eight_equal_masses_by_hand():

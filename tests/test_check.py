@@ -226,7 +226,9 @@ def test_a_margin_that_tells_nothing_is_not_chosen(scored):
     assert chosen.rule.name in ("max_score", "judge")
     assert chosen.rule.argument is None or chosen.rule.argument.startswith("mine_hard_negatives(..., max_score=")
     truth = np.array(list(false.values()))
+    assert curve.rows[curve.to_paste].rule.name == "max_score"
     plain = curve.as_json()
+    assert plain["paste"] == curve.rows[curve.to_paste].rule.argument
     assert parse_rule(plain["chosen"]) == chosen.rule
     assert {row["paste"] for row in plain["rows"] if row["rule"] == "max_score"} == {
         f"mine_hard_negatives(..., max_score={row['value']:g})" for row in plain["rows"] if row["rule"] == "max_score"

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from blindspot.analysis import published
-from blindspot.analysis.accuracy import wilson
 from blindspot.analysis.buckets import UNKNOWN
+from blindspot.analysis.intervals import wilson
 from blindspot.analysis.significance import holm, mcnemar, sign_flip
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.evaluation import saved_slices

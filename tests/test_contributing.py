@@ -25,3 +25,9 @@ def test_the_map_names_every_package_of_the_backend():
     packages = {path.parent.name for path in (ROOT / "backend").glob("*/__init__.py")}
     shown = set(re.findall(r"(\w+)/(?= )", TEXT.split("```text")[1].split("```")[0]))
     assert packages <= shown, packages - shown
+
+
+def test_the_tests_for_other_machines_exist():
+    from tests.other_machines import HERE, NUMBERS, OPENVINO
+
+    assert not [name for name in (*NUMBERS, *OPENVINO) if not (HERE / f"test_{name}.py").is_file()]

@@ -408,7 +408,9 @@ def test_describe_on_a_worked_case():
     pad = [-1] * 17
     dense = np.array([[0, 10, 20, *pad], [1, -1, -1, *pad], [30, 31, 32, *pad], [2, 10, 3, *pad]])
     bm25 = np.array([[10, 3, 4, *pad], [40, 41, 42, *pad], [2, 5, 6, *pad], [50, 51, 52, *pad]])
-    figures = describe(questions, truth, bm25, dense)
+    described = describe(questions, truth, bm25, dense)
+    assert all(each["low"] <= each["share"] <= each["high"] for each in described.values())
+    figures = {name: {"share": each["share"], "n": each["n"]} for name, each in described.items()}
     assert figures["false_negatives"] == {"share": 1 / 5, "n": 5}
     assert figures["only_bm25"] == {"share": 1 / 3, "n": 3}
     assert figures["only_dense"] == {"share": 1 / 3, "n": 3}

@@ -10,10 +10,10 @@ import json
 import numpy as np
 import pytest
 
+from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.experiments import cost as costs
 from blindspot.backend.experiments import running, tables
 from blindspot.backend.experiments.cost import _CostEstimator, _singular, cost, planned_parts
-from blindspot.backend.experiments.gain import crossed_mean
 from blindspot.backend.experiments.hits import Bm25Hits
 from blindspot.backend.experiments.papers import EXPERIMENTS, About
 from blindspot.backend.experiments.parts import QuestionSelection
@@ -294,7 +294,7 @@ def test_the_interval_of_a_share_does_not_pass_100(study):
     values = macro_values(found, np.array(["P19"] * 20 + ["P20"] * 20))
     cell = Cell("row", "column", (Success(Bm25Hits(QuestionSelection("dev"), 10), 5, macro=True),))
     assert crossed_mean(values[None]).high > 1
-    assert running._estimate(cell, lambda _: values[None], Workbench(study), 0.95).high == 1
+    assert running._estimate(cell, values[None], None, Workbench(study), 0.95).high == 1
 
 
 @pytest.mark.parametrize("name", ["strategies", "end-to-end", "joint", "specialised"])

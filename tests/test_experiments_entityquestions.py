@@ -9,12 +9,12 @@ import pytest
 from scipy.stats import ttest_ind
 from sklearn.metrics.pairwise import cosine_similarity
 
+from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.encyclopedia import SECOND_DATASET
 from blindspot.backend.experiments.blocks import AsMuchText, BlockHits, BlockIndex, Blocks, blocks
 from blindspot.backend.experiments.buckets import bucket_numbers, difference_values
 from blindspot.backend.experiments.fine_tuning import Apart, words_of
-from blindspot.backend.experiments.gain import crossed_mean
 from blindspot.backend.experiments.hits import Bm25Hits, Index
 from blindspot.backend.experiments.papers.embedding_spread import SpreadMeasure
 from blindspot.backend.experiments.parts import QuestionSelection, StudyEncoder

@@ -44,7 +44,12 @@ def test_scores_fall_strictly_and_hardly_move(scores):
 
 @pytest.mark.parametrize(
     "ending",
-    [*{format.suffix for format in formats() if format.kind == "runs" and format.suffix}, ".run", ".txt", ".trec.gz"],
+    [
+        *sorted({format.suffix for format in formats() if format.kind == "runs" and format.suffix}),
+        ".run",
+        ".txt",
+        ".trec.gz",
+    ],
 )
 def test_an_imported_run_is_called_like_its_file_without_the_ending(ending):
     assert run_name_of(Path(f"bm25.k1-0.9{ending}")) == "bm25.k1-0.9"

@@ -304,7 +304,7 @@ def test_the_command_line_adds_a_point_and_says_what_labels_changed(study, told)
     assert found.exit_code == 0, found.output
     _, point = told
     assert f"The last 36 labels changed {point.changed} training pairs" in found.output
-    assert "40 dev questions by answers, 95% intervals" in found.output
+    assert "40 questions of dev by answers, 95% intervals" in found.output
     made = run.invoke(app, ["judge", "curve", "--json", "--study", str(study.folder)])
     assert made.exit_code == 0, made.output
     import json

@@ -208,10 +208,3 @@ def test_questions_without_relevant_passages_count_as_0_as_in_trec_eval():
     assert accuracy.r_precision(none, np.array([0])).tolist() == [0]
     assert accuracy.ndcg_at(none.astype(int), np.zeros((1, 2)), 3).tolist() == [0]
     assert SUCCESS.at(5) == "Success@5" and MEASURES.get("r-precision").at(7) == "R-precision"
-
-
-def test_a_bootstrap_in_blocks_draws_the_same(monkeypatch):
-    values = np.random.default_rng(0).random(50)
-    whole = accuracy.mean(values)
-    monkeypatch.setattr(accuracy, "VALUES_PER_BLOCK", 600)
-    assert accuracy.mean(values) == whole

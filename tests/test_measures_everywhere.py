@@ -37,7 +37,7 @@ def test_the_relation_table_and_the_curves_are_those_of_the_report(study, name):
         table.micro["alpha"][5].value - table.micro["beta"][5].value
     )
     assert relation_rows(table, RUNS).title == f"{measure.at('k')} by relation, %"
-    assert relation_figures(table, RUNS).as_csv().splitlines()[0] == f"relation,run,k,n,{name},low,high"
+    assert relation_figures(table, RUNS).as_csv().splitlines()[0] == f"relation,run,k,n,units,{name},low,high"
     curves = frequency_curves(panel, 5, measure=measure)
     points = [point for by_run in curves.series.values() for point in by_run["alpha"]]
     known = sum(point.n for point in points)
@@ -67,7 +67,7 @@ def test_home_shows_the_chosen_measure_of_every_run(study):
 def test_relations_shows_the_chosen_measure(study):
     page = Page(study.folder, "relations", runs="alpha,beta", k=5, measure="mrr")
     assert "MRR@k by relation, %" in page.text and "MRR@5 by relation, plot" in page.text
-    assert "95% bootstrap interval" in page.text
+    assert "Hover over a figure for its 95% interval" in page.text
     assert not any("measure=ndcg" in link for link in page.links()), "nDCG needs relevance by gold"
     page = Page(study.folder, "relations", runs="alpha,beta", k=5, measure="ndcg", relevance="gold", view="frequency")
     assert "nDCG@5 by frequency, %" in page.text

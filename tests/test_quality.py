@@ -6,6 +6,7 @@ import pytest
 from blindspot.analysis.audit import rate
 from blindspot.analysis.judged import NONE, OTHER, POSITIVE
 from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.audits import audit, batch_progress
 from blindspot.backend.judging.batches import batch_of_pairs, make_batch
 from blindspot.backend.judging.corrected import corrected_run, label_matrix
@@ -154,7 +155,8 @@ def test_the_audit_is_the_rate_of_the_truth_in_its_arm_alone(audited):
     ]
     hits, probabilities, questions = map(np.array, zip(*rows, strict=True))
     assert (found.batches, found.drawn, found.bad, found.waiting) == (("first",), 40, 0, 0)
-    assert found.overall.positive == rate(hits, np.ones(len(hits), bool), probabilities, questions)
+    units = units_by_id(study, questions.tolist())
+    assert found.overall.positive == rate(hits, np.ones(len(hits), bool), probabilities, questions, units=units)
     # Of the rest, those with an even id are related.
     related = np.array(
         [
@@ -195,7 +197,8 @@ def test_audits_that_were_drawn_alike_are_one_sample(tmp_path):
     ]
     hits, probabilities, questions = map(np.array, zip(*rows, strict=True))
     found = audit(study).overall.positive
-    expected = rate(hits, np.ones(len(hits), bool), probabilities, questions)
+    units = units_by_id(study, questions.tolist())
+    expected = rate(hits, np.ones(len(hits), bool), probabilities, questions, units=units)
     assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high))
     assert found.questions == 48 and found.width < alone["first"].width < alone["second"].width
     # Pools of another depth are another population, with their own inclusion probabilities.

@@ -158,7 +158,14 @@ def hand_made(exact, relations=None, splits=None, run="r"):
     """Four questions with known outcomes at 1 and 5."""
     n = len(exact[1])
     questions = [
-        Question(f"q{i}", "?", ("x",), (relations or [None] * n)[i], frequency=i, split=(splits or ["dev"] * n)[i])
+        Question(
+            f"q{i}",
+            f"what is {i}?",
+            ("x",),
+            (relations or [None] * n)[i],
+            frequency=i,
+            split=(splits or ["dev"] * n)[i],
+        )
         for i in range(n)
     ]
     arrays = {k: np.array(values, bool) for k, values in exact.items()}

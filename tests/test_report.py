@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.intervals import wilson
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
@@ -69,18 +69,18 @@ def test_by_answers_by_hand(with_run):
     assert made["relevance"] == "answers" and made["n"] == 4
     low, high = wilson(1, 4)
     assert made["k"] == {
-        "1": {"success": 0.25, "n": 4, "low": low, "high": high},
-        "3": {"success": 0.75, "n": 4, "low": wilson(3, 4)[0], "high": wilson(3, 4)[1]},
+        "1": {"success": 0.25, "n": 4, "units": 4, "low": low, "high": high},
+        "3": {"success": 0.75, "n": 4, "units": 4, "low": wilson(3, 4)[0], "high": wilson(3, 4)[1]},
     }
     assert made["relations"]["P19"]["name"] == "P19 place of birth"
     assert {key: value["k"]["3"]["success"] for key, value in made["relations"].items()} == {"P19": 1.0, "P20": 0.5}
     macro = made["macro"]["k"]["1"]
     assert (macro["success"], macro["n_groups"], macro["n"]) == (0.25, 2, 4)
-    assert "seed 0" in macro["method"] and macro["low"] <= 0.25 <= macro["high"]
+    assert macro["units"] == 4 and macro["low"] <= 0.25 <= macro["high"]
     assert made["mrr@10"] is None
     # gold at 3: q0 1 of 1, q1 1 of 2, q2 0 of 1, q4 1 of 1
     assert {k: (e["value"], e["n"]) for k, e in made["recall"].items()} == {"1": (0.25, 4), "3": (0.625, 4)}
-    assert all(e["low"] <= e["value"] <= e["high"] and "seed 0" in e["method"] for e in made["recall"].values())
+    assert all(e["low"] <= e["value"] <= e["high"] for e in made["recall"].values())
     assert any("1 of 5 questions left out: no answers" in note for note in made["notes"])
     assert any("has 3 hits per question, so k = 20" in note for note in made["notes"])
 
@@ -107,6 +107,7 @@ def test_without_answers_relevance_is_gold_and_it_is_said(study):
     assert made["relevance"] == "gold" and made["k"]["1"] == {
         "success": 1.0,
         "n": 1,
+        "units": 1,
         "low": wilson(1, 1)[0],
         "high": 1.0,
     }
@@ -117,7 +118,7 @@ def test_nothing_to_measure_gives_null_and_breaks_nothing(study):
     make_run(study, "bm25", {"q3": [0, 1]})
     made = report(study, relevance="gold", ks=[1], by="relation")
     run = json.loads(made.as_json())["runs"]["bm25"]
-    assert run["k"]["1"] == {"success": None, "n": 0, "low": None, "high": None}
+    assert run["k"]["1"] == {"success": None, "n": 0, "units": 0, "low": None, "high": None}
     assert run["relations"] == {} and run["macro"] == {"k": {}}
     assert run["recall"]["1"].items() >= {"value": None, "n": 0, "low": None, "high": None}.items()
     assert rendered(made) and made.as_latex() and made.as_csv()

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from blindspot.backend.core import jobs
 from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import set_unit
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.saved_selections import save_selection
 from blindspot.backend.judging.batches import batch_of_pairs, make_batch
@@ -95,6 +96,7 @@ ATTEMPTS = {
         lambda study, by: edits.undo(_Map(study), by=by),
         lambda study, by: edits.redo(_Map(study), by=by),
     ],
+    "set the unit": [lambda study, by: set_unit(study, "subject", by)],
     "make batches": [
         lambda study, by: make_batch(study, f"pooled by {by}", ["r"], size=1, by=by),
         lambda study, by: batch_of_pairs(study, f"pairs of {by}", [("q0", "p1")], by=by),

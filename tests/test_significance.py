@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.intervals import wilson
 from blindspot.analysis.significance import (
     benjamini_yekutieli,
     compare,
@@ -33,7 +33,7 @@ def scipys_p(differences):
 def test_sign_flip_equals_scipys_permutation_test(seed):
     rng = np.random.default_rng(seed)
     for differences in (rng.normal(0.15, 1, 60), rng.choice([-1.0, 0, 0, 0, 1, 1], 80)):
-        assert sign_flip(differences, 20_000) == pytest.approx(scipys_p(differences), abs=0.015)
+        assert sign_flip(differences, resamples=20_000) == pytest.approx(scipys_p(differences), abs=0.015)
 
 
 def test_sign_flip_by_hand():
@@ -44,15 +44,15 @@ def test_sign_flip_by_hand():
 
 def test_under_no_difference_about_five_per_cent_are_rejected():
     rng = np.random.default_rng(0)
-    rejected = [sign_flip(rng.choice([-1.0, 0, 1], 400), 1000, seed) <= 0.05 for seed in range(400)]
+    rejected = [sign_flip(rng.choice([-1.0, 0, 1], 400), None, 1000, seed) <= 0.05 for seed in range(400)]
     assert 0.02 <= np.mean(rejected) <= 0.08
 
 
 def test_intervals_of_a_difference_cover_it():
     rng, truth, covered = np.random.default_rng(1), 0.2, 0
-    for seed in range(200):
+    for _ in range(200):
         a, b = rng.random(150) < 0.6, rng.random(150) < 0.4
-        estimate = difference(a, b, resamples=500, seed=seed)
+        estimate = difference(a, b)
         covered += estimate.low <= truth <= estimate.high
     assert 0.90 <= covered / 200 <= 0.99
 
@@ -79,7 +79,7 @@ def test_macro_sign_flip_equals_a_plain_permutation():
     weights = np.array([1 / (groups == group).sum() for group in groups])
     signs = np.random.default_rng(1).choice((-1.0, 1.0), (20_000, 40))
     plain = (np.abs(signs @ (differences * weights)) >= abs((differences * weights).sum()) - 1e-12).mean()
-    assert sign_flip_macro(differences, groups, 20_000) == pytest.approx(plain, abs=0.015)
+    assert sign_flip_macro(differences, groups, resamples=20_000) == pytest.approx(plain, abs=0.015)
     assert sign_flip_macro(np.zeros(0), np.zeros(0)) == 1.0
 
 
@@ -128,11 +128,11 @@ def simulated(rounds: int, seed: int) -> tuple[float, float]:
     for each in range(rounds):
         hard = rng.random(300)  # questions differ in difficulty, so the two runs' successes are correlated
         a, b = rng.random(300) < hard, rng.random(300) < hard
-        rejected += sign_flip_macro(a.astype(float) - b, groups, 1000, each) <= 0.05
+        rejected += sign_flip_macro(a.astype(float) - b, groups, None, 1000, each) <= 0.05
         better = rng.random(300) < 0.1 + 0.8 * hard + 0.1 * (
             groups == "x"
         )  # ahead by 0.1 on average over x alone: 0.025 macro
-        estimate = difference(better, rng.random(300) < 0.1 + 0.8 * hard, groups, resamples=1000, seed=each)
+        estimate = difference(better, rng.random(300) < 0.1 + 0.8 * hard, groups)
         covered += estimate.low <= 0.025 <= estimate.high
     return rejected / rounds, covered / rounds
 
@@ -163,7 +163,7 @@ def test_a_macro_difference_of_zero_has_p_one():
         for group, size in enumerate(sizes):
             shift[np.flatnonzero(groups == group)[: int(rng.integers(1, size + 1))]] = rng.choice([-1, 1])
         values = np.concatenate([shift, -shift])  # every group and its mirror image: the macro difference is 0
-        assert sign_flip_macro(values, np.concatenate([groups, groups + 5]), 500) == 1.0
+        assert sign_flip_macro(values, np.concatenate([groups, groups + 5]), resamples=500) == 1.0
 
 
 def test_wilson_equals_statsmodels():

@@ -16,7 +16,7 @@ from benchmarks import slice_finder
 from benchmarks.slice_finder import exact_tail
 from blindspot.analysis.expressions import And, Condition, Not, NotAnExpression, Or, evaluate, parse
 from blindspot.analysis.significance import holm
-from blindspot.analysis.slices import CORRECTIONS, find, null_rate, p_values, step_down
+from blindspot.analysis.slices import CORRECTIONS, find, null_rate, p_values, slice_tests, step_down
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison import Comparison, measure_all
 from blindspot.backend.evaluation.slice_finder import candidates, find_slices, joined
@@ -319,7 +319,7 @@ def test_without_any_difference_between_slices_few_are_found(correction):
     rng = np.random.default_rng(2)
     for values in ([-1.0, 0, 0, 1], [0.0] * 19 + [1], [0.0] * 30 + [-1, 1, 1]):  # also where differences are rare
         reported = [
-            bool(find(rng.choice(values, 500), rng.random((12, 500)) < 0.15, correction=correction, flips=300).findings)
+            bool(find(rng.choice(values, 500), rng.random((12, 500)) < 0.15, correction=correction).findings)
             for _ in range(120)
         ]
         assert np.mean(reported) <= 0.12
@@ -454,3 +454,50 @@ def test_labels_of_people_count_in_the_tags(tmp_path):
     labels.add("ann", LabelEvent("key-2", "label", "q3", (Choice("answer3", "negative"),)))
     assert not carries("answer_in_unlabelled"), "it holds an answer, and somebody said no"
     assert carries("gold_below_unlabelled"), "no positive is left, and unlabelled ones stand there"
+
+
+def swapped_by_fact(studies, facts=150, conditions=8):
+    """Return in how many studies the finder lists a slice, by fact and by question, if lists are swapped by fact."""
+    rng = np.random.default_rng(21)
+    units, listed = np.repeat(np.arange(facts), 2), {"fact": 0, "question": 0}
+    for _ in range(studies):
+        differences = (rng.choice([-1, 1], facts) * (rng.random(facts) < 0.4))[units]
+        predicates = (rng.random((conditions, facts)) < 0.35)[:, units]
+        for name, each in (("fact", units), ("question", None)):
+            listed[name] += bool(find(differences, predicates, units=each).findings)
+    return listed
+
+
+def test_the_finder_counts_a_fact_that_is_asked_twice_once():
+    """By question the finder lists a slice of nothing in every third study."""
+    listed = swapped_by_fact(120)
+    assert listed["fact"] <= 11 and listed["question"] >= 2 * listed["fact"]
+
+
+def test_a_slice_needs_thirty_facts_not_thirty_questions():
+    differences = np.repeat(np.array([1, -1] * 40), 2)
+    predicates = (np.arange(160) < 50)[None]  # 50 questions about 25 facts
+    units = np.repeat(np.arange(80), 2)
+    assert find(differences, predicates).tried == 1 and find(differences, predicates, units=units).tried == 0
+    whole = (np.arange(160) < 60)[None]
+    assert find(differences, whole, units=units).tried == 1
+    # One wording of each of 50 facts is half of each.
+    assert find(differences, (np.arange(160) % 2 == 0)[None], units=units).tried == 1
+
+
+def test_each_question_as_its_own_unit_changes_nothing():
+    rng = np.random.default_rng(4)
+    differences, predicates = rng.choice([-1, 0, 0, 1], 400), rng.random((6, 400)) < 0.3
+    plain, own = (slice_tests(differences, predicates, units=units) for units in (None, np.arange(400)[::-1]))
+    assert np.array_equal(plain.p, own.p) and np.allclose(plain.p_adjusted, own.p_adjusted, atol=0.08)
+    reference = p_values(plain.n, *counts_of(differences, predicates, plain), 400, *totals_of(differences))
+    assert plain.p == pytest.approx(reference)
+
+
+def counts_of(differences, predicates, tests):
+    inside = predicates[tests.first] & predicates[tests.second]
+    return [(inside & (differences == sign)).sum(axis=1) for sign in (1, -1)]
+
+
+def totals_of(differences):
+    return [int((differences == sign).sum()) for sign in (1, -1)]

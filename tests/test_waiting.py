@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from blindspot.app.commands.batches import batch_app
 from blindspot.backend.core.study import Study
-from blindspot.backend.judging.batches import ArmShares, make_batch
+from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.labels_io import export_labels, import_labels
+from blindspot.backend.judging.settings import ArmShares
 from blindspot.backend.judging.team_progress import team_progress
 from blindspot.backend.judging.waiting_words import reassigned_words, waiting_lines
 from blindspot.db.errors import Forbidden, Refused

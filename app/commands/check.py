@@ -123,7 +123,7 @@ def _show(found: Check) -> None:
 
 
 def _show_rules(found: Check) -> None:
-    from blindspot.backend.checking.card import rule_words
+    from blindspot.backend.checking.card import paste_words, rule_words
 
     curve = found.rules()
     if not curve.rows:
@@ -139,3 +139,5 @@ def _show_rules(found: Check) -> None:
         )
     print(f"* {rule_words(curve)}" if curve.chosen is not None else "  No row is chosen.")
     print(f"  Why: {curve.why}.")
+    if paste := paste_words(curve):
+        print(f"  {paste}")

@@ -11,6 +11,7 @@ import typer
 from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models, whole_numbers
 from blindspot.app.commands.options import takes_settings
 from blindspot.app.commands.train import Device, Name, Replace, Restart, _train
+from blindspot.backend.core.units import counted_by, generalisation, n_value
 from blindspot.backend.reader.settings import ReaderSettings
 from blindspot.backend.text.counting import counted, noun
 
@@ -170,18 +171,25 @@ def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict)
     rows = [[str(k), whole.exact[k], *([macro[k]] if macro else []), whole.f1[k], whole.found[k]] for k in made.ks]
     tables = [ResultTable(f"{made.run}, read by {made.reader}, %", columns, rows)]
     if by is not None:
-        groups = [[relation_name(row.group), row.n, *(row.exact[k] for k in made.ks)] for row in answer_rows(made, by)]
+        groups = [
+            [
+                relation_name(row.group),
+                n_value(row.n, row.exact[made.ks[0]].units, made.unit),
+                *(row.exact[k] for k in made.ks),
+            ]
+            for row in answer_rows(made, by)
+        ]
         tables.append(ResultTable("", [by, "n", *(f"exact match @{k}" for k in made.ks)], groups))
     console.print(rich_tables(tables, []))
-    print(f"n = {whole.n:,}; 95% intervals: Wilson for shares, bootstrap for F1 and means (2,000 resamples, seed 0).")
+    print(f"{made.units.words()}; 95% intervals. {generalisation(made.unit)}")
     print(CONVENTION)
     if made.left_out:
         print(f"{counted(made.left_out, 'question')} without answers {noun(made.left_out, 'is')} left out.")
     if tuned is not None:
         chosen = "" if tuned.k not in made.exact else f": exact match here {_cell(whole.exact[tuned.k])}"
         print(
-            f"k = {tuned.k} is best on the dev questions of {tuned.run} ({_cell(tuned.exact)}, n = "
-            f"{tuned.exact.n:,}){chosen}."
+            f"k = {tuned.k} is best on the dev questions of {tuned.run} ({_cell(tuned.exact)}, "
+            f"{counted_by(tuned.exact.n, tuned.exact.units, made.unit)}){chosen}."
         )
     each = manifest["seconds_per_question"]
     if each is not None:

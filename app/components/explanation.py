@@ -14,7 +14,7 @@ from blindspot.app.components.hit_lists import HitList
 from blindspot.app.components.marks import notice
 from blindspot.app.components.plots import plot
 from blindspot.app.components.tables import scrolling
-from blindspot.app.markup import Html, div, join, show, span, tag, text
+from blindspot.app.markup import Html, div, heads, join, row, show, span, table, tag, text
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import VERMILION
 from blindspot.backend.retrieval import live
@@ -85,23 +85,20 @@ def _retriever(opened: Study, column: HitList) -> str:
 def term_weights(found: TermWeights) -> Html:
     """The shared terms with their weights and products, and the heaviest other terms of both texts."""
     rows = [
-        tag(
-            "tr",
-            tag("th", match.term, scope="row", cls="left"),
-            tag("td", f"{match.question:.3f}"),
-            tag("td", f"{match.passage:.3f}"),
-            tag("td", f"{match.product:.3f}"),
-            tag("td", f"{100 * match.product / found.score:.0f}" if found.score else "–"),
+        row(
+            f"{match.question:.3f}",
+            f"{match.passage:.3f}",
+            f"{match.product:.3f}",
+            f"{100 * match.product / found.score:.0f}" if found.score else "–",
+            head=match.term,
         )
         for match in found.shared[:TERMS]
     ]
-    names = ("term", "in the question", "in the passage", "product", "% of the score")
-    heads = [tag("th", name, scope="col", cls="left" if name == "term" else None) for name in names]
-    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), cls="figures small")
+    head = heads("term", "in the question", "in the passage", "product", "% of the score")
     shared = {match.term for match in found.shared}
     return div(
         tag("h2", f"Score {found.score:.4g}: terms that question and passage share"),
-        scrolling(table) if rows else tag("p", "They share no term."),
+        scrolling(table(head, rows, "figures small")) if rows else tag("p", "They share no term."),
         tag("p", f"and {len(found.shared) - TERMS:,} more shared terms", cls="soft")
         if len(found.shared) > TERMS
         else "",

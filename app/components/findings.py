@@ -9,7 +9,9 @@ from blindspot.app import study, url
 from blindspot.app.components.marks import SUCCESS, letter, percent
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.app.runs import convention
+from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import counted_by, generalisation, n_cell
 from blindspot.backend.evaluation.findings import (
     FrequencyPoint,
     RunFinding,
@@ -18,7 +20,6 @@ from blindspot.backend.evaluation.findings import (
     frequency_points,
     spoken_names,
 )
-from blindspot.backend.text.counting import counted
 
 K = 5
 
@@ -39,14 +40,16 @@ def findings_panel(opened: Study, runs: Mapping[str, dict]) -> Html:
     sentences = tag("ul", *(tag("li", link(each.sentence, _address(each, a, b, k))) for each in found))
     about = tag(
         "p",
-        f"{counted(len(compared), 'question')}, {a} and {b}, ",
+        f"{compared.units.words()}, {a} and {b}, ",
         term(f"Success@{k}", SUCCESS),
         ", 95% intervals. ",
         convention(compared.a.kind, rule),
+        " ",
+        generalisation(compared.units.name),
         cls="convention",
     )
     points = frequency_points(compared, k)
-    figure = curves(points, names, k) if len(points) > 1 else ""
+    figure = curves(points, names, k, compared.units.name) if len(points) > 1 else ""
     return div(tag("h2", "Findings"), div(div(sentences, about), figure, cls="found"), cls="panel findings")
 
 
@@ -57,7 +60,7 @@ def _address(finding: RunFinding, a: str, b: str, k: int) -> str:
     return url.href(url.COMPARE, {"a": a, "b": b, "k": k, "cell": cell})
 
 
-def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int) -> Html:
+def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int, unit: Unit) -> Html:
     """Both runs' accuracy by frequency, drawn with boxes: Streamlit removes SVG from markup."""
     official = points[0].label.startswith("bucket ")
     points = points if official else points[::-1]  # as on By frequency: groups by mentions begin with the rarest
@@ -71,7 +74,11 @@ def curves(points: Sequence[FrequencyPoint], names: tuple[str, str], k: int) -> 
     ]
     scale = [span(f"{value}", style=f"bottom:{value}%") for value in (0, 50, 100)]
     labels = [
-        span(span(_short(point.label)), span(f"n {point.n:,}", cls="soft"), cls="pale" if point.few else None)
+        span(
+            span(_short(point.label)),
+            span(f"n {n_cell(point.n, point.a.units, unit)}", cls="soft"),
+            cls="pale" if point.few else None,
+        )
         for point in points
     ]
     key = div(
@@ -96,7 +103,7 @@ def _ribbon(places: Sequence[float], estimates: Sequence[Estimate]) -> str:
 
 def _dot(side: str, place: float, estimate: Estimate, point: FrequencyPoint) -> Html:
     value, low, high = estimate.percent
-    tooltip = f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {counted(point.n, 'question')}"
+    tooltip = f"{point.label}: {value:.1f}% ({low:.1f} to {high:.1f}), {counted_by(point.n, point.a.units)}"
     pale = " pale" if point.few else ""
     return join(
         div(cls=f"whisker {side}{pale}", style=f"left:{place:.2f}%;bottom:{low:.2f}%;height:{high - low:.2f}%"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from blindspot.app.markup import Html, div, join, span, tag, term
+from blindspot.app.markup import Html, div, heads, join, row, span, table, tag, term
 from blindspot.app.study import set_label
 from blindspot.backend.retrieval.opened import KIND as OPENED_INDEX
 from blindspot.backend.retrieval.opened import describe_index
@@ -48,32 +48,18 @@ def _fact(name: object, value: object) -> Html:
 def _questions(counts: list[dict[str, Any]], plain: bool) -> object:
     if not counts:
         return span("none yet", cls="soft")
-    keys = ("questions", "with_gold") if plain else ("questions", "with_answers", "with_gold")
-    head = tag(
-        "tr",
-        tag("th", "set", scope="col", cls="left"),
-        tag("th", "questions", scope="col"),
-        "" if plain else tag("th", "with answers", scope="col"),
-        tag("th", term("with gold", "Questions with at least one passage labelled as answering them"), scope="col"),
+    answers = () if plain else ("with answers",)
+    head = heads(
+        "set",
+        "questions",
+        *answers,
+        term("with gold", "Questions with at least one passage labelled as answering them"),
     )
-    lines = [
-        tag(
-            "tr",
-            tag("th", set_label(c["dataset"], c["split"]), scope="row"),
-            *(tag("td", f"{c[key]:,}") for key in keys),
-        )
-        for c in counts
-    ]
+    keys = ("questions", "with_gold") if plain else ("questions", "with_answers", "with_gold")
+    lines = [row(*(f"{c[key]:,}" for key in keys), head=set_label(c["dataset"], c["split"])) for c in counts]
     if len(counts) > 1:
-        lines.append(
-            tag(
-                "tr",
-                tag("th", "all", scope="row"),
-                *(tag("td", f"{sum(c[key] for c in counts):,}") for key in keys),
-                cls="sum",
-            )
-        )
-    return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures small"), cls="scrolling")
+        lines.append(row(*(f"{sum(c[key] for c in counts):,}" for key in keys), head="all", cls="sum"))
+    return div(table(head, lines, "figures small"), cls="scrolling")
 
 
 def _indexes(indexes: dict[str, dict]) -> object:

@@ -9,7 +9,7 @@ from blindspot.app import blind, url
 from blindspot.app.components.marks import figure, letter, percent
 from blindspot.app.components.tables import scrolling
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, div, join, link, tag, term
+from blindspot.app.markup import Html, div, heads, join, link, row, table, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.judges.powered_success import run_successes
@@ -47,19 +47,23 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
         if figures is not None:
             rows.append(_row(side, name, figures))
             sampled += _sampled(study, *key, last, scored)
-    head = tag(
-        "tr",
-        tag("th", "run", scope="col", cls="left"),
-        tag("th", term(f"Judged@{k}", _JUDGED), scope="col"),
-        tag("th", f"S@{k} original", scope="col"),
-        tag("th", term(f"S@{k} corrected", _CORRECTED), scope="col"),
-        tag("th", term("bounds", _BOUNDS), scope="col"),
+    head = heads(
+        "run",
+        term(f"Judged@{k}", _JUDGED),
+        f"S@{k} original",
+        term(f"S@{k} corrected", _CORRECTED),
+        term("bounds", _BOUNDS),
     )
-    table = tag("table", tag("thead", head), tag("tbody", *rows), cls="figures small")
     few = ". If few passages are judged, the corrected figures depend on which ones were judged: use the bounds."
     note = tag("p", "The labels come from ", link("Judge", url.JUDGE), few, cls="convention")
     lines = [tag("p", term("Random sample", _SAMPLED), ": ", line, cls="convention powered") for line in sampled]
-    return div(tag("h2", "Accuracy with labels"), scrolling(table), note, join(*lines), cls="panel")
+    return div(
+        tag("h2", "Accuracy with labels"),
+        scrolling(table(head, rows, "figures small")),
+        note,
+        join(*lines),
+        cls="panel",
+    )
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -87,11 +91,10 @@ def _sampled(
 
 
 def _row(side: str, name: str, found: JudgedFigures) -> Html:
-    return tag(
-        "tr",
-        tag("th", letter(side), " ", name, scope="row"),
-        tag("td", figure(found.judged, inline=True)),
-        tag("td", figure(found.original, inline=True)),
-        tag("td", figure(found.corrected, inline=True)),
-        tag("td", percent(found.lower_bound.value), " to ", percent(found.upper_bound.value)),
+    return row(
+        figure(found.judged, inline=True),
+        figure(found.original, inline=True),
+        figure(found.corrected, inline=True),
+        join(percent(found.lower_bound.value), " to ", percent(found.upper_bound.value)),
+        head=join(letter(side), " ", name),
     )

@@ -17,6 +17,7 @@ from blindspot.app.components.training.pairs import pair_rows
 from blindspot.app.markup import Html, div, link, show, span, tag, term
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import counted_by
 from blindspot.backend.text.counting import counted
 from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, curve_inputs
 from blindspot.backend.training.curve_points import (
@@ -128,7 +129,7 @@ def _curve(opened: Study, points: Sequence[CurvePoint], scope: Scope, place: str
         *_effect_lines(opened, last, scope),
         tag(
             "p",
-            f"{counted(last.base_reranker.n, 'dev question')}, 95% intervals. Dev measures and never trains.",
+            f"{counted_by(last.base_reranker.n, last.base_reranker.units)} of dev, 95% intervals. Dev measures and never trains.",
             cls="convention",
         ),
     ]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.relations import RELATIONS
 from blindspot.app.markup import Html, div, span, tag, term
+from blindspot.backend.core.result_table import TOO_FEW, ends
+from blindspot.backend.core.units import counted_by
 
-WILSON = "95% Wilson interval of the share over questions like these"
+INTERVAL = "95% interval over questions like these, counted by the study's unit of observation"
 SUCCESS = (
     "Success@k: the share of questions with at least one relevant passage among the first k. DPR calls it "
     "top-k accuracy."
@@ -41,9 +43,9 @@ def percent(value: float | None) -> str:
 
 
 def interval(estimate: Estimate) -> str:
-    return (
-        "" if estimate.low is None or estimate.high is None else f"{100 * estimate.low:.1f}–{100 * estimate.high:.1f}"
-    )
+    if estimate.low is None or estimate.high is None:
+        return "" if estimate.value is None else TOO_FEW
+    return ends(100 * estimate.low, 100 * estimate.high)
 
 
 def figure(estimate: Estimate, inline: bool = False, is_share: bool = True) -> Html:
@@ -52,8 +54,9 @@ def figure(estimate: Estimate, inline: bool = False, is_share: bool = True) -> H
     Args:
         is_share: whether the figure is a share of questions; else it is the mean of a measure such as nDCG.
     """
-    of, how = ("% of", WILSON) if is_share else (", mean over", f"95% interval, {estimate.method}")
-    message = f"{percent(estimate.value)}{of} {estimate.n:,} questions, {interval(estimate)} ({how})"
+    of = "% of" if is_share else ", mean over"
+    asked = counted_by(estimate.n, estimate.units)
+    message = f"{percent(estimate.value)}{of} {asked}, {interval(estimate)} (95%, {estimate.method})"
     if not inline:
         return tag("span", percent(estimate.value), title=message, cls="figure")
     return tag("span", percent(estimate.value), span(interval(estimate), cls="interval"), title=message, cls="figure")

@@ -16,6 +16,7 @@ from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
+from blindspot.backend.core.units import counted_by
 from blindspot.backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import SURE
@@ -63,7 +64,10 @@ def _table(table: MissTable, chosen: Selection) -> Html:
     over = [tag("th", "", scope="col")]
     under = [tag("th", "cause", scope="col", cls="left")]
     for run in table.runs:
-        words = join(letter(run.side), f" {run.run}: {counted(run.misses, 'miss', 'misses')} of {run.questions:,}")
+        words = join(
+            letter(run.side),
+            f" {run.run}: {counted(run.misses, 'miss', 'misses')} of {counted_by(run.questions, run.units, table.unit)}",
+        )
         over.append(tag("th", words, colspan=4, scope="colgroup", cls="over"))
         under += [
             tag("th", "misses", scope="col", cls="first"),

@@ -13,6 +13,7 @@ from blindspot.app import url
 from blindspot.app.components.marks import figure, relation_label
 from blindspot.app.components.tables import gain
 from blindspot.app.markup import Html, join, link, span, tag, term
+from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison import PairedFigures
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.panel import Curves, Panel, RelationTable
@@ -67,7 +68,7 @@ def relations(
     heads += [head(f"{run}@{k}", f"@{k}", cls="first" if k == table.ks[0] else None) for run in runs for k in table.ks]
     if table.differences:
         over.append(tag("td"))
-        title = f"{runs[0]} − {runs[1]}, {table.title}, paired 95% bootstrap interval; faint if p (Holm) > 0.05"
+        title = f"{runs[0]} − {runs[1]}, {table.title}, paired 95% interval; faint if p (Holm) > 0.05"
         heads.append(head("difference", f"A − B @{table.k}", title, cls="first"))
     rows = {row.group: row for row in table.rows}
     lines = []
@@ -76,15 +77,15 @@ def relations(
         if table.differences:
             cells.append(tag("td", gain(table.differences[name].difference), cls="first"))
         label = link(relation_label(name), opened(name), title="Compare the first two runs on this relation")
-        cells = [tag("th", label, scope="row"), tag("td", f"{rows[name].n:,}"), *cells]
-        lines.append(tag("tr", *cells, cls="few" if rows[name].n < FEW else None))
+        cells = [tag("th", label, scope="row"), tag("td", n_cell(rows[name].n, rows[name].units, table.unit)), *cells]
+        lines.append(tag("tr", *cells, cls="few" if rows[name].units < FEW else None))
     sums = []
-    micro_n = next(iter(table.micro.values()))[table.k].n
+    micro = next(iter(table.micro.values()))[table.k]
     sums.append(
         _sum(
             "all questions",
             "Micro average: each question has the same weight",
-            micro_n,
+            micro,
             table.micro,
             runs,
             table,
@@ -93,11 +94,8 @@ def relations(
     )
     if table.macro:
         some = next(iter(table.macro.values()))[table.k]
-        message = (
-            f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight; "
-            "bootstrap within relations"
-        )
-        sums.append(_sum("mean of relations", message, some.n, table.macro, runs, table, table.averaged))
+        message = f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight"
+        sums.append(_sum("mean of relations", message, some, table.macro, runs, table, table.averaged))
     body = [tag("tbody", *sums, cls="sums"), tag("tbody", *lines)]
     return tag("table", tag("thead", tag("tr", *over), tag("tr", *heads)), *body, cls="figures groups panel-table")
 
@@ -111,7 +109,13 @@ Values = dict[str, dict[int, Estimate]]
 
 
 def _sum(
-    name: str, said: str, n: int, values: Values, runs: Sequence[str], table: RelationTable, both: PairedFigures | None
+    name: str,
+    said: str,
+    some: Estimate,
+    values: Values,
+    runs: Sequence[str],
+    table: RelationTable,
+    both: PairedFigures | None,
 ) -> Html:
     cells = [
         tag("td", figure(values[run][k], True, table.measure is SUCCESS), cls="first" if k == table.ks[0] else None)
@@ -120,7 +124,9 @@ def _sum(
     ]
     if table.differences:
         cells.append(tag("td", gain(both.difference) if both else "", cls="first"))
-    return tag("tr", tag("th", term(name, said), scope="row"), tag("td", f"{n:,}"), *cells)
+    return tag(
+        "tr", tag("th", term(name, said), scope="row"), tag("td", n_cell(some.n, some.units, table.unit)), *cells
+    )
 
 
 def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) -> Html | None:
@@ -186,9 +192,13 @@ def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str],
             is_share = curves.measure is SUCCESS
             cells = [tag("td", figure(by_run[run][number].success, True, is_share)) for run in runs]
             count = (
-                link(f"{point.n:,}", address, title="Compare the first two runs on these questions")
+                link(
+                    n_cell(point.n, point.units, curves.unit),
+                    address,
+                    title="Compare the first two runs on these questions",
+                )
                 if address
-                else f"{point.n:,}"
+                else n_cell(point.n, point.units, curves.unit)
             )
             head = tag("th", series if number == 0 else "", scope="row")
             lines.append(

@@ -12,17 +12,18 @@ from blindspot.app import url
 from blindspot.app.components.marks import figure, grouping, interval, letter, percent, relation_label
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.tables import Grouping, gain, scrolling
-from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.markup import Html, div, heads, join, link, row, span, table, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.reader.reading import Reading, readings_of
 from blindspot.backend.reader.readings import CONVENTION, MeasuredReading, answered, both_answer
 from blindspot.backend.text.counting import counted
 from blindspot.db.question_table import ids_of, take
 
 F1 = (
-    "Word overlap (F1) of the reader's answer with the best-matching known answer: mean over questions, bootstrap "
+    "Word overlap (F1) of the reader's answer with the best-matching known answer: mean over questions, with its "
     "interval"
 )
 FOUND = "Success@k: share of questions with an answer in the first k passages, the upper limit for the reader"
@@ -143,10 +144,11 @@ def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: se
         shown = [tag("td", cell, cls=marked(at)) for at, cell in zip(ks, cells, strict=True)]
         return tag("tr", tag("th", name, scope="row"), *shown, cls=cls)
 
+    units = {side: each.units.codes[rows[side]] for side, each in made.items()}
     lines = [
         line(
             join(letter(side), " ", each.run),
-            [figure(proportion(each.exact[at][rows[side]]), inline=True) for at in ks],
+            [figure(proportion(each.exact[at][rows[side]], units[side]), inline=True) for at in ks],
         )
         for side, each in made.items()
     ]
@@ -155,24 +157,31 @@ def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: se
             line("ahead", [gain(both_answer(made["a"], made["b"], at, kept=ids)["all"].difference) for at in ks], "sum")
         )
     lines += [
-        line(join(letter(side), " ", term("F1", F1)), [_mean(mean(each.f1[at][rows[side]])) for at in ks], "second")
+        line(
+            join(letter(side), " ", term("F1", F1)),
+            [_mean(mean(each.f1[at][rows[side]], units[side])) for at in ks],
+            "second",
+        )
         for side, each in made.items()
     ]
-    measured = {side: [figure(proportion(each.found[at][rows[side]])) for at in ks] for side, each in made.items()}
+    measured = {
+        side: [figure(proportion(each.found[at][rows[side]], units[side])) for at in ks] for side, each in made.items()
+    }
     lines += [
         line(join(letter(side), " ", term("answer in top k", FOUND)), cells, "second")
         for side, cells in measured.items()
     ]
-    heads = [
+    columns = [
         tag("th", link(f"@{at}", chosen.on_compare(k=at), data_focus=f"read-k{at}"), scope="col", cls=marked(at))
         for at in ks
     ]
-    head = tag("tr", tag("th", term("Exact match, %", CONVENTION), scope="col", cls="left"), *heads)
-    return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
+    return table(heads(term("Exact match, %", CONVENTION), *columns), lines, "figures accuracy")
 
 
 def _mean(estimate: Estimate) -> Html:
-    message = f"{percent(estimate.value)}, {interval(estimate)} ({estimate.method}), n = {estimate.n:,}"
+    message = (
+        f"{percent(estimate.value)}, {interval(estimate)} ({estimate.method}), {counted_by(estimate.n, estimate.units)}"
+    )
     return tag("span", percent(estimate.value), title=message, cls="figure")
 
 
@@ -185,7 +194,7 @@ def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: Group
         for name, both in both_answer(made["a"], made["b"], k, by, ids).items():
             p = both.difference.p_adjusted
             cells = [
-                f"{both.n:,}",
+                n_cell(both.n, both.difference.units, made["a"].unit),
                 figure(both.a),
                 figure(both.b),
                 gain(both.difference),
@@ -195,17 +204,22 @@ def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: Group
     else:
         (one,) = made.values()
         for name, group in one.groups(by).items():
-            rows = [row for row in group.tolist() if one.questions[row].id in ids]
-            if rows:
+            rows = np.array([place for place in group.tolist() if one.questions[place].id in ids], np.int64)
+            if len(rows):
                 lines.append(
-                    _line(name, by, len(rows), [f"{len(rows):,}", figure(proportion(one.exact[k][rows]), inline=True)])
+                    _line(
+                        name,
+                        by,
+                        len(rows),
+                        [
+                            n_cell(len(rows), one.units.take(rows).count, one.unit),
+                            figure(proportion(one.exact[k][rows], one.units.codes[rows]), inline=True),
+                        ],
+                    )
                 )
-    heads = [tag("th", grouping(by), scope="col", cls="left"), *(tag("th", words, scope="col") for words in names)]
-    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups")
+    return table(heads(grouping(by), *names), lines, "figures groups")
 
 
 def _line(name: str, by: str, n: int, cells: list) -> Html:
     label = relation_label(name) if by == "relation" else name
-    return tag(
-        "tr", tag("th", label, scope="row"), *(tag("td", cell) for cell in cells), cls="few" if n < FEW else None
-    )
+    return row(*cells, head=label, cls="few" if n < FEW else None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from blindspot.app import study, url
+from blindspot.app.components.marks import INTERVAL, letter
 from blindspot.app.components.marks import SUCCESS as SUCCESS_HELP
-from blindspot.app.components.marks import WILSON, letter
 from blindspot.app.components.panel_tables import choices
 from blindspot.app.components.parts import described, descriptions
 from blindspot.app.components.tables import measure_heads, run_figures
@@ -79,7 +79,7 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
             " ",
             term(measure.at("k"), SUCCESS_HELP if measure is SUCCESS else measure.help),
             " in percent, with the ",
-            term("95% interval", WILSON if measure is SUCCESS else "bootstrap over questions"),
+            term("95% interval", INTERVAL),
             ".",
             cls="convention",
         ),

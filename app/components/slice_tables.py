@@ -10,8 +10,9 @@ from blindspot.analysis.accuracy import found_by, proportion
 from blindspot.analysis.buckets import FEW
 from blindspot.app.components.marks import figure, letter
 from blindspot.app.components.tables import gain
-from blindspot.app.markup import Html, div, join, link, tag, term
+from blindspot.app.markup import Html, div, heads, join, link, row, table, tag, term
 from blindspot.app.selection import Selection
+from blindspot.backend.core.units import Units, n_cell
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import by_group
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
@@ -25,6 +26,7 @@ MOVES = (
     "Contribution of the slice to the overall difference: its share of the questions × (difference inside − outside)"
 )
 
+CLASSES = "figures groups slices"
 SLICE_TEST = (
     "Studentised score test of the slice against the other questions; it allows for different rates of disagreement."
 )
@@ -61,27 +63,14 @@ def _explained(words: str) -> str:
     return words.partition(" (")[2].rstrip(")")
 
 
-def every_run(rows: Iterable[tuple[str, np.ndarray, int]]) -> Html:
+def every_run(rows: Iterable[tuple[str, np.ndarray, int, Units]]) -> Html:
     """Success@k of every run on the slice's questions, with the number of questions that the run searched."""
     lines = []
-    for name, first, k in rows:
-        estimate = proportion(found_by(first, k))
-        lines.append(
-            tag(
-                "tr",
-                tag("th", name, scope="row"),
-                tag("td", f"{estimate.n:,}"),
-                tag("td", figure(estimate, inline=True)),
-            )
-        )
-    head = tag(
-        "tr",
-        tag("th", "all runs on this slice", scope="col", cls="left"),
-        tag("th", "n", scope="col"),
-        tag("th", "%", scope="col"),
-    )
+    for name, first, k, units in rows:
+        estimate = proportion(found_by(first, k), units.codes)
+        lines.append(row(n_cell(estimate.n, estimate.units, units.name), figure(estimate, inline=True), head=name))
     return div(
-        tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups small"), cls="scrolling every-run"
+        table(heads("all runs on this slice", "n", "%"), lines, "figures groups small"), cls="scrolling every-run"
     )
 
 
@@ -99,55 +88,39 @@ def saved_table(
     found = by_group(facts.comparison, chosen.k, members, measure=measure)
     lines = []
     for name, each in slices.items():
-        head = tag(
-            "th",
+        head = join(
             link(name, opened(each.expression), title="Open this slice"),
             tag("code", each.expression, cls="expression"),
-            scope="row",
         )
         if name not in found:
-            lines.append(
-                tag("tr", head, tag("td", broken.get(name, "no questions of these runs"), colspan=5, cls="soft left"))
-            )
+            why = broken.get(name, "no questions of these runs")
+            lines.append(row(tag("td", why, colspan=5, cls="soft left"), head=head))
             continue
         both = found[name]
         is_share = measure is SUCCESS
         a, b = figure(both.a, is_share=is_share), figure(both.b, is_share=is_share)
-        cells = (f"{both.n:,}", a, b, gain(both.difference), _p(both.difference.p_adjusted))
-        lines.append(tag("tr", head, *(tag("td", cell) for cell in cells), cls="few" if both.n < FEW else None))
-    heads = (
-        "slice",
-        "n",
-        letter("a"),
-        letter("b"),
-        "ahead",
-        term("p (Holm)", "p value, Holm-adjusted for the number of saved slices"),
-    )
-    return _table(heads, lines)
+        cells = (n_cell(both.n, both.units, both.unit), a, b, gain(both.difference), _p(both.difference.p_adjusted))
+        lines.append(row(*cells, head=head, cls="few" if both.units < FEW else None))
+    p_head = term("p (Holm)", "p value, Holm-adjusted for the number of saved slices")
+    return table(heads("slice", "n", letter("a"), letter("b"), "ahead", p_head), lines, CLASSES)
 
 
 def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
     """The slices that the finder lists, each linked to its questions."""
-    lines = [
-        tag(
-            "tr",
-            tag("th", link(tag("code", slice_.expression), opened(slice_.expression)), scope="row"),
-            *(
-                tag("td", cell)
-                for cell in (
-                    f"{slice_.figures.n:,}",
-                    figure(slice_.figures.a),
-                    figure(slice_.figures.b),
-                    gain(slice_.figures.difference),
-                    f"{100 * slice_.outside:+.1f}",
-                    f"{100 * slice_.explained:+.1f}",
-                    _p(slice_.p_adjusted),
-                )
-            ),
+    lines = (
+        row(
+            n_cell(slice_.figures.n, slice_.figures.units, slice_.figures.unit),
+            figure(slice_.figures.a),
+            figure(slice_.figures.b),
+            gain(slice_.figures.difference),
+            f"{100 * slice_.outside:+.1f}",
+            f"{100 * slice_.explained:+.1f}",
+            _p(slice_.p_adjusted),
+            head=link(tag("code", slice_.expression), opened(slice_.expression)),
         )
         for slice_ in found.slices
-    ]
-    heads = (
+    )
+    head = heads(
         "slice",
         "n",
         letter("a"),
@@ -157,12 +130,7 @@ def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
         term("contribution", MOVES),
         term("p adjusted", f"{SLICE_TEST} Adjusted for {counted(found.tried, 'slice')}."),
     )
-    return _table(heads, lines)
-
-
-def _table(heads: Sequence[object], lines: Sequence[Html]) -> Html:
-    head = tag("tr", *(tag("th", words, scope="col", cls="left" if i == 0 else None) for i, words in enumerate(heads)))
-    return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups slices")
+    return table(head, lines, CLASSES)
 
 
 def _p(p: float | None) -> Html:

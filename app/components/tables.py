@@ -8,15 +8,17 @@ from typing import Any, Literal
 import numpy as np
 
 from blindspot.analysis import flips
-from blindspot.analysis.accuracy import Estimate, summarise
+from blindspot.analysis.accuracy import Estimate, mean
 from blindspot.analysis.buckets import FEW, bucket_order
 from blindspot.analysis.relations import relation_order
 from blindspot.analysis.significance import Difference
 from blindspot.app import url
-from blindspot.app.components.marks import WILSON, figure, grouping, letter, percent, relation_label, success_head
+from blindspot.app.components.marks import INTERVAL, figure, grouping, letter, percent, relation_label, success_head
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
+from blindspot.backend.core.result_table import signed_ends
+from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.evaluation.comparison import KS, SURE, Measured, PairedFigures, by_group, overall
 from blindspot.backend.evaluation.comparison_words import conclusion, p_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
@@ -85,9 +87,9 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
 
 def _measure_term(measure: RankingMeasure) -> Html:
     if measure is SUCCESS:
-        message = f"Share of questions with a relevant passage among the first k. Small print: {WILSON}."
+        message = f"Share of questions with a relevant passage among the first k. Small print: {INTERVAL}."
     else:
-        message = f"{measure.help[0].upper()}{measure.help[1:]}. Small print: 95% bootstrap interval."
+        message = f"{measure.help[0].upper()}{measure.help[1:]}. Small print: 95% interval."
     return term(f"{measure.at('k')}, %", message)
 
 
@@ -208,12 +210,12 @@ FLIP_HEADS = {
 }
 ORACLE = "The better of both lists for each question: the most that a choice between A and B per question can reach."
 GAIN = (
-    "Difference in percentage points, and the run that is ahead. Small print: paired 95% bootstrap interval of the "
+    "Difference in percentage points, and the run that is ahead. Small print: paired 95% interval of the "
     "difference. Faint: not significant (p > 0.05, paired sign-flip test). "
     "p values are Holm-adjusted for all differences of the table unless marked as not adjusted."
 )
 MACRO = (
-    "Difference of the macro averages (each relation has the same weight); the bootstrap resamples questions "
+    "Difference of the macro averages (each relation has the same weight); the interval is over the questions "
     "within each relation."
 )
 HOLM = "p value of the paired sign-flip test, Holm-adjusted for the number of rows"
@@ -230,9 +232,10 @@ def gain(difference: Difference) -> Html:
         return Html("–")
     p = difference.p_shown
     adjusted = "not adjusted" if difference.p_adjusted is None else "Holm-adjusted"
-    interval = f"{100 * estimate.low:+z.1f} to {100 * estimate.high:+z.1f}"
+    interval = signed_ends(100 * estimate.low, 100 * estimate.high)
     message = (
-        f"A − B: {100 * estimate.value:+.1f} points, {interval}, {p_words(p)} ({adjusted}), n = {estimate.n:,}. {GAIN}"
+        f"A − B: {100 * estimate.value:+.1f} points, {interval}, {p_words(p)} ({adjusted}), "
+        f"{counted_by(estimate.n, estimate.units)}. {GAIN}"
     )
     points = 100 * estimate.value
     ahead = "" if abs(points) < 0.05 else letter("a" if points > 0 else "b")
@@ -282,7 +285,7 @@ def _group_line(name: str, both: PairedFigures, selection: Selection, by: str, s
     return tag(
         "tr",
         tag("th", head, scope="row"),
-        tag("td", f"{both.n:,}"),
+        tag("td", n_cell(both.n, both.units, both.unit)),
         tag("td", figure(both.a, is_share=both.measure is SUCCESS)),
         tag("td", figure(both.b, is_share=both.measure is SUCCESS)),
         tag("td", gain(both.difference)),
@@ -316,7 +319,7 @@ def run_figures(measured: Measured, measure: RankingMeasure) -> list[Html]:
     def cell(k: int) -> Html:
         if k > measured.k:
             return tag("td", "–", title=f"the run has {measured.k} hits per question", cls=_deepest(k))
-        shown = figure(summarise(measured.values(measure, k)), True, measure is SUCCESS)
+        shown = figure(mean(measured.values(measure, k), measured.units.codes), True, measure is SUCCESS)
         return tag("td", shown, cls=_deepest(k))
 
     return [cell(k) for k in KS] if measure.has_cut_off else [cell(measured.k)]
@@ -325,7 +328,7 @@ def run_figures(measured: Measured, measure: RankingMeasure) -> list[Html]:
 def measure_heads(measure: RankingMeasure) -> list[Html]:
     if measure is SUCCESS:
         return [tag("th", success_head(k), scope="col", cls=_deepest(k)) for k in KS]
-    about = f"{measure.help[0].upper()}{measure.help[1:]}. Small print: 95% bootstrap interval."
+    about = f"{measure.help[0].upper()}{measure.help[1:]}. Small print: 95% interval."
     titles = [f"@{k}" for k in KS] if measure.has_cut_off else [measure.title]
     return [
         tag("th", term(title, f"{measure.at('k')}: {about}"), scope="col", cls=_deepest(k) if len(titles) > 1 else None)

@@ -12,7 +12,7 @@ from blindspot.app import blind, url, who
 from blindspot.app.components.marks import figure, letter, notice
 from blindspot.app.components.tables import scrolling
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, div, join, link, show, span, tag
+from blindspot.app.markup import Html, div, heads, join, link, row, show, span, table, tag
 from blindspot.app.selection import Selection
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.slice_finder import written
@@ -146,21 +146,14 @@ def _table(counts: list[TagCount], facts: Facts, chosen: Selection, opens: Calla
     for each in counts:
         expression = written("tag", each.tag)
         rows = np.flatnonzero(facts.mask(expression))
-        shares = [proportion(found_by(first[rows], chosen.k)) for first in (compared.first_a, compared.first_b)]
+        units = compared.units.codes[rows]
+        firsts = (compared.first_a, compared.first_b)
+        shares = [proportion(found_by(first[rows], chosen.k), units) for first in firsts]
         shown = [figure(share, inline=True) if share.n else "–" for share in shares]
-        lines.append(
-            tag(
-                "tr",
-                tag("th", link(each.tag, opens(expression), title="Open this slice"), scope="row"),
-                tag("td", f"{each.questions:,}"),
-                tag("td", f"{each.people:,}"),
-                tag("td", f"{len(rows):,}"),
-                *(tag("td", cell) for cell in shown),
-            )
-        )
-    heads = ("tag", "questions", "people", "in these runs", letter("a"), letter("b"))
-    row = [tag("th", words, scope="col", cls="left" if not number else None) for number, words in enumerate(heads)]
-    return tag("table", tag("thead", tag("tr", *row)), tag("tbody", *lines), cls="figures groups slices")
+        name = link(each.tag, opens(expression), title="Open this slice")
+        lines.append(row(f"{each.questions:,}", f"{each.people:,}", f"{len(rows):,}", *shown, head=name))
+    head = heads("tag", "questions", "people", "in these runs", letter("a"), letter("b"))
+    return table(head, lines, "figures groups slices")
 
 
 def _manage(opened: Study, names: list[str]) -> None:

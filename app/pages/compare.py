@@ -33,6 +33,7 @@ from blindspot.app.runs import (
 from blindspot.app.selection import Selection, offered_measures
 from blindspot.app.study import Comparison
 from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import n_cell
 from blindspot.backend.evaluation.comparison_report import ComparisonOptions, ComparisonReport, compare_with
 from blindspot.backend.evaluation.comparison_words import method, reservation
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
@@ -161,7 +162,7 @@ def _concluded(compared: Comparison, chosen: Selection, kept: np.ndarray):
             "p",
             reservation(compared.a.kind, chosen.rule),
             " ",
-            term("Statistical test", method(measure=MEASURES.get(chosen.measure))),
+            term("Statistical test", method(compared.units.name, measure=MEASURES.get(chosen.measure))),
             " · ",
             link(
                 "Which slices explain the difference?",
@@ -257,7 +258,7 @@ def _said(compared: Comparison, chosen: Selection):
             f"({a.name}: {counted(len(a.questions), 'question')}; {b.name}: {counted(len(b.questions), 'question')}).",
             kind="warning",
         )
-    said = [f"{counted(len(compared), 'question')}. ", convention(a.kind, chosen.rule)]
+    said = [f"{compared.units.words()}. ", convention(a.kind, chosen.rule)]
     warnings = []
     if not len(compared) == len(a.questions) == len(b.questions):
         warnings.append(
@@ -321,9 +322,10 @@ def _filters(compared: Comparison, chosen: Selection) -> None:
 def _scope(compared: Comparison, chosen: Selection, kept: np.ndarray):
     if kept.all():
         return ""
+    some = compared.units.take(kept)
     return tag(
         "p",
-        f"These figures cover the {int(kept.sum()):,} of {counted(len(compared), 'question')} that match the filters. ",
+        f"These figures cover the {n_cell(len(some), some.count, some.name)} of {compared.units.words()} that match the filters. ",
         join("Slice: ", tag("code", chosen.slice), " ") if chosen.slice else "",
         f"Bucket: {chosen.bucket}. " if chosen.bucket else "",
         link("Clear filters", chosen.on_compare(relation="", set="", bucket="", slice="", text="")),

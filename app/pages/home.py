@@ -18,6 +18,7 @@ from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.queue_card import queue_card
 from blindspot.app.components.run_table import run_table
 from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.components.unit import unit_panel
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.backend.checking.building import is_of_file
@@ -57,6 +58,7 @@ def _page(opened: Study) -> None:
         show(findings_panel(opened, runs))
         show(run_table(opened, runs))
         parts_panel(opened, "run", list(runs))
+        unit_panel(opened)
     contents = summary(opened)
     with st.container(key="home"):
         first_column, right = st.columns(2, gap="small")

@@ -24,7 +24,7 @@ from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeas
 from blindspot.backend.evaluation.panel import Cut, Panel, frequency_curves, relation_table, runs_named
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
 from blindspot.backend.evaluation.relevance import Kind
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.counting import counted, noun
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
 CUTS: dict[str, Cut] = {"official": "official", "mentions": "mentions", "cut": "mass"}  # by the address's `buckets`
@@ -116,7 +116,7 @@ def _relations(panel: Panel, names: list[str], k: int, measure: RankingMeasure) 
     made = panel_tables.relations(
         table, names, sort, page_address, lambda name: _opened(names, k, relation=name) or page_address()
     )
-    note = f"Pale: fewer than {report_plots.FEW} questions. Hover over a figure for its 95% {_interval(measure)}."
+    note = f"Pale: fewer than {report_plots.FEW} {noun(2, panel.units.name)}. Hover over a figure for its 95% interval."
     show(
         div(
             tag("h2", f"{measure.at('k')} by relation, %"),
@@ -131,16 +131,14 @@ def _relations(panel: Panel, names: list[str], k: int, measure: RankingMeasure) 
         lambda: latex_tables([relation_rows(table, names)], remarks),
         lambda: relation_figures(table, names).as_csv(),
     )
-    note = span(f"Whiskers: 95% intervals. Grey: fewer than {report_plots.FEW} questions.", cls="soft")
+    note = span(
+        f"Whiskers: 95% intervals. Grey: fewer than {report_plots.FEW} {noun(2, panel.units.name)}.", cls="soft"
+    )
     show(div(tag("h2", f"{table.title} by relation, plot"), note, cls="list-head"))
     plot(report_plots.dumbbell(table, names, order), "relations")
     beside = panel_tables.beside_published(table, names, panel) if measure is SUCCESS else None
     if beside:
         show(div(tag("h2", "Comparison with published figures"), beside, cls="panel"))
-
-
-def _interval(measure: RankingMeasure) -> str:
-    return "Wilson interval" if measure is SUCCESS else "bootstrap interval"
 
 
 def _frequency(panel: Panel, names: list[str], k: int, measure: RankingMeasure) -> None:
@@ -185,7 +183,7 @@ def _frequency(panel: Panel, names: list[str], k: int, measure: RankingMeasure) 
             "mentions have their own."
         )
     notes.append(
-        f"Pale in the table, grey in the plot: fewer than {report_plots.FEW} questions. Intervals: 95% {_interval(measure)}s."
+        f"Pale in the table, grey in the plot: fewer than {report_plots.FEW} {noun(2, panel.units.name)}. Intervals: 95%."
     )
     show(
         div(

@@ -31,7 +31,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import Correction, find_slices, joined
 from blindspot.backend.evaluation.slice_report import SliceReport, method
 from blindspot.backend.evaluation.slices import Facts
-from blindspot.backend.text.counting import counted
+from blindspot.backend.text.counting import counted, noun
 from blindspot.db.errors import BlindspotError
 from blindspot.db.question_table import ids_of, rows_among, take
 
@@ -86,7 +86,7 @@ def page() -> None:
         _slice(opened, compared, chosen, kept)
     else:
         advice = " Type a slice above, open a saved one, or let the finder look."
-        asked = f"{counted(len(compared), 'question')} in both runs. "
+        asked = f"{compared.units.words()} in both runs. "
         show(tag("p", asked, convention(compared.a.kind, rule), advice, cls="convention"))
     _saved(opened, chosen, facts)
     tags_panel(opened, facts, chosen, lambda expression: address(chosen, slice=expression))
@@ -159,14 +159,14 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
 
 
 def _runs_on(opened, compared: Comparison, chosen: Selection, kept: np.ndarray):
-    """Yield (name, ranks of the first relevant passages, k) for every run with questions of the slice."""
+    """Yield (name, ranks of the first relevant passages, k, units) for every run with questions of the slice."""
     asked = take(compared.questions, np.flatnonzero(kept))
     for name in offered_runs(opened):
         measured = study.measured(opened, name, compared.a.kind, chosen.rule)
         rows = rows_among(asked, measured.questions)
         rows = rows[rows >= 0]
         if len(rows) and measured.kind == compared.a.kind and chosen.k <= measured.k:
-            yield name, measured.first[rows], chosen.k
+            yield name, measured.first[rows], chosen.k, measured.units.take(rows)
 
 
 def _save(opened, expression: str) -> None:
@@ -234,7 +234,7 @@ def _finder(chosen: Selection, facts: Facts) -> None:
         body = notice(
             "No slice differs from the rest."
             if found.tried
-            else f"No slice has {found.min_questions} questions inside and outside, so none can be tested."
+            else f"No slice has {found.min_questions} {noun(2, found.units.name)} inside and outside, so none can be tested."
         )
     show(
         div(

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from blindspot.backend.checking.files import Replacements, RowFile, _binary, _raw_lines
-from blindspot.backend.checking.formats.base import TRAINING_FORMATS, Cell, Entry, Layout, Slot, TrainingFormat, Values
+from blindspot.backend.checking.formats.base import (
+    TRAINING_FORMATS,
+    Cell,
+    Entry,
+    RowLayout,
+    Slot,
+    TrainingFormat,
+    Values,
+)
 from blindspot.backend.data.formats.fields import FieldError
 from blindspot.backend.data.formats.streams import ByteSource, numbered_lines
 from blindspot.db.errors import BadInput
@@ -99,7 +107,7 @@ class BeirFolder(RowFile):
 
 
 @dataclass
-class BeirLayout(Layout):
+class BeirLayout(RowLayout):
     name: str = "BEIR with a run"
     texts: dict[str, dict[str, str]] = field(default_factory=lambda: {"collection": {}, "queries": {}})
     in_batch = False
@@ -124,7 +132,7 @@ class BeirLayout(Layout):
         return [{**values, "grade": 1}] if added else []
 
 
-def _recognise(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
+def _recognise(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     return BeirLayout() if list(columns) == COLUMNS else None
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from blindspot.backend.checking.formats.base import Entry
 from blindspot.backend.checking.pairs import Places
 from blindspot.backend.checking.reading import TrainingFile
-from blindspot.backend.checking.text_features import TextBlock, WordCounts, text_features
+from blindspot.backend.checking.text_features import GroupedTexts, WordCounts, text_features
 from blindspot.backend.core.manifest import Manifest, file_sha256, read_manifest, whole_folder, write_manifest
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
@@ -196,7 +196,7 @@ class _Builder:
                     columns[name].append(value)
         self._flush()
         features = text_features(
-            TextBlock(
+            GroupedTexts(
                 [_no_nul(each) for each in groups],
                 [_no_nul(each) for each in found],
                 np.array(of_group, np.int64),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blindspot.backend.checking.facts import BatchSize, Facts, Finding
+from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding
 from blindspot.backend.checking.rules import RuleCurve
 from blindspot.backend.checking.sample import RateEstimate
 from blindspot.backend.checking.writing import Changes
@@ -18,9 +18,9 @@ NOT_CHECKED = (
 )
 
 
-def card(name: str, form: str, facts: Facts, rate: RateEstimate | None, curve: RuleCurve, changes: Changes) -> str:
+def card(name: str, form: str, facts: FileFacts, rate: RateEstimate | None, curve: RuleCurve, changes: Changes) -> str:
     """Return the card as Markdown."""
-    rule = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}."]
+    rule = [] if curve.chosen is None else [rule_words(curve), "", f"Why: {curve.why}.", "", paste_words(curve)]
     sections = {
         "The file": [f"- {form}", *(f"- {line}" for line in size_lines(facts))],
         "Seen at once": [f"- {finding_words(finding)}" for finding in facts.findings] or ["- nothing"],
@@ -37,7 +37,7 @@ def card(name: str, form: str, facts: Facts, rate: RateEstimate | None, curve: R
     return "\n".join([*parts, "Made with Blindspot (`blindspot check`)."]) + "\n"
 
 
-def size_lines(facts: Facts) -> list[str]:
+def size_lines(facts: FileFacts) -> list[str]:
     """Return what the file holds."""
     return [
         f"{counted(facts.rows, 'row')}, {counted(facts.questions, 'question')}, {counted(facts.passages, 'passage')}",
@@ -45,7 +45,7 @@ def size_lines(facts: Facts) -> list[str]:
     ]
 
 
-def finding_words(finding: Finding) -> str:
+def finding_words(finding: FileFinding) -> str:
     lines = (
         f"; {noun(len(finding.lines), 'line')} {', '.join(f'{line:,}' for line in finding.lines)}"
         if finding.lines
@@ -88,6 +88,17 @@ def rule_words(curve: RuleCurve) -> str:
         f"{rule} keeps {counted(row.kept, 'negative pair')}, of which {row.false_share:.1%} are false "
         f"({row.low:.1%} to {row.high:.1%}{promise}), and leaves {counted(row.questions_emptied, 'question')} without a "
         f"negative{paste}"
+    )
+
+
+def paste_words(curve: RuleCurve) -> str:
+    """Return the best rule that mining takes, if the chosen one is the judge; else nothing."""
+    if curve.to_paste is None or curve.to_paste == curve.chosen:
+        return ""
+    row = curve.rows[curve.to_paste]
+    return (
+        f"The best rule to mine with: `{row.rule.argument}` keeps {counted(row.kept, 'negative pair')}, of which "
+        f"{row.false_share:.1%} are false ({row.low:.1%} to {row.high:.1%})"
     )
 
 

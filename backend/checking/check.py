@@ -14,11 +14,11 @@ import numpy as np
 from blindspot.analysis.exact_bounds import LEVEL
 from blindspot.backend.checking.building import FOLDER, CheckedStudy, build_study, open_checked, source_sha256
 from blindspot.backend.checking.card import card
-from blindspot.backend.checking.facts import BatchSize, Facts, Finding, facts
+from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding, facts
 from blindspot.backend.checking.files import InMemory
 from blindspot.backend.checking.judging import judge_sample, labels_of_judge
 from blindspot.backend.checking.reading import TrainingFile, open_training_file
-from blindspot.backend.checking.rules import Rule, RuleCurve, compare_rules, parse_rule
+from blindspot.backend.checking.rules import MiningRule, RuleCurve, compare_rules, parse_rule
 from blindspot.backend.checking.sample import (
     DRAWS,
     JudgedDraws,
@@ -53,7 +53,7 @@ class Check:
 
     file: TrainingFile
     checked: CheckedStudy
-    facts: Facts
+    facts: FileFacts
     judge: str | None = None
 
     @property
@@ -102,18 +102,20 @@ class Check:
         """Compare the rules that drop negatives by the labels so far."""
         return compare_rules(self.checked, self.judged(), level)
 
-    def changes(self, relabel: bool = True, rule: Rule | str | None = None) -> Changes:
+    def changes(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Changes:
         """Return what would change of the file. Raises BadInput for a rule that file or labels do not allow."""
         chosen = parse_rule(rule) if isinstance(rule, str) else rule
         return plan_changes(self.file, self.checked, self.labels, relabel, chosen, self.by)
 
-    def write(self, out: str | Path, relabel: bool = True, rule: Rule | str | None = None) -> tuple[int, list[Path]]:
+    def write(
+        self, out: str | Path, relabel: bool = True, rule: MiningRule | str | None = None
+    ) -> tuple[int, list[Path]]:
         """Write the file without its false negatives, the list of changes and the card. Returns rows and paths."""
         found = self.changes(relabel, rule)
         about = card(self.file.path.name, self.file.name, self.facts, self.rate(), self.rules(), found)
         return write_changed(self.file, self.checked, found, Path(out), about)
 
-    def cleaned(self, relabel: bool = True, rule: Rule | str | None = None) -> Any:
+    def cleaned(self, relabel: bool = True, rule: MiningRule | str | None = None) -> Any:
         """Return the Dataset or DataFrame without its false negatives. Raises Refused for a check of a file."""
         if not isinstance(self.file.file, InMemory):
             raise Refused("this is the check of a file; call .write(OUT)")
@@ -184,14 +186,14 @@ def is_check(study: Study) -> bool:
     return (study.folder / FOLDER / "manifest.json").is_file()
 
 
-def _facts(file: TrainingFile, checked: CheckedStudy, held_out: list[str]) -> Facts:
+def _facts(file: TrainingFile, checked: CheckedStudy, held_out: list[str]) -> FileFacts:
     """Return the facts, stored ones if no other dev questions are given."""
     path = checked.folder / FACTS
     if path.is_file() and not held_out:
         plain = read_json(path)
-        findings = [Finding(**{**each, "lines": tuple(each["lines"])}) for each in plain.pop("findings")]
+        findings = [FileFinding(**{**each, "lines": tuple(each["lines"])}) for each in plain.pop("findings")]
         batches = plain.pop("batches")
-        return Facts(
+        return FileFacts(
             **plain, findings=findings, batches=None if batches is None else [BatchSize(**each) for each in batches]
         )
     found = facts(checked, [*held_out, *file.held_out_questions()])

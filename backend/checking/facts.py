@@ -21,7 +21,7 @@ CUT_SHARE, CUT_LEAST = 0.01, 5
 
 
 @dataclass(frozen=True)
-class Finding:
+class FileFinding:
     """Something that is wrong, or may be.
 
     Attributes:
@@ -55,7 +55,7 @@ class BatchSize:
 
 
 @dataclass(frozen=True)
-class Facts:
+class FileFacts:
     """The facts of a file. batches: None if the form trains without in-batch negatives; `doubled` are the rows that
     share a question or a positive with another row.
     """
@@ -65,7 +65,7 @@ class Facts:
     passages: int
     positives: int
     negatives: int
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[FileFinding] = field(default_factory=list)
     doubled: int = 0
     batches: list[BatchSize] | None = None
 
@@ -73,7 +73,7 @@ class Facts:
         return asdict(self)
 
 
-def facts(checked: CheckedStudy, held_out: Iterable[str] = ()) -> Facts:
+def facts(checked: CheckedStudy, held_out: Iterable[str] = ()) -> FileFacts:
     """Look through a file.
 
     Args:
@@ -87,7 +87,7 @@ def facts(checked: CheckedStudy, held_out: Iterable[str] = ()) -> Facts:
     doubled, batches = 0, None
     if checked.manifest["in_batch"] and rows > 1:
         doubled, batches = in_batch(places, rows, _positive_groups(checked))
-    return Facts(
+    return FileFacts(
         rows,
         len(study.questions),
         len(study.corpus),
@@ -99,7 +99,7 @@ def facts(checked: CheckedStudy, held_out: Iterable[str] = ()) -> Facts:
     )
 
 
-def _false_by_the_file(checked: CheckedStudy) -> list[Finding]:
+def _false_by_the_file(checked: CheckedStudy) -> list[FileFinding]:
     places = checked.places
     negative = ~places.positive
     row_keys = places.row.astype(np.int64) << 32 | places.passage
@@ -118,15 +118,15 @@ def _false_by_the_file(checked: CheckedStudy) -> list[Finding]:
     ]
 
 
-def _of_places(checked: CheckedStudy, name: str, words: str, chosen: np.ndarray, total: int) -> Finding:
-    return Finding(name, words, int(chosen.sum()), total, "negative", _lines(checked, checked.places.row[chosen]))
+def _of_places(checked: CheckedStudy, name: str, words: str, chosen: np.ndarray, total: int) -> FileFinding:
+    return FileFinding(name, words, int(chosen.sum()), total, "negative", _lines(checked, checked.places.row[chosen]))
 
 
 def _lines(checked: CheckedStudy, rows: np.ndarray) -> tuple[int, ...]:
     return tuple(int(checked.lines[row]) for row in np.unique(rows)[:SHOWN])
 
 
-def _doubled(checked: CheckedStudy, rows: int) -> list[Finding]:
+def _doubled(checked: CheckedStudy, rows: int) -> list[FileFinding]:
     """Rows that are there twice, and passages that are twice in the negatives of a row."""
     places = checked.places
     mixed = (places.passage.astype(np.uint64) * 2 + places.positive) * np.uint64(0x9E3779B97F4A7C15)
@@ -144,8 +144,8 @@ def _doubled(checked: CheckedStudy, rows: int) -> list[Finding]:
     twice = np.ones(len(negative), bool)
     twice[kept] = False
     return [
-        Finding("doubled_rows", "rows that are the same as an earlier row", int(again.sum()), rows, "row", _lines(checked, np.flatnonzero(again))),
-        Finding(
+        FileFinding("doubled_rows", "rows that are the same as an earlier row", int(again.sum()), rows, "row", _lines(checked, np.flatnonzero(again))),
+        FileFinding(
             "doubled_negatives",
             "negatives that are twice in their row",
             int(twice.sum()),
@@ -156,7 +156,7 @@ def _doubled(checked: CheckedStudy, rows: int) -> list[Finding]:
     ]  # fmt: skip
 
 
-def _texts(checked: CheckedStudy) -> list[Finding]:
+def _texts(checked: CheckedStudy) -> list[FileFinding]:
     """Empty and cut texts."""
     places, corpus = checked.places, checked.study.corpus
     longest, number = corpus.connection.execute(
@@ -167,13 +167,13 @@ def _texts(checked: CheckedStudy) -> list[Finding]:
         "SELECT count(*) FROM passage WHERE text LIKE '%...' OR text LIKE '%…'"
     ).fetchone()[0]
     return [
-        Finding("empty_texts", "passages without a word", int(places.empty.sum()), len(places), "place", _lines(checked, places.row[places.empty])),
-        Finding("cut_texts", f"passages of exactly {longest:,} characters, the longest there are: cut", int(cut), len(corpus), "passage"),
-        Finding("cut_with_dots", "passages that end in an ellipsis", int(dots), len(corpus), "passage"),
+        FileFinding("empty_texts", "passages without a word", int(places.empty.sum()), len(places), "place", _lines(checked, places.row[places.empty])),
+        FileFinding("cut_texts", f"passages of exactly {longest:,} characters, the longest there are: cut", int(cut), len(corpus), "passage"),
+        FileFinding("cut_with_dots", "passages that end in an ellipsis", int(dots), len(corpus), "passage"),
     ]  # fmt: skip
 
 
-def _lacking(checked: CheckedStudy, rows: int) -> list[Finding]:
+def _lacking(checked: CheckedStudy, rows: int) -> list[FileFinding]:
     places = checked.places
     questions = len(checked.study.questions)
     with_negative = np.zeros(questions, bool)
@@ -182,14 +182,14 @@ def _lacking(checked: CheckedStudy, rows: int) -> list[Finding]:
     with_positive[places.question[places.positive]] = True
     none = 0 if not (~places.positive).any() else int((~with_negative).sum())
     return [
-        Finding("without_negatives", "questions without a negative", none, questions, "question"),
-        Finding(
+        FileFinding("without_negatives", "questions without a negative", none, questions, "question"),
+        FileFinding(
             "without_positives", "questions without a positive", int((~with_positive).sum()), questions, "question"
         ),
     ]
 
 
-def _leaks(checked: CheckedStudy, held_out: Iterable[str]) -> list[Finding]:
+def _leaks(checked: CheckedStudy, held_out: Iterable[str]) -> list[FileFinding]:
     keys = {words_key(text) for text in held_out}
     if not keys:
         return []
@@ -200,7 +200,9 @@ def _leaks(checked: CheckedStudy, held_out: Iterable[str]) -> list[Finding]:
             leaked.append(int(question.id[1:]) - 1)
     rows = checked.places.row[np.isin(checked.places.question, leaked)]
     words = "questions that are in the dev or test set as well"
-    return [Finding("leaked_questions", words, count, len(checked.study.questions), "question", _lines(checked, rows))]
+    return [
+        FileFinding("leaked_questions", words, count, len(checked.study.questions), "question", _lines(checked, rows))
+    ]
 
 
 # In the batch

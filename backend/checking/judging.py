@@ -14,7 +14,6 @@ from blindspot.backend.core.settings import check_name
 from blindspot.backend.judges.judge import judge_kind_of, judges_of
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
-from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from blindspot.db.errors import Missing
 from blindspot.db.records import Hits
 
@@ -37,6 +36,8 @@ def judge_sample(checked: CheckedStudy, made: SamplePlan, judge: str, progress: 
         name = Path(judge).name
         check_name(name, "judge")
         if name not in {card.name for card in judges_of(study)}:
+            from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
+
             add_cross_encoder(study, name, judge, progress=progress)
         judge = name
     if len(labels_of_judge(checked, made, judge, missing=True)) < len(made.draws):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from blindspot.backend.checking.files import InMemory, RowFile, open_rows, sample_of, texts_of_ids
-from blindspot.backend.checking.formats.base import TRAINING_FORMATS, Entry, Layout, TrainingFormat
+from blindspot.backend.checking.formats.base import TRAINING_FORMATS, Entry, RowLayout, TrainingFormat
 from blindspot.backend.data.formats.fields import FieldError
 from blindspot.db.errors import BadInput
 
@@ -25,7 +25,7 @@ class TrainingFile:
 
     file: RowFile
     format: TrainingFormat
-    layout: Layout
+    layout: RowLayout
     beside: dict[str, Path]
 
     @property

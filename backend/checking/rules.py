@@ -35,7 +35,7 @@ FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Rule:
+class MiningRule:
     """A rule: it keeps the pairs whose `score` is at least `value`. argument: what to paste; None for the judge."""
 
     name: str
@@ -61,7 +61,7 @@ class RuleRow:
         false_dropped, true_kept: Shares of the false negatives that go, and of the true ones that stay; estimates.
     """
 
-    rule: Rule
+    rule: MiningRule
     kept: int
     dropped: int
     questions_emptied: int
@@ -93,6 +93,7 @@ class RuleCurve:
     Attributes:
         chosen: Place of the row; None if no rule tells false from true negatives. why: In words.
         promise: Upper bound on the share of false negatives that the chosen row keeps, for all rows together.
+        to_paste: Place of the best row with an argument to paste: the chosen one, or the next if that is the judge's.
     """
 
     rows: list[RuleRow]
@@ -100,6 +101,7 @@ class RuleCurve:
     chosen: int | None
     why: str
     promise: float | None
+    to_paste: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -108,6 +110,7 @@ class RuleCurve:
             "chosen": None if self.chosen is None else self.rows[self.chosen].rule.as_text(),
             "why": self.why,
             "promise": self.promise,
+            "paste": None if self.to_paste is None else self.rows[self.to_paste].rule.argument,
         }
 
 
@@ -200,7 +203,7 @@ def compare_rules(checked: CheckedStudy, judged: JudgedDraws | None, level: floa
     return _choose(judged, rows, qualities, scores, own, member, level)
 
 
-def _values(name: str, values: np.ndarray) -> list[Rule]:
+def _values(name: str, values: np.ndarray) -> list[MiningRule]:
     """Return the values of a rule to compare: round ones that keep about the shares of `KEPT`."""
     if name == "range_min":
         return [_rule(name, float(rank)) for rank in RANKS if rank < values.max() + 1]
@@ -211,15 +214,15 @@ def _values(name: str, values: np.ndarray) -> list[Rule]:
     return [_rule(name, each) for each in sorted(found) if (values < each).any() and (values >= each).any()]
 
 
-def _rule(name: str, value: float) -> Rule:
+def _rule(name: str, value: float) -> MiningRule:
     if name == "max_score":
-        return Rule(name, value, f"mine_hard_negatives(..., max_score={-value:g})")
+        return MiningRule(name, value, f"mine_hard_negatives(..., max_score={-value:g})")
     if name == "range_min":
-        return Rule(name, value, f"mine_hard_negatives(..., range_min={value:g})")
-    return Rule(name, value, None if name == "judge" else f"mine_hard_negatives(..., {name}={value:g})")
+        return MiningRule(name, value, f"mine_hard_negatives(..., range_min={value:g})")
+    return MiningRule(name, value, None if name == "judge" else f"mine_hard_negatives(..., {name}={value:g})")
 
 
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> MiningRule:
     """Return the rule that "relative_margin=0.08" names. Raises BadInput."""
     name, sign, number = text.partition("=")
     try:
@@ -233,7 +236,7 @@ def parse_rule(text: str) -> Rule:
     return _rule(name, -value if name in UPPER else value)
 
 
-def kept_by(rule: Rule, pairs: NegativePairs, judged: JudgedDraws | None) -> np.ndarray:
+def kept_by(rule: MiningRule, pairs: NegativePairs, judged: JudgedDraws | None) -> np.ndarray:
     """Return which pairs a rule keeps, (m,) bool. Raises BadInput for a rule that the file or the labels do not allow."""
     if rule.name == "judge":
         learned = None if judged is None else judge_of_labels(judged)
@@ -247,7 +250,7 @@ def kept_by(rule: Rule, pairs: NegativePairs, judged: JudgedDraws | None) -> np.
 
 
 def _row(
-    judged: JudgedDraws, rule: Rule, scores: np.ndarray, own: np.ndarray, member: np.ndarray, level: float
+    judged: JudgedDraws, rule: MiningRule, scores: np.ndarray, own: np.ndarray, member: np.ndarray, level: float
 ) -> RuleRow:
     keeps, kept = scores >= rule.value, own >= rule.value
     # A judged pair stands for its cell, and is kept by the model that did not see it; the set by the whole model.
@@ -332,8 +335,13 @@ def _choose(
             + ". Take out the false ones that were found, or judge more"
         )
         return RuleCurve(rows, qualities, None, why, None)
-    best = max(places, key=lambda place: rows[place].false_dropped + rows[place].true_kept)
+
+    def gain(place: int) -> float:
+        return rows[place].false_dropped + rows[place].true_kept
+
+    best = max(places, key=gain)
     row = rows[best]
+    to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
     keeps = scores[row.rule.name] >= row.rule.value
     kept = own[row.rule.name] >= row.rule.value if row.rule.name == "judge" else keeps[judged.places]
     promise = _interval(judged, kept, keeps, member, 1 - (1 - level) / len(rows))[2]
@@ -343,7 +351,7 @@ def _choose(
     )
     if coins:
         why += "; no better than a coin: " + _aucs(coins)
-    return RuleCurve(rows, qualities, best, why, promise)
+    return RuleCurve(rows, qualities, best, why, promise, to_paste)
 
 
 def _aucs(qualities: Sequence[RuleQuality]) -> str:

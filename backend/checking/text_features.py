@@ -20,7 +20,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
-class TextBlock:
+class GroupedTexts:
     """Texts of some groups.
 
     Attributes:
@@ -60,7 +60,7 @@ class WordCounts:
         return result
 
 
-def text_features(block: TextBlock, counts: WordCounts) -> TextFeatures:
+def text_features(block: GroupedTexts, counts: WordCounts) -> TextFeatures:
     """Compare the passages of each group with its question and its positives.
 
     Words and sequences are looked up in a table of bits by their hashes: a few percent are taken for another one. Where
@@ -79,7 +79,7 @@ def text_features(block: TextBlock, counts: WordCounts) -> TextFeatures:
     )
 
 
-def _overlap(block: TextBlock, arrays: TokenArrays, counts: WordCounts) -> np.ndarray:
+def _overlap(block: GroupedTexts, arrays: TokenArrays, counts: WordCounts) -> np.ndarray:
     """Return the share of each question's words that each negative has, in weights."""
     asked = token_arrays(block.questions)
     _, first = np.unique(_mixed(asked.hashes, asked.numbers), return_index=True)
@@ -102,7 +102,7 @@ def _overlap(block: TextBlock, arrays: TokenArrays, counts: WordCounts) -> np.nd
     return overlap.astype(np.float32)
 
 
-def _shared(block: TextBlock, keys: np.ndarray, texts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def _shared(block: GroupedTexts, keys: np.ndarray, texts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Return the share of each negative's items that the positives of its group have. keys, texts: of each item."""
     common = _common(block, keys, texts)
     share = np.divide(common, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
@@ -110,14 +110,14 @@ def _shared(block: TextBlock, keys: np.ndarray, texts: np.ndarray, sizes: np.nda
     return share.astype(np.float32)
 
 
-def _common(block: TextBlock, keys: np.ndarray, texts: np.ndarray) -> np.ndarray:
+def _common(block: GroupedTexts, keys: np.ndarray, texts: np.ndarray) -> np.ndarray:
     cells = _cell(keys, _BITS)
     inside = np.zeros(_BITS, bool)
     inside[cells[block.positive[texts]]] = True
     return np.bincount(texts[inside[cells]], minlength=len(block.texts))
 
 
-def _similar(block: TextBlock, arrays: TokenArrays, lengths: np.ndarray, groups: np.ndarray) -> np.ndarray:
+def _similar(block: GroupedTexts, arrays: TokenArrays, lengths: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return the largest share of 5-word sequences of the shorter text that a negative has in common with a positive.
 
     Only shares from `NEAR` on are exact; the others are those of all positives of the group together.

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from blindspot.backend.checking.building import CheckedStudy, passage_id, question_id
-from blindspot.backend.checking.formats.base import Cell, Layout, Values
+from blindspot.backend.checking.formats.base import Cell, RowLayout, Values
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.reading import TrainingFile
-from blindspot.backend.checking.rules import Rule, kept_by
+from blindspot.backend.checking.rules import MiningRule, kept_by
 from blindspot.backend.checking.sample import FALSE, PairId, judged_draws
 from blindspot.backend.data.formats.files import written_whole
 from blindspot.db.errors import Refused
@@ -31,7 +31,7 @@ JUDGED, BY_THE_FILE, BY_RULE = 1, 2, 3
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """What happens to a negative at a place in the file, and why."""
 
     line: int
@@ -53,7 +53,7 @@ class Changes:
     """
 
     replacements: dict[int, list[Values]] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[FileChange] = field(default_factory=list)
     unfilled: int = 0
 
     def count(self, what: str) -> int:
@@ -65,7 +65,7 @@ def plan_changes(
     checked: CheckedStudy,
     labels: Mapping[PairId, str],
     relabel: bool = True,
-    rule: Rule | None = None,
+    rule: MiningRule | None = None,
     by: str = "people",
 ) -> Changes:
     """Return what changes. The file is read twice.
@@ -105,7 +105,7 @@ def plan_changes(
     return found
 
 
-def _reasons(checked: CheckedStudy, labels: Mapping[PairId, str], rule: Rule | None) -> np.ndarray:
+def _reasons(checked: CheckedStudy, labels: Mapping[PairId, str], rule: MiningRule | None) -> np.ndarray:
     """Return for each place why it changes, (n,) int8; 0 for no change."""
     places = checked.places
     why = np.zeros(len(places), np.int8)
@@ -125,7 +125,7 @@ def _reasons(checked: CheckedStudy, labels: Mapping[PairId, str], rule: Rule | N
 
 def _spares(file: TrainingFile, checked: CheckedStudy, why: np.ndarray) -> dict[int, list[Cell]]:
     """Return true negatives of each question that changes, as cells; none for forms that take none."""
-    if type(file.layout).cell is Layout.cell:
+    if type(file.layout).cell is RowLayout.cell:
         return {}
     places = checked.places
     wanted = np.unique(places.question[why > 0])
@@ -146,7 +146,7 @@ def _spares(file: TrainingFile, checked: CheckedStudy, why: np.ndarray) -> dict[
     return cells
 
 
-def _change(checked: CheckedStudy, place: int, why: int, gains: bool, rule: Rule | None, by: str) -> Change:
+def _change(checked: CheckedStudy, place: int, why: int, gains: bool, rule: MiningRule | None, by: str) -> FileChange:
     places = checked.places
     question, passage = int(places.question[place]), int(places.passage[place])
     reasons = {
@@ -154,7 +154,7 @@ def _change(checked: CheckedStudy, place: int, why: int, gains: bool, rule: Rule
         BY_THE_FILE: "a row of the file calls it positive for the question",
         BY_RULE: "" if rule is None else f"the rule {rule.as_text()} drops it; nobody judged it",
     }
-    return Change(
+    return FileChange(
         int(checked.lines[places.row[place]]),
         int(places.slot[place]),
         question_id(question),
@@ -191,7 +191,7 @@ class _Texts:
     def __init__(self, checked: CheckedStudy):
         self.study = checked.study
 
-    def of(self, change: Change) -> dict[str, Any]:
+    def of(self, change: FileChange) -> dict[str, Any]:
         passage = self.study.corpus.passage(int(change.passage[1:]) - 1)
         question = self.study.questions.get(change.question)
         return {"question_text": question.text, "passage_text": passage.text[:SHOWN]}

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 ABSENT = "\N{EN DASH}"
 """Shown in place of a missing value."""
+TOO_FEW = "too few to say"
+"""Stands in the place of an interval where none can be given."""
 NARROWEST = 9
 """Minimum width of the first column in characters; longer names continue on the next line."""
 LONG = 5
@@ -49,18 +51,41 @@ def percent_with_interval(estimate: Estimate | None, between: str = "\N{EN DASH}
 
     A narrow terminal would break the line at a space inside the brackets.
     """
-    if estimate is None or estimate.value is None or estimate.low is None:
+    if estimate is None or estimate.value is None:
         return ABSENT
+    if estimate.low is None:
+        return f"{percent(estimate)} [{TOO_FEW}]"
     value, low, high = estimate.percent
-    return f"{value:.1f} [{low:.1f}{between}{high:.1f}]"
+    return f"{value:.1f} [{ends(low, high, between)}]"
+
+
+def ends(low: float, high: float, between: str = "\N{EN DASH}") -> str:
+    """Return the ends of an interval in percent: "58.0–64.1". An interval is never shown as one point: ends that one
+    decimal place would make equal have more.
+    """
+    places = _places(low, high)
+    return f"{low:.{places}f}{between}{high:.{places}f}"
+
+
+def signed_ends(low: float, high: float, between: str = " to ") -> str:
+    """Return the ends of an interval of a difference in points: "+1.1 to +7.1"."""
+    places = _places(low, high)
+    return f"{low:+z.{places}f}{between}{high:+z.{places}f}"
+
+
+def _places(low: float, high: float) -> int:
+    different = (places for places in range(1, 6) if f"{low:z.{places}f}" != f"{high:z.{places}f}")
+    return next(different, 1)
 
 
 def difference(estimate: Estimate | None) -> str:
     """Return a difference of shares in points with its interval: "+1.2 [-0.3,+2.7]"; a dash if there is none."""
-    if estimate is None or estimate.value is None or estimate.low is None:
+    if estimate is None or estimate.value is None:
         return ABSENT
+    if estimate.low is None:
+        return f"{100 * estimate.value:+z.1f} [{TOO_FEW}]"
     value, low, high = estimate.percent
-    return f"{value:+z.1f} [{low:+z.1f},{high:+z.1f}]"
+    return f"{value:+z.1f} [{signed_ends(low, high, ',')}]"
 
 
 def p_value(p: float | None) -> str:

@@ -13,6 +13,7 @@ from pydantic import field_validator
 from blindspot.backend.core.declared import Field, build, settings_class, toml_section
 from blindspot.db.errors import BadInput, Refused
 
+Unit = Literal["fact", "question", "subject", "template", "relation"]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LARGEST_SEED = 2**63 - 1
 LARGEST_FILE = 1 << 20  # bytes of a study.toml; a person writes a few hundred
@@ -133,6 +134,12 @@ class Settings:
     name: str = Field(default="study", title="Name", description="The study's name, as the app shows it")
     seed: int = Field(default=0, title="Seed", description="Seed of everything random", ge=0, le=LARGEST_SEED)
     k: int = Field(default=100, title="k", description="Hits kept per question", ge=1, le=10**9)
+    unit: Unit = Field(
+        default="fact",
+        title="Unit of observation",
+        description="What counts as one observation in every test and interval: a fact, however often it is asked; "
+        "a question, subject, template or relation",
+    )
     bm25: BM25Settings = field(default_factory=BM25Settings)
     hybrid: HybridSettings = field(default_factory=HybridSettings)
     encoders: dict[str, EncoderSettings] = field(default_factory=dict)
@@ -207,6 +214,20 @@ def _in_study(model: str | None, folder: Path) -> str | None:
     """A folder inside the study is named from there, so that a study can be moved."""
     inside = folder / model if model and not Path(model).is_absolute() else None
     return str(inside.absolute()) if inside is not None and inside.is_dir() else model
+
+
+def change_settings(path: Path, values: dict[str, Any]) -> None:
+    """Change settings of the study itself in study.toml; everything else stays as it is. Raises BadInput for a value
+    that is out of bounds.
+    """
+    import tomlkit
+
+    from blindspot.backend.core.manifest import write_text
+
+    document = tomlkit.parse(path.read_text(encoding="utf-8"))
+    build(Settings, values, path=path)
+    document.update(values)
+    write_text(path, tomlkit.dumps(document))
 
 
 def remove_encoder(path: Path, name: str) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.analysis.accuracy import wilson
 from blindspot.backend.core import jobs
 from blindspot.backend.core.extras import require
 from blindspot.backend.core.jobs import job
@@ -174,7 +173,7 @@ def parts(size: DemoSize) -> list[DemoPart]:
             lambda study, report: jobs.run(dense.build_index, study, size.encoder, progress=report),
         ),
         _run("dense", SPLIT, RUNS["dense"], encoder=size.encoder),
-        *(part for name, model in MODELS.items() for part in _trained(name, model, size.encoder, settings)),
+        *(part for name, model in MODELS.items() for part in trained_parts(name, model, size.encoder, settings)),
         _run("hybrid", SPLIT, RUNS["hybrid"], encoder=size.encoder),
         DemoPart(
             "draw the map", lambda study: MAP in maps_of(study), lambda study, report: _map(study, size.encoder, report)
@@ -203,7 +202,8 @@ def _set(name: str, policy: str) -> DemoPart:
     )
 
 
-def _trained(name: str, model: str, start: str, settings: dict[str, Any]) -> Iterator[DemoPart]:
+def trained_parts(name: str, model: str, start: str, settings: dict[str, Any]) -> Iterator[DemoPart]:
+    """The training of one model, and its run over dev."""
     yield DemoPart(
         f"train on the {name} set",
         lambda study: model in models_of(study),
@@ -341,6 +341,5 @@ def shows(study: Study) -> list[str]:
 
 
 def _line(figure: dict, text: str) -> str:
-    low, high = wilson(round(figure["share"] * figure["n"]), figure["n"])
-    assert low is not None and high is not None, "every figure counts a question"
-    return f"{100 * figure['share']:5.1f}%  {text} (95%: {100 * low:.1f} to {100 * high:.1f}, n={figure['n']:,})"
+    share, low, high = (100 * figure[name] for name in ("share", "low", "high"))
+    return f"{share:5.1f}%  {text} (95%: {low:.1f} to {high:.1f}, n={figure['n']:,})"

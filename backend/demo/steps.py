@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from blindspot.analysis.accuracy import found_by
+from blindspot.backend.core.result_table import signed_ends
 from blindspot.backend.demo.making import CLEAN, MODELS, NOISY, RUNS, SPLIT, YOURS
 from blindspot.backend.evaluation.comparison import SURE, Comparison, measure, overall
 from blindspot.backend.evaluation.findings import findings
@@ -192,20 +193,27 @@ def _retriever(compared: Compare, runs: set[str]) -> DemoStep:
 
 
 def cleaning_verdict(pair: Comparison) -> str:
-    """Return what training on the clean set changes against the noisy set, at each of KS. A is noisy, B is clean."""
+    """Return what training on the clean set changes against the noisy set, at each of KS. A is noisy, B is clean.
+
+    The demo trains each model once. What another seed of the training would give is not in the intervals, and the sentence
+    says so; `python -m benchmarks.blind_spot --trained` takes several seeds.
+    """
     established, open_at = [], []
     for k, figures in overall(pair, [k for k in KS if k <= pair.depth]).at.items():
         value, low, high = (0 - each for each in figures.difference.estimate.percent)
         if figures.difference.p_adjusted is not None and figures.difference.p_adjusted <= SURE:
-            established.append(f"{value:+.1f} points at {k} ({high:+.1f} to {low:+.1f})")
+            established.append(f"{value:+.1f} points at {k} ({signed_ends(high, low)})")
         else:
             open_at.append(f"{k} ({value:+.1f})")
     sentences = (
-        [f"Against the noisy set, the clean set changes Success by {' and '.join(established)}."] if established else []
+        [f"In this one training, the clean set changes Success by {' and '.join(established)} against the noisy set."]
+        if established
+        else []
     )
     if open_at:
         sentences.append(f"No difference between the two is established at {' and '.join(open_at)}.")
-    return " ".join(sentences)
+    measured = f"Measured over {pair.units.words()}. Another seed of the training may give another result."
+    return " ".join([*sentences, measured])
 
 
 @lru_cache(maxsize=4)

@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from blindspot.analysis import flips
-from blindspot.analysis.accuracy import Estimate, first_hit, found_by, macro_average
+from blindspot.analysis.accuracy import Estimate, first_hit, found_by, macro_average, mean
 from blindspot.analysis.buckets import bucket_groups, bucket_order
 from blindspot.analysis.flips import FlipTable
 from blindspot.analysis.overlap import rank_biased_overlap
 from blindspot.analysis.relations import relation_order
 from blindspot.analysis.significance import Difference, adjusted_together, compare, family
+from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.units import Units, counted_by, units_of
 from blindspot.backend.evaluation.held import ResultCache
-from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.question_facts import QuestionFacts
 from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
 from blindspot.backend.text.answers import DEFAULT_RULE
@@ -80,6 +82,11 @@ class Measured:
     @cached_property
     def facts(self) -> QuestionFacts:
         return QuestionFacts(self.study, self.questions)
+
+    @cached_property
+    def units(self) -> Units:
+        """The unit of observation of each question, as the study's settings say."""
+        return units_of(self.questions, self.study.settings.unit)
 
     @cached_property
     def _relevance(self) -> Relevance:
@@ -224,6 +231,11 @@ class Comparison:
         return self.a.facts if len(self) == len(self.a.questions) else QuestionFacts(self.a.study, self.questions)
 
     @cached_property
+    def units(self) -> Units:
+        """The unit of observation of each question."""
+        return self.a.units.take(np.searchsorted(self.a.rows, self.rows_a))
+
+    @cached_property
     def rows(self) -> Mapping[str, int]:
         """The row of each question by id."""
         return row_index(self.questions)
@@ -315,6 +327,7 @@ class PairedFigures:
     """A measure of the two runs at one k, their difference, and the questions that only one of them answers.
 
     oracle: the measure of a run that takes, for each question, the better of the two lists.
+    unit: what `units` counts, as in `blindspot.backend.core.units`.
     flips: always of Success@k; `difference.only_a` and `only_b` count the questions on which one run is better.
     """
 
@@ -325,7 +338,17 @@ class PairedFigures:
     oracle: Estimate
     difference: Difference
     flips: FlipTable
+    unit: Unit = "question"
     measure: RankingMeasure = SUCCESS
+
+    @property
+    def units(self) -> int:
+        return self.difference.units
+
+    @property
+    def questions(self) -> str:
+        """The n in words: "452 questions about 226 facts"."""
+        return counted_by(self.n, self.units, self.unit)
 
     @property
     def title(self) -> str:
@@ -341,7 +364,8 @@ def at(
     def made() -> PairedFigures:
         chosen = slice(None) if rows is None else rows
         a, b = (values[chosen] for values in comparison.values(measure, k))
-        return _both(comparison, chosen, k, measure, (a, b), compare(a, b, seed=seed), seed)
+        made = compare(a, b, units=comparison.units.codes[chosen], seed=seed)
+        return _both(comparison, chosen, k, measure, (a, b), made)
 
     return comparison.figures.get(("at", measure.name, k, _mark(rows), seed), made)
 
@@ -361,16 +385,17 @@ def _macro(
     chosen = chosen[comparison.relations[chosen] != ""]
     if not len(chosen):
         return None
-    relations = comparison.relations[chosen]
+    relations, units = comparison.relations[chosen], comparison.units.codes[chosen]
     a, b = (values[chosen] for values in comparison.values(measure, k))
     return PairedFigures(
         len(chosen),
         k,
-        macro_average(a, relations, seed=seed),
-        macro_average(b, relations, seed=seed),
-        macro_average(np.maximum(a, b), relations, seed=seed),
-        compare(a, b, relations, seed=seed),
+        macro_average(a, relations, units),
+        macro_average(b, relations, units),
+        macro_average(np.maximum(a, b), relations, units),
+        compare(a, b, relations, units, seed=seed),
         flips.flip_table(comparison.first_a[chosen], comparison.first_b[chosen], k),
+        comparison.units.name,
         measure,
     )
 
@@ -430,9 +455,9 @@ def _by_group(
 ) -> dict[str, PairedFigures]:
     a, b = comparison.values(measure, k)
     members = {name: rows for name, rows in members.items() if len(comparison.first_a[rows])}
-    differences = family(a, b, members, seed=seed)
+    differences = family(a, b, members, comparison.units.codes, seed=seed)
     return {
-        name: _both(comparison, rows, k, measure, (a[rows], b[rows]), differences[name], seed)
+        name: _both(comparison, rows, k, measure, (a[rows], b[rows]), differences[name])
         for name, rows in members.items()
     }
 
@@ -444,13 +469,13 @@ def _both(
     measure: RankingMeasure,
     values: tuple[np.ndarray, np.ndarray],
     difference: Difference,
-    seed: int,
 ) -> PairedFigures:
     first_a, first_b = comparison.first_a[rows], comparison.first_b[rows]
     a, b = values
-    a_figure, b_figure, oracle = (summarise(each, seed) for each in (a, b, np.maximum(a, b)))
+    units = comparison.units.codes[rows]
+    a_figure, b_figure, oracle = (mean(each, units) for each in (a, b, np.maximum(a, b)))
     table = flips.flip_table(first_a, first_b, k)
-    return PairedFigures(len(first_a), k, a_figure, b_figure, oracle, difference, table, measure)
+    return PairedFigures(len(first_a), k, a_figure, b_figure, oracle, difference, table, comparison.units.name, measure)
 
 
 def _mark(rows: np.ndarray | None) -> bytes:

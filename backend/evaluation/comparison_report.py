@@ -9,6 +9,8 @@ import numpy as np
 
 from blindspot.analysis.relations import relation_name
 from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
+from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.comparison import (
     BYS,
     KS,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 COLUMNS = (
-    "group", "k", "n", "a", "a_low", "a_high", "b", "b_low", "b_high", "difference", "low", "high", "p", "p_holm", "p_mcnemar",
+    "group", "k", "n", "units", "a", "a_low", "a_high", "b", "b_low", "b_high", "difference", "low", "high", "p", "p_holm", "p_mcnemar",
     "both", "only_a", "only_b", "neither", "oracle", "oracle_low", "oracle_high",
 )  # fmt: skip
 FLIP_KEYS = ("both", "only_a", "only_b", "neither")
@@ -66,6 +68,7 @@ class ComparisonReport(Results):
     method: str
     notes: list[str]
     measure: RankingMeasure = SUCCESS
+    unit: Unit = "question"
 
     def as_dict(self) -> dict:
         return {
@@ -76,6 +79,7 @@ class ComparisonReport(Results):
             "slice": self.slice,
             "k": self.k,
             "seed": SEED,
+            "unit": self.unit,
             "conclusion": self.conclusion,
             "reservation": self.reservation,
             "method": self.method,
@@ -147,6 +151,7 @@ def _figures(both: PairedFigures) -> dict:
     return {
         "k": both.k,
         "n": both.n,
+        "units": both.units,
         **{
             side: {both.measure.name: each.value, "low": each.low, "high": each.high}
             for side, each in (("a", both.a), ("b", both.b), ("oracle", both.oracle))
@@ -171,7 +176,8 @@ def _row(name: str, both: PairedFigures) -> list[object]:
     counts: tuple[int, ...] = _better(both)
     if both.measure is SUCCESS:
         counts = (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither)
-    return [name, both.n, both.a, both.b, both.difference.estimate, both.difference.p_shown, *counts, both.oracle]
+    n = n_value(both.n, both.units, both.unit)
+    return [name, n, both.a, both.b, both.difference.estimate, both.difference.p_shown, *counts, both.oracle]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +261,10 @@ def compare_with(study: Study, a: str, b: str, options: ComparisonOptions) -> Co
         names,
         concluded,
         reservation(compared.a.kind, rule),
-        method(SEED, by_measure),
+        method(compared.units.name, SEED, by_measure),
         [*_measure_notes(by_measure, needs_gold), *notes(study, compared, by)],
         by_measure,
+        compared.units.name,
     )
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from blindspot.analysis.significance import RESAMPLES
+from blindspot.backend.core.result_table import signed_ends
+from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.units import generalisation
 from blindspot.backend.evaluation.comparison import SEED, SURE, PairedFigures
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
 from blindspot.backend.text.answers import SEARCHES_TITLE
@@ -22,16 +25,16 @@ def conclusion(found: PairedFigures, a: str, b: str, tests: int = 1) -> str:
     estimate, k, p = found.difference.estimate, found.k, found.difference.p_shown
     if estimate.value is None:
         return "No questions, so no conclusion."
-    questions = f"{found.n:,} question" + ("s" if found.n != 1 else "")
+    questions = found.questions
     words = p_words(p) if found.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
     _, low, high = estimate.percent
     if p > SURE:
         where = f"at {k}" if found.measure is SUCCESS else f"in {found.title}"
         none = f"Inconclusive over these {questions}: no significant difference between {a} and {b} {where} ({words}); "
         if low <= 0 <= high:
-            return none + f"the 95% interval is {low:+z.1f} to {high:+z.1f} points."
+            return none + f"the 95% interval is {signed_ends(low, high)} points."
         return none + (
-            f"the 95% interval of this figure alone, {low:+z.1f} to {high:+z.1f} points, excludes 0, but it is not "
+            f"the 95% interval of this figure alone, {signed_ends(low, high)} points, excludes 0, but it is not "
             f"adjusted for the {tests} tests of the table."
         )
     ahead, behind = (a, b) if estimate.value > 0 else (b, a)
@@ -59,12 +62,12 @@ def reservation(kind: str, rule: str) -> str:
     return f"This says nothing about other collections or other questions, {how}."
 
 
-def method(seed: int = SEED, measure: RankingMeasure = SUCCESS) -> str:
-    """Return the note on tests and intervals that is shown with the figures."""
+def method(unit: Unit, seed: int = SEED, measure: RankingMeasure = SUCCESS) -> str:
+    """Return the note on tests and intervals that is shown with the figures, and on what they generalise to."""
     return (
-        f"Difference: {measure.at('k')} of A - B over the same questions, with a paired bootstrap interval (95%, 2,000 "
-        "resamples, within each relation for the macro average; intervals are not adjusted). p: paired sign-flip "
-        f"test, {RESAMPLES:,} resamples, two-sided. p (Holm): adjusted by Holm's method for all rows of the same "
+        f"Difference: {measure.at('k')} of A - B over the same questions, with Tango's paired interval (95%, with the effective n of "
+        f"the units; not adjusted). p: paired sign-flip test, {RESAMPLES:,} resamples, two-sided; the differences of a "
+        f"{unit} keep or change their signs together. {generalisation(unit)} p (Holm): adjusted by Holm's method for all rows of the same "
         "table, so that the probability of any false finding in a table is at most 5%. The unadjusted p is at least "
         f"{1 / (RESAMPLES + 1):.4f}. Seed {seed}. Oracle: the better of both lists for each question."
     )

@@ -42,7 +42,7 @@ class FrequencyPoint:
 
     @property
     def few(self) -> bool:
-        return self.n < FEW
+        return self.a.n_units < FEW
 
 
 def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
@@ -112,11 +112,12 @@ def frequency_points(comparison: Comparison, k: int) -> list[FrequencyPoint]:
     left out.
     """
     found_a, found_b = found_by(comparison.first_a, k), found_by(comparison.first_b, k)
+    units = comparison.units.codes
     groups = {label: rows for label, rows in comparison.groups("bucket").items() if label != UNKNOWN}
     official = [label for label in groups if label.startswith("bucket ")]
     labels = official or list(reversed(groups))
     return [
-        FrequencyPoint(label, proportion(found_a[groups[label]]), proportion(found_b[groups[label]]))
+        FrequencyPoint(label, *(proportion(found[groups[label]], units[groups[label]]) for found in (found_a, found_b)))
         for label in labels
     ]
 

@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from blindspot.analysis import accuracy
-from blindspot.analysis.accuracy import summarise
 from blindspot.backend.core.registry import Registry, must_be
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
     from blindspot.backend.evaluation.relevance import Relevance
-
-__all__ = ["MEASURES", "SUCCESS", "RankingMeasure", "measure_named", "summarise"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
+from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.units import counted_by, n_value
 from blindspot.backend.evaluation.cause_rules import RunCauses, run_causes
 from blindspot.backend.evaluation.comparison import Comparison, check_k, measure_all
 from blindspot.backend.evaluation.comparison_report import notes
@@ -15,7 +17,6 @@ from blindspot.backend.evaluation.miss_table import CauseLine, MissTable, RunMis
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from blindspot.backend.text.answers import DEFAULT_RULE
-from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import ids_of, take
 
@@ -105,10 +106,10 @@ def cause_tables(table: MissTable, slice: str = "") -> list[ResultTable]:
         if not run.misses:
             continue
         letter = f"{run.side.upper()}: " if len(table.runs) > 1 else ""
-        caption = f"{letter}{run.run} misses {run.misses:,} of {counted(run.questions, 'question')} at {run.k}, %"
-        tables.append(ResultTable(caption + of_slice, HEAD, [_row(run.line(name)) for name in table.order]))
+        caption = f"{letter}{run.run} misses {run.misses:,} of {counted_by(run.questions, run.units, table.unit)} at {run.k}, %"
+        tables.append(ResultTable(caption + of_slice, HEAD, [_row(run.line(name), table.unit) for name in table.order]))
     if table.paired:
-        caption = f"Both runs over the same {counted(table.n, 'question')}, %"
+        caption = f"Both runs over the same {counted_by(table.n, table.units, table.unit)}, %"
         tables.append(ResultTable(caption, PAIRED_HEAD, paired_rows(table)))
     return tables
 
@@ -116,15 +117,16 @@ def cause_tables(table: MissTable, slice: str = "") -> list[ResultTable]:
 def nothing_missed(table: MissTable) -> list[str]:
     """Return a sentence for each run without a miss to explain."""
     return [
-        f"{run.run} finds every one of the {counted(run.questions, 'question')} at {run.k}, so it has no miss to explain."
+        f"{run.run} finds every one of the {counted_by(run.questions, run.units, table.unit)} at {run.k}, so it has no miss to explain."
         for run in table.runs
         if not run.misses
     ]
 
 
-def _row(line: CauseLine) -> list[object]:
+def _row(line: CauseLine, unit: Unit) -> list[object]:
     examples = " ".join(line.examples) or None
-    return [line.title, line.count, line.share.n, line.share, line.found, line.difference, examples]
+    n = n_value(line.share.n, line.share.units, unit)
+    return [line.title, line.count, n, line.share, line.found, line.difference, examples]
 
 
 def paired_rows(table: MissTable) -> list[list[object]]:

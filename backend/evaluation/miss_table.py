@@ -9,6 +9,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, proportion
 from blindspot.analysis.significance import Difference, adjusted_together, compare, independent_difference
+from blindspot.backend.core.settings import Unit
 from blindspot.backend.evaluation.cause_rules import ORDER, RunCauses, Side, run_causes
 from blindspot.backend.evaluation.causes import CAUSES
 from blindspot.backend.evaluation.comparison import Comparison
@@ -19,13 +20,13 @@ NONE = "none"
 NONE_TITLE = "None measured"
 METHOD = (
     "A cause is a circumstance that a rule measured at a miss. It does not prove why the run missed. A miss may have "
-    "several causes. Shares are of the misses for which the cause could be measured, with Wilson's 95% interval. "
+    "several causes. Shares are of the misses for which the cause could be measured, with Wilson's 95% interval by unit of observation. "
     "'Found' is the share of the questions that the run finds. Difference: misses - found, with Newcombe's 95% "
     "interval. If it includes 0, the circumstance is as common where the run succeeds, and explains nothing."
 )
 PAIRED_METHOD = (
     "Paired: questions that a run misses with the cause, in % of all questions that count, and A - B over the same "
-    "questions with a paired bootstrap interval (95%). p: sign-flip test, adjusted by Holm's method for the causes."
+    "questions with Tango's interval (95%). p: sign-flip test, adjusted by Holm's method for the causes."
 )
 
 
@@ -54,12 +55,13 @@ class CauseLine:
 
 @dataclass(frozen=True, slots=True)
 class RunMisses:
-    """The causes of one run's misses. questions: the questions that count; misses: those that the run misses at k."""
+    """The causes of one run's misses. questions: the questions that count; units: their units of observation; misses: those that the run misses at k."""
 
     run: str
     side: Side
     k: int
     questions: int
+    units: int
     misses: int
     lines: list[CauseLine]
 
@@ -87,6 +89,8 @@ class MissTable:
     k: int
     runs: list[RunMisses]
     paired: dict[str, PairedMisses]
+    units: int
+    unit: Unit
 
     @property
     def order(self) -> list[str]:
@@ -120,21 +124,28 @@ def miss_table(
     """
     causes = {side: run_causes(compared, side, k).within(rows) for side in sides}
     runs = [_run_misses(compared, side, each) for side, each in causes.items()]
-    paired = _paired(causes["a"], causes["b"]) if tests and len(sides) == 2 and len(rows) else {}
-    return MissTable(len(rows), k, runs, paired)
+    paired = (
+        _paired(causes["a"], causes["b"], compared.units.codes[causes["a"].rows])
+        if tests and len(sides) == 2 and len(rows)
+        else {}
+    )
+    return MissTable(len(rows), k, runs, paired, compared.units.take(rows).count, compared.units.name)
 
 
 def _run_misses(compared: Comparison, side: Side, causes: RunCauses) -> RunMisses:
-    misses, found = causes.misses, causes.found
+    misses, found, units = causes.misses, causes.found, compared.units.codes
     lines = []
     for cause in ORDER:
-        shares = [proportion(part.has(cause)[part.known(cause)]) for part in (misses, found)]
+        shares = [
+            proportion(part.has(cause)[part.known(cause)], units[part.rows][part.known(cause)])
+            for part in (misses, found)
+        ]
         lines.append(_line(compared, misses, cause, CAUSES[cause].title, CAUSES[cause].rule, shares, misses.has(cause)))
     # The share is of all misses. A found question without any cause is no counterpart of a miss without one.
-    shares = [proportion(part.without) for part in (misses, found)]
+    shares = [proportion(part.without, units[part.rows]) for part in (misses, found)]
     rule = "No rule applies to the miss, or the facts that the rules need are unknown."
     lines.append(_line(compared, misses, NONE, NONE_TITLE, rule, shares, misses.without))
-    return RunMisses(causes.run, side, causes.k, len(causes), len(misses), lines)
+    return RunMisses(causes.run, side, causes.k, len(causes), len(np.unique(units[causes.rows])), len(misses), lines)
 
 
 def _line(
@@ -155,15 +166,15 @@ def _line(
     return CauseLine(str(name), title, rule, int(has.sum()), share, found, difference, examples)
 
 
-def _paired(a: RunCauses, b: RunCauses) -> dict[str, PairedMisses]:
+def _paired(a: RunCauses, b: RunCauses, units: np.ndarray) -> dict[str, PairedMisses]:
     """Return the paired difference of each cause that was measured at a miss of either run."""
     measured: Mapping[str, tuple[np.ndarray, np.ndarray]] = {
         str(cause): (a.missed & a.has(cause), b.missed & b.has(cause))
         for cause in ORDER
         if (a.missed & a.known(cause)).any() or (b.missed & b.known(cause)).any()
     }
-    differences = adjusted_together({name: compare(*pair) for name, pair in measured.items()})
+    differences = adjusted_together({name: compare(*pair, units=units) for name, pair in measured.items()})
     return {
-        name: PairedMisses(proportion(measured[name][0]), proportion(measured[name][1]), difference)
+        name: PairedMisses(proportion(measured[name][0], units), proportion(measured[name][1], units), difference)
         for name, difference in differences.items()
     }

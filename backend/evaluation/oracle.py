@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, summarise
+from blindspot.analysis.accuracy import Estimate, mean
 from blindspot.analysis.significance import difference
 from blindspot.backend.evaluation.comparison import Measured, measure_all
 from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named
@@ -18,8 +18,6 @@ from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
-
-SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +89,8 @@ def oracle(
     if not common:
         raise BadInput(f"the runs {', '.join(names)} share no measured question")
     values = np.stack([_values_of(measured[name], common, by, k) for name in names])
+    first = measured[names[0]]
+    units = first.units.codes[[first.row_of[id] for id in common]]
     best = values.max(axis=0)
     means = values.mean(axis=1)
     leader = int(means.argmax())
@@ -100,11 +100,11 @@ def oracle(
         kinds[0],
         len(common),
         tuple(
-            OracleChoice(name, summarise(row, SEED), int(won.sum()), int((won & (is_best.sum(axis=0) == 1)).sum()))
+            OracleChoice(name, mean(row, units), int(won.sum()), int((won & (is_best.sum(axis=0) == 1)).sum()))
             for name, row, won in zip(names, values, is_best, strict=True)
         ),
-        summarise(best, SEED),
-        difference(best, values[leader], seed=SEED),
+        mean(best, units),
+        difference(best, values[leader], units=units),
         names[leader],
         int((best == 0).sum()),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, macro_average
+from blindspot.analysis.accuracy import Estimate, macro_average, mean
 from blindspot.analysis.buckets import (
     GROUPS,
     NEVER,
@@ -21,9 +21,11 @@ from blindspot.analysis.buckets import (
     value_curves,
 )
 from blindspot.analysis.relations import GroupRow, relation_order, value_table
+from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.units import Units
 from blindspot.backend.evaluation.comparison import KS, SEED, Comparison, Measured, PairedFigures, by_group, macro_at
 from blindspot.backend.evaluation.comparison import at as at_k
-from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, summarise
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure
 from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BadInput
 from blindspot.db.question_table import columns_of, rows_among, take
@@ -103,6 +105,12 @@ class Panel:
         return columns_of(self.questions).frequency
 
     @cached_property
+    def units(self) -> Units:
+        """The unit of observation of each question."""
+        first = next(iter(self.runs.values()))
+        return first.units.take(rows_among(self.questions, first.questions))
+
+    @cached_property
     def training(self) -> tuple[set[str], str | None]:
         """The `training_subjects`, read once."""
         return training_subjects(self.study)
@@ -133,6 +141,7 @@ class RelationTable:
     whole: PairedFigures | None
     averaged: PairedFigures | None
     measure: RankingMeasure = SUCCESS
+    unit: Unit = "question"
 
     @property
     def title(self) -> str:
@@ -146,24 +155,24 @@ def relation_table(panel: Panel, k: int, seed: int = SEED, measure: RankingMeasu
     labels = [relation or None for relation in panel.relations.tolist()]
     by_k = {k: panel.values(measure, k) for k in ks}
     values = {run: {k: by_k[k][run] for k in ks} for run in panel.runs}
-    rows = sorted(value_table(values, labels, seed), key=lambda row: relation_order(row.group))
-    related = panel.relations != ""
-    micro = {run: {k: summarise(each, seed) for k, each in of.items()} for run, of in values.items()}
+    related, units = panel.relations != "", panel.units.codes
+    rows = sorted(value_table(values, labels, units), key=lambda row: relation_order(row.group))
+    micro = {run: {k: mean(each, units) for k, each in of.items()} for run, of in values.items()}
     macro = {}
     if related.any():
         names = panel.relations[related]
         macro = {
-            run: {k: macro_average(each[related], names, seed=seed) for k, each in of.items()}
+            run: {k: macro_average(each[related], names, units[related]) for k, each in of.items()}
             for run, of in values.items()
         }
     compared = panel.comparison
     if compared is None:
-        return RelationTable(ks, k, rows, micro, macro, {}, None, None, measure)
+        return RelationTable(ks, k, rows, micro, macro, {}, None, None, measure, panel.units.name)
     kept = _shared_rows(panel, compared)
     members = {name: rows[kept[rows]] for name, rows in compared.groups("relation").items()}
     differences, whole = by_group(compared, k, members, seed, measure), at_k(compared, k, kept, seed, measure)
     averaged = macro_at(compared, k, kept, seed, measure)
-    return RelationTable(ks, k, rows, micro, macro, differences, whole, averaged, measure)
+    return RelationTable(ks, k, rows, micro, macro, differences, whole, averaged, measure, panel.units.name)
 
 
 def _shared_rows(panel: Panel, compared: Comparison) -> np.ndarray:
@@ -192,6 +201,7 @@ class Curves:
     source: str
     training: str | None
     measure: RankingMeasure = SUCCESS
+    unit: Unit = "question"
 
     @property
     def title(self) -> str:
@@ -242,10 +252,15 @@ def frequency_curves(
                 groups = {RANDOM: kept & ~known, TRAINED: kept & known}
     values = panel.values(measure, k)
     series = {
-        name: value_curves({run: each[rows] for run, each in values.items()}, buckets[rows], panel.frequency[rows])
+        name: value_curves(
+            {run: each[rows] for run, each in values.items()},
+            buckets[rows],
+            panel.frequency[rows],
+            panel.units.codes[rows],
+        )
         for name, rows in groups.items()
     }
-    return Curves(series, k, relation, cut, source, training, measure)
+    return Curves(series, k, relation, cut, source, training, measure, panel.units.name)
 
 
 def training_subjects(study: Study) -> tuple[set[str], str | None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from blindspot.analysis import published
 from blindspot.analysis.relations import relation_name
 from blindspot.backend.core.result_table import ABSENT, Column, ResultTable, percent
-from blindspot.backend.evaluation.measures import SUCCESS
+from blindspot.backend.core.units import n_value
 
 if TYPE_CHECKING:
     from blindspot.backend.evaluation.panel import Curves, RelationTable
@@ -22,12 +22,17 @@ def relation_rows(table: RelationTable, members: Sequence[str]) -> ResultTable:
         *(Column(f"{run} @{k}", format="percent") for run in members for k in table.ks),
     ]
     rows: list[list[object]] = [
-        [relation_name(row.group), row.n, *(row.success[run][k] for run in members for k in table.ks)]
+        [
+            relation_name(row.group),
+            n_value(row.n, row.units, table.unit),
+            *(row.success[run][k] for run in members for k in table.ks),
+        ]
         for row in table.rows
     ]
     for name, values in (("mean of relations", table.macro), ("all questions", table.micro)):
         if values:
-            n = next(iter(values.values()))[table.k].n
+            some = next(iter(values.values()))[table.k]
+            n = n_value(some.n, some.units, table.unit)
             rows.insert(0, [name, n, *(values[run][k] for run in members for k in table.ks)])
     return ResultTable(f"{table.measure.at('k')} by relation, %", heads, rows)
 
@@ -55,10 +60,9 @@ def frequency_rows(curves: Curves, members: Sequence[str]) -> ResultTable:
                 ABSENT if point.min_frequency is None else f"{point.min_frequency:,}\N{EN DASH}{point.max_frequency:,}"
             )
             shares = [by_run[run][number].success for run in members]
-            rows.append([series, curves.label(point.bucket), span, point.n, *shares])
+            rows.append([series, curves.label(point.bucket), span, n_value(point.n, point.units, curves.unit), *shares])
     return ResultTable(
-        f"{curves.title}, %, with 95% {'Wilson' if curves.measure is SUCCESS else 'bootstrap'} interval; frequency by "
-        f"{curves.source}",
+        f"{curves.title}, %, with 95% interval; frequency by {curves.source}",
         ["subjects", "group", "mentions", "n", *members],
         rows,
     )
@@ -69,13 +73,13 @@ def relation_figures(table: RelationTable, members: Sequence[str]) -> ResultTabl
     groups = [("all questions", table.micro), ("mean of relations", table.macro)]
     groups += [(row.group, row.success) for row in table.rows]
     rows = [
-        (name, run, k, each.n, each.value, each.low, each.high)
+        (name, run, k, each.n, each.n_units, each.value, each.low, each.high)
         for name, values in groups
         for run in members
         if run in values
         for k, each in values[run].items()
     ]
-    return ResultTable("", ["relation", "run", "k", "n", table.measure.name, "low", "high"], rows)
+    return ResultTable("", ["relation", "run", "k", "n", "units", table.measure.name, "low", "high"], rows)
 
 
 def frequency_figures(curves: Curves, members: Sequence[str]) -> ResultTable:
@@ -86,6 +90,18 @@ def frequency_figures(curves: Curves, members: Sequence[str]) -> ResultTable:
             for point in by_run[run]:
                 known = (series, curves.label(point.bucket), point.min_frequency, point.max_frequency)
                 each = point.success
-                rows.append((*known, run, curves.k, each.n, each.value, each.low, each.high))
-    columns = ["subjects", "group", "min_mentions", "max_mentions", "run", "k", "n", curves.measure.name, "low", "high"]
+                rows.append((*known, run, curves.k, each.n, each.n_units, each.value, each.low, each.high))
+    columns = [
+        "subjects",
+        "group",
+        "min_mentions",
+        "max_mentions",
+        "run",
+        "k",
+        "n",
+        "units",
+        curves.measure.name,
+        "low",
+        "high",
+    ]
     return ResultTable("", columns, rows)

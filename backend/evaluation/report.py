@@ -16,7 +16,9 @@ from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.judged import judged_at
 from blindspot.analysis.relations import group_table, relation_name, relation_order
 from blindspot.backend.core.result_table import Results, ResultTable
-from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named, summarise
+from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.units import Units, generalisation, units_of
+from blindspot.backend.evaluation.measures import SUCCESS, RankingMeasure, measure_named
 from blindspot.backend.evaluation.relevance import Kind, Relevance, relevant
 from blindspot.backend.retrieval.cost import Cost, cost_of
 from blindspot.backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
@@ -45,6 +47,7 @@ class Group:
     name: str
     n: int
     success: dict[int, Estimate]
+    units: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class MeasuredGroup:
     name: str
     n: int
     at: dict[int, Estimate]
+    units: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,7 @@ class RunReport:
     at 10; None for a run with fewer than 10 hits per question. recall: over gold, whatever `kind` is; n is the number
     of questions with gold. groups: by the requested grouping; relations are always included. measures: by name, the
     requested measures. judged: by k, only if relevance is by labels. cost: of the retriever, as `retrieve` measured it.
+    units: the unit of observation of each measured question.
     """
 
     name: str
@@ -108,6 +113,7 @@ class RunReport:
     measures: dict[str, MeasureFigures] = field(default_factory=dict)
     judged: dict[int, JudgedShare] = field(default_factory=dict)
     cost: Cost = Cost(None, None, 0, None)
+    units: Units | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +160,6 @@ def report(
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     ks: Iterable[int] = KS,
-    seed: int = SEED,
     measures: Iterable[str] = (),
 ) -> Report:
     """Report on runs of a study.
@@ -164,7 +169,6 @@ def report(
         by: adds groups by relation, bucket, split or saved slice.
         relevance: "answers" (by `rule`), "gold" or "labels"; gold instead of answers if no question has answers.
         ks: cut-offs.
-        seed: of the bootstrap behind the macro average's interval.
         measures: names of registered measures to add to the figures.
 
     Raises: Missing for an unknown run or rule, BadInput for an invalid `by`, relevance or k, Refused for an unknown
@@ -186,16 +190,16 @@ def report(
         questions = [known[id] for id in run.question_ids]
         measured = relevant(study, run, relevance, rule, questions)
         gold = measured if measured.kind == "gold" else relevant(study, run, "gold", rule, questions)
-        made = _run_report(study, run, measured, gold, by, ks, seed)
-        reports.append(replace(made, measures=_measures(study, run, measured, gold, chosen, by, ks, seed)))
+        made = _run_report(study, run, measured, gold, by, ks)
+        reports.append(replace(made, measures=_measures(study, run, measured, gold, chosen, by, ks)))
     source = study.questions.frequency_source if by == "bucket" else None
     kinds = {run.kind for run in reports}
-    said = convention(kinds, rule, by, source, seed)
+    said = convention(kinds, rule, by, source, study.settings.unit)
     said = " ".join([said, *(f"{each.at('k')}: {each.help}." for each in chosen if each is not SUCCESS)])
     return Report(reports, by, ks, said, _differences(reports), tuple(each.name for each in chosen))
 
 
-def convention(kinds: Collection[str], rule: str, by: By | None, frequency_source: str | None, seed: int) -> str:
+def convention(kinds: Collection[str], rule: str, by: By | None, frequency_source: str | None, unit: Unit) -> str:
     """Return the note on how the figures were computed."""
     sentences = []
     if "answers" in kinds:
@@ -211,12 +215,12 @@ def convention(kinds: Collection[str], rule: str, by: By | None, frequency_sourc
             "every other passage were not relevant, or relevant."
         )
     sentences += [
-        "Success@k: share of questions with a relevant passage in the top k, with 95% Wilson interval.",
-        f"Macro: mean over relations; 95% interval by stratified bootstrap, seed {seed}.",
+        "Success@k: share of questions with a relevant passage in the top k, with 95% interval.",
+        "Macro: mean over relations.",
         f"MRR@{MRR_DEPTH}: mean of 1 / rank of the first relevant passage within {MRR_DEPTH}, over "
         f"{' or '.join(sorted(kinds))}.",
-        "Recall@k: mean share of a question's gold passages in the top k, always over gold. The intervals of "
-        f"Recall and MRR come from a bootstrap, seed {seed}.",
+        "Recall@k: mean share of a question's gold passages in the top k, always over gold.",
+        f"Every interval counts by the {unit} (Wilson's, with the effective n of these units). {generalisation(unit)}",
         "Equal scores are ordered by the passage's row in the collection, in an imported run by its file.",
     ]
     if by == "bucket":
@@ -235,7 +239,7 @@ def _questions(study: Study, runs) -> dict[str, Question]:
 
 
 def _run_report(
-    study: Study, run: Run, measured: Relevance, gold: Relevance, by: By | None, ks: tuple[int, ...], seed: int
+    study: Study, run: Run, measured: Relevance, gold: Relevance, by: By | None, ks: tuple[int, ...]
 ) -> RunReport:
     depth = run.hits.k
     within = [k for k in ks if k <= depth]
@@ -243,33 +247,37 @@ def _run_report(
     questions = measured.questions
     assert gold.n_relevant is not None, "relevance by gold always has the number of relevant passages"
     n_relevant = gold.n_relevant
-    relations = _groups(first, [q.relation for q in questions], within, relation_order, relation_name)
+    units = units_of(questions, study.settings.unit)
+    codes = units.codes
+    of_gold = codes if gold is measured else units_of(gold.questions, study.settings.unit).codes
+    relations = _groups(first, [q.relation for q in questions], codes, within, relation_order, relation_name)
     return RunReport(
         name=run.name,
         retriever=run.manifest.get("retriever"),
         k=depth,
         kind=measured.kind,
         questions=tuple(question.id for question in questions),
-        success={k: accuracy.proportion(accuracy.found_by(first, k)) for k in within},
-        macro=_macro(first, questions, within, seed),
-        mrr=accuracy.mean(accuracy.reciprocal_rank(measured.relevant, MRR_DEPTH), seed=seed)
+        success={k: accuracy.proportion(accuracy.found_by(first, k), codes) for k in within},
+        macro=_macro(first, questions, codes, within),
+        mrr=accuracy.mean(accuracy.reciprocal_rank(measured.relevant, MRR_DEPTH), codes)
         if depth >= MRR_DEPTH
         else None,
-        recall={k: accuracy.mean(accuracy.recall_at(gold.relevant, n_relevant, k), seed=seed) for k in within},
+        recall={k: accuracy.mean(accuracy.recall_at(gold.relevant, n_relevant, k), of_gold) for k in within},
         relations=relations,
-        groups=_saved_slices(study, run, measured, first, within)
+        groups=_saved_slices(study, run, measured, first, codes, within)
         if by == "slice"
         else relations
         if by == "relation"
-        else _asked_groups(first, questions, by, within),
+        else _asked_groups(first, questions, codes, by, within),
         notes=_notes(measured, len(run.question_ids), [k for k in ks if k > depth], depth)
         + ([NO_RELATIONS] if by == "relation" and not relations else []),
-        judged=_judged(run, measured, within, seed),
+        judged=_judged(run, measured, codes, within),
         cost=cost_of(run.manifest),
+        units=units,
     )
 
 
-def _judged(run: Run, measured: Relevance, ks: list[int], seed: int) -> dict[int, JudgedShare]:
+def _judged(run: Run, measured: Relevance, units: np.ndarray, ks: list[int]) -> dict[int, JudgedShare]:
     if measured.judged is None:
         return {}
     present = np.asarray(run.hits.ordinals)[measured.rows] >= 0
@@ -278,9 +286,9 @@ def _judged(run: Run, measured: Relevance, ks: list[int], seed: int) -> dict[int
     for k in ks:
         shares = judged_at(measured.judged, present, k)
         made[k] = JudgedShare(
-            accuracy.mean(shares[np.isfinite(shares)], seed=seed),
-            accuracy.proportion(accuracy.success_at(measured.relevant, k)),
-            accuracy.proportion(accuracy.success_at(possible, k)),
+            accuracy.mean(shares[np.isfinite(shares)], units[np.isfinite(shares)]),
+            accuracy.proportion(accuracy.success_at(measured.relevant, k), units),
+            accuracy.proportion(accuracy.success_at(possible, k), units),
         )
     return made
 
@@ -293,7 +301,6 @@ def _measures(
     chosen: Sequence[RankingMeasure],
     by: By | None,
     ks: tuple[int, ...],
-    seed: int,
 ) -> dict[str, MeasureFigures]:
     made = {}
     for measure in chosen:
@@ -303,15 +310,21 @@ def _measures(
         values = {k: measure.of(found, k) for k in cut_offs}
         members = _group_rows(study, run, found, by)
         related = np.array([question.relation or "" for question in found.questions], dtype=str)
-        macro = related != ""
+        macro, units = related != "", units_of(found.questions, study.settings.unit).codes
         made[measure.name] = MeasureFigures(
             found.kind,
-            {k: summarise(each, seed) for k, each in values.items()},
-            {k: accuracy.macro_average(each[macro], related[macro], seed=seed) for k, each in values.items()}
+            {k: accuracy.mean(each, units) for k, each in values.items()},
+            {k: accuracy.macro_average(each[macro], related[macro], units[macro]) for k, each in values.items()}
             if macro.any()
             else {},
             [
-                MeasuredGroup(key, name, len(rows), {k: summarise(each[rows], seed) for k, each in values.items()})
+                MeasuredGroup(
+                    key,
+                    name,
+                    len(rows),
+                    {k: accuracy.mean(each[rows], units[rows]) for k, each in values.items()},
+                    len(np.unique(units[rows])),
+                )
                 for key, (name, rows) in members.items()
             ],
         )
@@ -341,29 +354,33 @@ def _group_rows(study: Study, run: Run, found: Relevance, by: By | None) -> dict
     return {key: (name(key), np.array(members[key], dtype=np.int64)) for key in sorted(members, key=order)}
 
 
-def _macro(first: np.ndarray, questions: Sequence[Question], ks: list[int], seed: int) -> dict[int, Estimate]:
+def _macro(first: np.ndarray, questions: Sequence[Question], units: np.ndarray, ks: list[int]) -> dict[int, Estimate]:
     """Return the macro averages; empty if no question has a relation."""
     rows = [i for i, question in enumerate(questions) if question.relation is not None]
     if not rows:
         return {}
     names = np.array([questions[i].relation for i in rows])
-    return {k: accuracy.macro_average(accuracy.found_by(first[rows], k), names, seed=seed) for k in ks}
+    return {k: accuracy.macro_average(accuracy.found_by(first[rows], k), names, units[rows]) for k in ks}
 
 
-def _asked_groups(first: np.ndarray, questions: Sequence[Question], by: By | None, ks: list[int]) -> list[Group]:
+def _asked_groups(
+    first: np.ndarray, questions: Sequence[Question], units: np.ndarray, by: By | None, ks: list[int]
+) -> list[Group]:
     if by == "bucket":
-        return _groups(first, [bucket_group(q.bucket, q.frequency) for q in questions], ks, bucket_order)
+        return _groups(first, [bucket_group(q.bucket, q.frequency) for q in questions], units, ks, bucket_order)
     if by == "split":
-        return _groups(first, [q.split for q in questions], ks, SPLITS.index)
+        return _groups(first, [q.split for q in questions], units, ks, SPLITS.index)
     return []
 
 
-def _saved_slices(study: Study, run: Run, measured: Relevance, first: np.ndarray, ks: list[int]) -> list[Group]:
+def _saved_slices(
+    study: Study, run: Run, measured: Relevance, first: np.ndarray, units: np.ndarray, ks: list[int]
+) -> list[Group]:
     """Return Success@k on each saved slice. Raises Missing without saved slices."""
     result = []
     for key, (name, rows) in _slice_rows(study, run, measured).items():
-        success = {k: accuracy.proportion(accuracy.found_by(first[rows], k)) for k in ks}
-        result.append(Group(key, name, len(rows), success))
+        success = {k: accuracy.proportion(accuracy.found_by(first[rows], k), units[rows]) for k in ks}
+        result.append(Group(key, name, len(rows), success, len(np.unique(units[rows]))))
     return result
 
 
@@ -387,9 +404,11 @@ def _slice_rows(study: Study, run: Run, measured: Relevance) -> dict[str, tuple[
     }
 
 
-def _groups(first: np.ndarray, groups: Sequence[str | None], ks: list[int], order, name=str) -> list[Group]:
-    rows = sorted(group_table({"run": first}, groups, ks), key=lambda row: order(row.group))
-    return [Group(row.group, name(row.group), row.n, row.success["run"]) for row in rows]
+def _groups(
+    first: np.ndarray, groups: Sequence[str | None], units: np.ndarray, ks: list[int], order, name=str
+) -> list[Group]:
+    rows = sorted(group_table({"run": first}, groups, ks, units), key=lambda row: order(row.group))
+    return [Group(row.group, name(row.group), row.n, row.success["run"], row.units) for row in rows]
 
 
 def _notes(measured: Relevance, in_run: int, too_deep: list[int], depth: int) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.buckets import FEW
 from blindspot.analysis.relations import relation_name
+from blindspot.backend.core.units import counted_by, n_cell
 from blindspot.backend.evaluation.chart_colours import COLOURS
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
     from plotly.graph_objects import Figure, Scatter
 
     rows = {row.group: row for row in table.rows}
-    names = [f"{escape(relation_name(name))}  (n {rows[name].n:,})" for name in order]  # plotly interprets some HTML
+    names = [
+        f"{escape(relation_name(name))}  (n {n_cell(rows[name].n, rows[name].units, table.unit)})" for name in order
+    ]  # plotly interprets some HTML
     figure = Figure()
     between: tuple[list, list] = ([], [])
     for name, label in zip(order, names, strict=True):
@@ -93,7 +96,10 @@ def slice_plot(found: SliceReport) -> Figure:
     """Plot A less B in each found slice with its 95% interval; the dotted line is the difference over all questions."""
     from plotly.graph_objects import Figure, Scatter
 
-    names = [f"{escape(each.expression)}  (n {each.figures.n:,})" for each in found.found.slices]
+    names = [
+        f"{escape(each.expression)}  (n {n_cell(each.figures.n, each.figures.units, each.figures.unit)})"
+        for each in found.found.slices
+    ]
     differences = [each.figures.difference.estimate for each in found.found.slices]
     figure = Figure()
     if names:
@@ -171,7 +177,7 @@ def _places(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
     """Return the tick label of each bucket: its name, and the n of each series below it."""
     counts: dict[int, list[str]] = {}
     for number, by_run in enumerate(curves.series.values()):
-        there = {point.bucket: f"{point.n:,}" for point in by_run.get(runs[0], [])}
+        there = {point.bucket: n_cell(point.n, point.units, curves.unit) for point in by_run.get(runs[0], [])}
         for bucket in there.keys() - counts.keys():
             counts[bucket] = ["0"] * number
         for bucket, seen in counts.items():
@@ -195,7 +201,7 @@ def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, num
         "color": COLOURS[number % len(COLOURS)],
     }
     hover = [
-        f"n = {estimate.n:,}, 95% interval {low:.1f} to {high:.1f}"
+        f"{counted_by(estimate.n, estimate.units)}, 95% interval {low:.1f} to {high:.1f}"
         for estimate, (_, low, high) in zip(estimates, figures, strict=True)
     ]
     value, place = ("x", "y") if flat else ("y", "x")

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.result_table import ABSENT, Column, ResultTable, percent, percent_with_interval
+from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.report import MRR_DEPTH, By, Group, JudgedShare, MeasureFigures, Report, RunReport
 from blindspot.backend.retrieval.cost import Cost
@@ -14,7 +16,7 @@ from blindspot.backend.retrieval.cost import Cost
 if TYPE_CHECKING:
     from blindspot.analysis.accuracy import Estimate
 
-COLUMNS = ("run", "relevance", "group", "measure", "k", "value", "n", "n_groups", "low", "high", "method")
+COLUMNS = ("run", "relevance", "group", "measure", "k", "value", "n", "units", "n_groups", "low", "high", "method")
 HEADINGS = {"relation": "Relation", "bucket": "Frequency", "split": "Split", "slice": "Slice"}
 
 
@@ -34,6 +36,8 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
         "hits": run.k,
         "relevance": run.kind,
         "n": len(run.questions),
+        "unit": run_unit(run),
+        "units": len(run.questions) if run.units is None else run.units.count,
         "k": _success(run.success),
         f"mrr@{MRR_DEPTH}": None if run.mrr is None else {"relevance": run.kind, **_mean(run.mrr)},
         "recall": {str(k): {"relevance": "gold", **_mean(estimate)} for k, estimate in run.recall.items()},
@@ -44,6 +48,7 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
                     "success": e.value,
                     "n_groups": e.n_groups,
                     "n": e.n,
+                    "units": e.n_units,
                     "low": e.low,
                     "high": e.high,
                     "method": e.method,
@@ -89,11 +94,14 @@ def _group_dicts(groups: list[Group]) -> dict:
 
 
 def _mean(e: Estimate) -> dict:
-    return {"value": e.value, "n": e.n, "low": e.low, "high": e.high, "method": e.method}
+    return {"value": e.value, "n": e.n, "units": e.n_units, "low": e.low, "high": e.high, "method": e.method}
 
 
 def _success(estimates: dict[int, Estimate]) -> dict:
-    return {str(k): {"success": e.value, "n": e.n, "low": e.low, "high": e.high} for k, e in estimates.items()}
+    return {
+        str(k): {"success": e.value, "n": e.n, "units": e.n_units, "low": e.low, "high": e.high}
+        for k, e in estimates.items()
+    }
 
 
 def report_figures(report: Report) -> ResultTable:
@@ -101,7 +109,7 @@ def report_figures(report: Report) -> ResultTable:
     computed.
     """
     rows = [
-        (run.name, kind, group, measure, k, e.value, e.n, e.n_groups, e.low, e.high, e.method)
+        (run.name, kind, group, measure, k, e.value, e.n, e.n_units, e.n_groups, e.low, e.high, e.method)
         for run in report.runs
         for group, measure, kind, k, e in _figures(run, report.by)
     ]
@@ -168,7 +176,7 @@ def measure_tables(report: Report) -> list[ResultTable]:
 
 
 def _success_table(report: Report) -> ResultTable:
-    rows = [[run.name, len(run.questions), *(run.success.get(k) for k in report.ks)] for run in report.runs]
+    rows = [[run.name, run_n(run), *(run.success.get(k) for k in report.ks)] for run in report.runs]
     return ResultTable("Success@k, %", ["Run", "n", *_at(report)], rows)
 
 
@@ -178,8 +186,7 @@ def _ranks_table(report: Report) -> ResultTable:
     rows = []
     for run in report.runs:
         mrr = percent_with_interval(run.mrr) + (f" {run.kind}" if mixed and run.mrr is not None else "")
-        n_gold = max((e.n for e in run.recall.values()), default=0)
-        rows.append([run.name, mrr, n_gold, *(run.recall.get(k) for k in report.ks)])
+        rows.append([run.name, mrr, _n(run.recall, run_unit(run)), *(run.recall.get(k) for k in report.ks)])
     caption = f"MRR@{MRR_DEPTH} over {' or '.join(kinds)}; Recall@k over gold, % (n: questions with gold)"
     mrr = f"MRR@{MRR_DEPTH}" + ("" if mixed else f" ({kinds[0]})")
     return ResultTable(caption, ["Run", mrr, "n", *(f"R{k} (gold)" for k in _at(report))], rows)
@@ -188,14 +195,17 @@ def _ranks_table(report: Report) -> ResultTable:
 def _macro_table(report: Report, runs: list[RunReport]) -> ResultTable:
     firsts = [next(iter(run.macro.values())) for run in runs]
     rows = [
-        [run.name, first.n_groups, first.n, *(run.macro.get(k) for k in report.ks)]
+        [run.name, first.n_groups, n_value(first.n, first.units, run_unit(run)), *(run.macro.get(k) for k in report.ks)]
         for run, first in zip(runs, firsts, strict=True)
     ]
     return ResultTable("Success@k averaged over relations, %", ["Run", "Relations", "n", *_at(report)], rows)
 
 
 def _group_table(report: Report, by: By, run: RunReport) -> ResultTable:
-    rows = [[group.name, group.n, *(group.success.get(k) for k in report.ks)] for group in run.groups]
+    rows = [
+        [group.name, n_value(group.n, group.units, run_unit(run)), *(group.success.get(k) for k in report.ks)]
+        for group in run.groups
+    ]
     return ResultTable(f"{run.name}: Success@k by {HEADINGS[by].lower()}, %", [HEADINGS[by], "n", *_at(report)], rows)
 
 
@@ -214,11 +224,11 @@ def _measure_tables(report: Report, name: str) -> Iterator[ResultTable]:
 
     figures = {run.name: run.measures[name] for run in report.runs}
     over = " or ".join(sorted({each.kind for each in figures.values()}))
-    title = measure.at("k")
-    rows = [[run, _n(each.at), *cells(each.at)] for run, each in figures.items()]
+    title, unit = measure.at("k"), run_unit(report.runs[0])
+    rows = [[run, _n(each.at, unit), *cells(each.at)] for run, each in figures.items()]
     yield ResultTable(f"{title} over {over}, %", ["Run", "n", *heads], rows)
     averaged = [
-        [run, next(iter(each.macro.values())).n_groups, _n(each.macro), *cells(each.macro)]
+        [run, next(iter(each.macro.values())).n_groups, _n(each.macro, unit), *cells(each.macro)]
         for run, each in figures.items()
         if each.macro
     ]
@@ -229,12 +239,23 @@ def _measure_tables(report: Report, name: str) -> Iterator[ResultTable]:
     head = HEADINGS[report.by]
     for run, each in figures.items():
         if each.groups:
-            lines = [[group.name, group.n, *cells(group.at)] for group in each.groups]
+            lines = [[group.name, n_value(group.n, group.units, unit), *cells(group.at)] for group in each.groups]
             yield ResultTable(f"{run}: {title} by {head.lower()}, %", [head, "n", *heads], lines)
 
 
-def _n(estimates: dict[int, Estimate]) -> int:
-    return max((each.n for each in estimates.values()), default=0)
+def run_unit(run: RunReport) -> Unit:
+    """Return the unit of observation of a run's questions."""
+    return "question" if run.units is None else run.units.name
+
+
+def run_n(run: RunReport) -> int | str:
+    """Return the n of a run's line."""
+    return n_value(len(run.questions), None if run.units is None else run.units.count, run_unit(run))
+
+
+def _n(estimates: dict[int, Estimate], unit: Unit) -> int | str:
+    largest = max(estimates.values(), key=lambda each: each.n, default=None)
+    return 0 if largest is None else n_value(largest.n, largest.units, unit)
 
 
 def _judged_table(report: Report) -> ResultTable:
@@ -243,11 +264,7 @@ def _judged_table(report: Report) -> ResultTable:
             return ABSENT
         return f"{percent(share.judged)} [{percent(share.lower)}\N{EN DASH}{percent(share.upper)}]"
 
-    rows = [
-        [run.name, len(run.questions), *(cell(run.judged.get(k)) for k in report.ks)]
-        for run in report.runs
-        if run.judged
-    ]
+    rows = [[run.name, run_n(run), *(cell(run.judged.get(k)) for k in report.ks)] for run in report.runs if run.judged]
     return ResultTable("Judged@k, % [bounds of Success@k]", ["Run", "n", *_at(report)], rows)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from blindspot.analysis.accuracy import found_by
 from blindspot.analysis.expressions import MAX_LENGTH, And, Condition, parse
 from blindspot.analysis.slices import MIN_QUESTIONS, Correction, find
+from blindspot.backend.core.units import Units
 from blindspot.backend.evaluation.comparison import PairedFigures, at
 from blindspot.backend.evaluation.slices import Facts
 
@@ -38,7 +39,7 @@ class FoundSlice:
 @dataclass(frozen=True, slots=True)
 class FoundSlices:
     """The found slices, largest effect first, the number of tested slices, and the mean difference over all n
-    questions.
+    questions. min_questions: the fewest units of a tested slice. units: of all questions.
     """
 
     slices: list[FoundSlice]
@@ -47,6 +48,7 @@ class FoundSlices:
     mean: float
     correction: str
     min_questions: int
+    units: Units
 
 
 def find_slices(
@@ -73,7 +75,16 @@ def find_slices(
             families.append(family)
             masks.append(mask)
     predicates = np.array(masks, dtype=bool).reshape(len(masks), len(members))
-    search = find(differences, predicates, families, limit, correction=correction, min_questions=min_questions)
+    units = compared.units.take(members)
+    search = find(
+        differences,
+        predicates,
+        families,
+        limit,
+        correction=correction,
+        min_questions=min_questions,
+        units=units.codes,
+    )
     slices = [
         FoundSlice(
             joined([expressions[member] for member in finding.members]),
@@ -85,7 +96,7 @@ def find_slices(
         )
         for finding in search.findings
     ]
-    return FoundSlices(slices, search.tried, search.n, search.mean, correction, min_questions)
+    return FoundSlices(slices, search.tried, search.n, search.mean, correction, min_questions, units)
 
 
 def joined(expressions: list[str]) -> str:

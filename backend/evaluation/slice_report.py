@@ -9,18 +9,20 @@ import numpy as np
 
 from blindspot.analysis.slices import Correction
 from blindspot.backend.core.result_table import Column, Results, ResultTable, records_table
+from blindspot.backend.core.units import generalisation, n_value
 from blindspot.backend.evaluation.comparison import STILL_TO_JUDGE, Comparison, check_k, measure_all
 from blindspot.backend.evaluation.measures import SUCCESS
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.backend.text.counting import noun
 from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
-COLUMNS = ("slice", "k", "n", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
+COLUMNS = ("slice", "k", "n", "units", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
 HEAD = (
     "Slice", "n", Column("A", format="percent"), Column("B", format="percent"), Column("A - B", format="difference"), "elsewhere",
     "contribution", Column("p (adjusted)", format="p"),
@@ -50,6 +52,8 @@ class SliceReport(Results):
             "b": self.b,
             "k": self.k,
             "n": self.found.n,
+            "units": self.found.units.count,
+            "unit": self.found.units.name,
             "difference": self.found.mean,
             "tried": self.found.tried,
             "correction": self.found.correction,
@@ -64,7 +68,7 @@ class SliceReport(Results):
         rows = [
             [
                 each.expression,
-                each.figures.n,
+                n_value(each.figures.n, each.figures.units, each.figures.unit),
                 each.figures.a,
                 each.figures.b,
                 each.figures.difference.estimate,
@@ -83,7 +87,7 @@ class SliceReport(Results):
 def _figures(each: FoundSlice) -> dict:
     both = each.figures
     estimate = both.difference.estimate
-    values = (each.expression, both.k, both.n, both.a.value, both.b.value, estimate.value, estimate.low, estimate.high, each.outside,
+    values = (each.expression, both.k, both.n, both.units, both.a.value, both.b.value, estimate.value, estimate.low, estimate.high, each.outside,
               each.explained, each.p, each.p_adjusted)  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 
@@ -91,13 +95,14 @@ def _figures(each: FoundSlice) -> dict:
 def method(found: FoundSlices) -> str:
     """Return the note on the method that is shown with the slices."""
     return (
-        f"{found.tried:,} slices of at least {found.min_questions} questions were tested: single conditions and "
+        f"{found.tried:,} slices of at least {found.min_questions} {noun(2, found.units.name)} were tested: single conditions and "
         "pairs of them. The null hypothesis of each: the mean difference in the slice equals the mean difference "
         "in the other questions, however often the two runs disagree in each. The test is a studentised score "
         f"test. Its p values are adjusted by {CORRECTION_NAMES[found.correction]}; slices with an adjusted p of at "
-        f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all {found.n:,} "
-        f"questions ({100 * found.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
-        "difference is, not why. Confirm it on other questions."
+        f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all "
+        f"{found.units.words()} ({100 * found.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
+        "difference is, not why. Confirm it on other questions. "
+        f"{generalisation(found.units.name)}"
     )
 
 

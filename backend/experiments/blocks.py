@@ -25,7 +25,7 @@ from blindspot.backend.experiments.parts import Part, StudyEncoder, required
 from blindspot.backend.experiments.plan import Success
 from blindspot.backend.progress import Progress
 from blindspot.db.corpus import CorpusWriter
-from blindspot.db.records import Passage
+from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
     from blindspot.backend.experiments.workbench import Workbench
@@ -263,6 +263,9 @@ class AsMuchText:
     def values(self, bench: Workbench) -> np.ndarray:
         k = min(passages_for(self.blocks.cut(bench), self.k), self.hits.k)
         return Success(self.hits, k, self.macro, self.relations).values(bench)
+
+    def questions(self, bench: Workbench) -> list[Question]:
+        return Success(self.hits, self.k, self.macro, self.relations).questions(bench)
 
 
 def passages_for(cut: Cut, k: int) -> int:

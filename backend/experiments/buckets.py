@@ -10,7 +10,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import success_at
 from blindspot.analysis.buckets import cumulative_buckets, seen, subject_key
-from blindspot.backend.evaluation.relevance import relevant
+from blindspot.backend.evaluation.relevance import Relevance, relevant
 from blindspot.backend.experiments.hits import RunPart
 from blindspot.backend.experiments.parts import Part
 from blindspot.db.records import Question
@@ -36,13 +36,23 @@ class Bucket:
 
     def found(self, bench: Workbench, k: int) -> np.ndarray:
         """(q,) float64: Success@k of the bucket's questions."""
+        judged, inside = self._measured(bench)
+        return success_at(judged.relevant, k).astype(float)[inside]
+
+    def questions(self, bench: Workbench) -> list[Question]:
+        """The bucket's questions."""
+        judged, inside = self._measured(bench)
+        return [judged.questions[row] for row in np.flatnonzero(inside).tolist()]
+
+    def _measured(self, bench: Workbench) -> tuple[Relevance, np.ndarray]:
+        """The run's relevance, and which of the measured questions are in the bucket, (q,) bool."""
         run = self.hits.open(bench)
         questions = bench.questions.some(run.question_ids)
         inside = bucket_numbers(questions, self.official) == self.number
         if self.seen is not None:
             inside &= is_seen(bench, questions) == self.seen
         judged = relevant(bench, run, questions=questions)
-        return success_at(judged.relevant, k).astype(float)[inside[judged.rows]]
+        return judged, inside[judged.rows]
 
 
 def is_seen(bench: Workbench, questions: Sequence[Question]) -> np.ndarray:
@@ -74,6 +84,9 @@ class InBucket:
     def values(self, bench: Workbench) -> np.ndarray:
         return self.bucket.found(bench, self.k)
 
+    def questions(self, bench: Workbench) -> list[Question]:
+        return self.bucket.questions(bench)
+
 
 @dataclass(frozen=True)
 class Between:
@@ -96,6 +109,9 @@ class Between:
         groups = [(1 / len(self.more), bucket.found(bench, self.k)) for bucket in self.more]
         groups += [(-1 / len(self.less), bucket.found(bench, self.k)) for bucket in self.less]
         return difference_values(groups)
+
+    def questions(self, bench: Workbench) -> list[Question]:
+        return [question for bucket in (*self.more, *self.less) for question in bucket.questions(bench)]
 
 
 def difference_values(groups: Sequence[tuple[float, np.ndarray]]) -> np.ndarray:

@@ -11,10 +11,12 @@ import numpy as np
 
 from blindspot.analysis.accuracy import success_at
 from blindspot.analysis.buckets import bucket_group, bucket_order
+from blindspot.analysis.crossed import crossed_mean
 from blindspot.analysis.judged import corrected
 from blindspot.backend.core.manifest import read_manifest
 from blindspot.backend.core.runs import Run
-from blindspot.backend.experiments.gain import Gain, crossed_mean
+from blindspot.backend.core.units import counted_by, units_of
+from blindspot.backend.experiments.gain import Gain
 from blindspot.backend.judging.corrected import corrected_run
 
 if TYPE_CHECKING:
@@ -44,7 +46,8 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
     groups = np.array([bucket_group(question.bucket, question.frequency) for question in first.questions])
     names = sorted(set(groups.tolist()), key=bucket_order)
     before, after = budgets[-2:]
-    gain = Gain.of(before.labels, after.labels, figures[before.share], figures[after.share])
+    units = units_of(first.questions, asked.study.settings.unit)
+    gain = Gain.of(before.labels, after.labels, figures[before.share], figures[after.share], units)
     verdict, sentence = gain.verdict(asked.settings.worth)
     return {
         "name": asked.name,
@@ -52,15 +55,19 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
         "split": asked.settings.split,
         "policy": asked.settings.policy,
         "seeds": list(asked.settings.seeds),
+        "unit": units.name,
         "relevance": first.kind,
         "last_event": first.last_event,
         "convention": convention(first.kind, asked),
         "budgets": [
             {
                 **asdict(budget),
-                "success": _figure(figures[budget.share]),
+                "success": _figure(figures[budget.share], units.codes),
                 "by_seed": figures[budget.share].mean(axis=1).tolist(),
-                "buckets": {name: _figure(figures[budget.share][:, groups == name]) for name in names},
+                "buckets": {
+                    name: _figure(figures[budget.share][:, groups == name], units.codes[groups == name])
+                    for name in names
+                },
             }
             for budget in budgets
         ],
@@ -98,8 +105,9 @@ def as_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def _shown(figure: Mapping[str, Any]) -> str:
-    return f"{100 * figure['value']:.1f} ({100 * figure['low']:.1f} to {100 * figure['high']:.1f}, n = {figure['n']:,})"
+    n = counted_by(figure["n"], figure.get("units"))
+    return f"{100 * figure['value']:.1f} ({100 * figure['low']:.1f} to {100 * figure['high']:.1f}, {n})"
 
 
-def _figure(found: np.ndarray) -> dict[str, Any]:
-    return asdict(crossed_mean(found))
+def _figure(found: np.ndarray, units: np.ndarray) -> dict[str, Any]:
+    return asdict(crossed_mean(found, units))

@@ -20,6 +20,7 @@ from blindspot.db.errors import Refused
 
 if TYPE_CHECKING:
     from blindspot.backend.experiments.workbench import Workbench
+    from blindspot.db.records import Question
 
 AVERAGE = "Average (macro)"
 K = 20  # the k of every table in the paper
@@ -136,3 +137,6 @@ class Together:
         """Return the values of all questions, (q,) float64."""
         values = [measure.values(bench) for measure in self.measures]
         return macro_values(np.concatenate(values), np.repeat(np.arange(len(values)), [len(value) for value in values]))
+
+    def questions(self, bench: Workbench) -> list[Question]:
+        return [question for measure in self.measures for question in measure.questions(bench)]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.declared import build
-from blindspot.backend.experiments.gain import LEAST_QUESTIONS, MIN_SEEDS, crossed_mean
+from blindspot.backend.experiments.gain import LEAST_QUESTIONS, MIN_SEEDS
 from blindspot.backend.experiments.hits import Bm25Hits, RunPart
 from blindspot.backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from blindspot.backend.experiments.settings import ExperimentSettings
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from blindspot.analysis.accuracy import Estimate
     from blindspot.backend.experiments.papers import About
     from blindspot.backend.experiments.workbench import Workbench
+    from blindspot.db.records import Question
 
 Word = Literal["supported", "not supported", "inconclusive"]
 FORMER_WORDS = {"shows": "supported", "does not show": "not supported", "cannot tell": "inconclusive"}
@@ -95,7 +97,8 @@ class Setting(ExperimentSettings):
 class Measure(Protocol):
     """One value for each of some items, usually questions.
 
-    A measure with `estimate(bench) -> Estimate` supplies its own interval. The mean and the interval of a measure with
+    A measure with `estimate(bench) -> Estimate` supplies its own interval. One with `questions(bench)`, the question of
+    each value, is counted by the study's unit of observation; without it each item is a unit. The mean and the interval of a measure with
     `share` are between 0 and 1.
     """
 
@@ -134,6 +137,12 @@ class Success:
             mask = np.isin(names, self.relations)
             values, names = values[mask], names[mask]
         return macro_values(values, names) if self.macro else values
+
+    def questions(self, bench: Workbench) -> list[Question]:
+        from blindspot.backend.evaluation.relevance import relevant
+
+        asked = relevant(bench, self.hits.open(bench)).questions
+        return [question for question in asked if not self.relations or question.relation in self.relations]
 
 
 def macro_weights(names: np.ndarray) -> np.ndarray:
@@ -227,7 +236,9 @@ class PaperClaim:
     within: float | None = None
     by: float = 0.0
 
-    def judge(self, ahead: np.ndarray, behind: np.ndarray, trained: bool, level: float) -> dict[str, Any]:
+    def judge(
+        self, ahead: np.ndarray, behind: np.ndarray, trained: bool, level: float, units: np.ndarray | None = None
+    ) -> dict[str, Any]:
         """Judge the claim from values (seeds, items) of both cells: return the difference, its interval, and a verdict
         with the reason.
 
@@ -236,7 +247,7 @@ class PaperClaim:
         """
         if ahead.shape[1] != behind.shape[1]:
             raise ValueError(f"{ahead.shape[1]} and {behind.shape[1]} items cannot be compared pair by pair")
-        estimate = crossed_mean(ahead - behind, level=level)
+        estimate = crossed_mean(ahead - behind, units, level, signed=True)
         return self.judge_estimate(estimate, max(len(ahead), len(behind)) if trained else MIN_SEEDS, level)
 
     def _word(self, low: float, high: float) -> Word:
@@ -252,12 +263,17 @@ class PaperClaim:
         """Judge the claim from an estimate of the difference, or of the one cell."""
         few = [
             f"{counted(count, noun)} (at least {minimum} needed)"
-            for count, noun, minimum in ((seeds, "seed", MIN_SEEDS), (found.n, "question", LEAST_QUESTIONS))
+            for count, noun, minimum in (
+                (seeds, "seed", MIN_SEEDS),
+                (found.n_units, "independent question", LEAST_QUESTIONS),
+            )
             if count < minimum
         ]
         word: Word = "inconclusive"
+        if not few and (found.low is None or found.high is None):
+            few = ["equal values"]
         if not few:
-            assert found.low is not None and found.high is not None  # enough questions for an interval
+            assert found.low is not None and found.high is not None
             word = self._word(found.low, found.high)
         return {
             "says": self.says,
@@ -269,6 +285,7 @@ class PaperClaim:
             "low": found.low,
             "high": found.high,
             "n": found.n,
+            "units": found.n_units,
             "level": level,
             "word": word,
             "because": f"only {' and '.join(few)}" if few else "",

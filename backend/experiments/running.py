@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, proportion
+from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.declared import declared
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import (
@@ -27,8 +28,9 @@ from blindspot.backend.core.manifest import (
     write_json,
     write_manifest,
 )
+from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.comparison import SURE
-from blindspot.backend.experiments.gain import MIN_SEEDS, crossed_mean
+from blindspot.backend.experiments.gain import MIN_SEEDS
 from blindspot.backend.experiments.parts import Part, former_names
 from blindspot.backend.experiments.plan import (
     FORMER_WORDS,
@@ -202,6 +204,11 @@ def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, ben
                 found[measure] = np.asarray(measure.values(bench), np.float64)
         return np.array([found[measure] for measure in cell.measures])
 
+    def units(cell: Cell) -> np.ndarray | None:
+        """(items,) int, the unit of observation of each item; None if each is its own."""
+        asked = getattr(cell.measures[0], "questions", None)
+        return None if asked is None else units_of(asked(bench), bench.settings.unit).codes
+
     places = {(cell.row, cell.column): cell for cell in plan.cells}
     level = 1 - SURE / max(1, len(plan.claims))
     claims = []
@@ -209,19 +216,26 @@ def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, ben
         ahead, behind = places[claim.ahead], places.get(claim.behind) if claim.behind else None
         trained = ahead.trained or behind is not None and behind.trained
         if behind is not None:
-            claims.append(claim.judge(values(ahead), values(behind), trained, level))
+            claims.append(claim.judge(values(ahead), values(behind), trained, level, units(ahead)))
         else:
             seeds = len(ahead.measures) if trained else MIN_SEEDS
-            claims.append(claim.judge_estimate(_estimate(ahead, values, bench, level), seeds, level))
+            claims.append(
+                claim.judge_estimate(_estimate(ahead, values(ahead), units(ahead), bench, level), seeds, level)
+            )
     verdict = NO_FINDING if setting.small else word_of([claim["word"] for claim in claims])
     return {
         "experiment": chosen.name,
         **chosen.about._asdict(),
         "setting": {**asdict(setting), "training": dict(setting.training)},
         "unit": plan.unit,
-        "convention": _convention(plan, level),
+        "convention": _convention(plan, level, bench.settings.unit),
         "cells": [
-            {"row": cell.row, "column": cell.column, "published": cell.published, **_figure(cell, values, bench)}
+            {
+                "row": cell.row,
+                "column": cell.column,
+                "published": cell.published,
+                **_figure(cell, values(cell), units(cell), bench),
+            }
             for cell in plan.cells
         ],
         "claims": claims,
@@ -232,30 +246,30 @@ def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, ben
     }
 
 
-def _figure(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench) -> dict[str, Any]:
+def _figure(cell: Cell, found: np.ndarray, units: np.ndarray | None, bench: Workbench) -> dict[str, Any]:
     """Return the mean of (seeds, items) with its interval over both, and the mean by seed."""
-    estimate, found = _estimate(cell, values, bench, 0.95), values(cell)
+    estimate = _estimate(cell, found, units, bench, 0.95)
     return {
         "value": estimate.value,
         "low": estimate.low,
         "high": estimate.high,
         "n": estimate.n,
+        "units": estimate.n_units,
         "seeds": len(found),
         "by_seed": found.mean(axis=1).tolist() if found.size else [],
     }
 
 
-def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench, level: float) -> Estimate:
+def _estimate(cell: Cell, found: np.ndarray, units: np.ndarray | None, bench: Workbench, level: float) -> Estimate:
     """Return the estimate of a measure: the measure's own; a Wilson interval for shares over questions only; else an
     interval over seeds and questions.
     """
     own = getattr(cell.measures[0], "estimate", None)
     if own:
         return own(bench)
-    found = values(cell)
     if len(found) == 1 and np.isin(found, (0, 1)).all():
-        return proportion(found[0], level)
-    estimate = crossed_mean(found, level=level)
+        return proportion(found[0], units, level)
+    estimate = crossed_mean(found, units, level)
     if estimate.low is None or estimate.high is None or not getattr(cell.measures[0], "share", False):
         return estimate
     return replace(
@@ -263,10 +277,11 @@ def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench
     )  # the linearised interval of a macro average may exceed 0 to 1
 
 
-def _convention(plan: ExperimentPlan, level: float) -> str:
+def _convention(plan: ExperimentPlan, level: float, unit: str) -> str:
     message = (
         f"{plan.convention} Intervals are at 95%: over seeds and questions (t quantiles of both), or Wilson "
-        "intervals if a figure is a share of one run's questions."
+        "intervals if a figure is a share of one run's questions. Questions about one "
+        f"{unit} count as one observation."
     )
     if not plan.claims:
         return message

@@ -17,6 +17,7 @@ import numpy as np
 from blindspot.analysis.accuracy import Estimate, proportion
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object, text_sha256, whole_folder, write_json, write_manifest
+from blindspot.backend.core.units import units_of
 from blindspot.backend.interventions.edits import EDITS
 from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer
 from blindspot.backend.interventions.misses import dense_run, missed, shuffled
@@ -98,6 +99,7 @@ def explain_misses(
         "encoder": explainer.dense.name,
         "missed": len(all_missed),
         "explained": len(explained),
+        "units": units_of([each.question for each in explained], study.settings.unit).codes.tolist(),
         "questions": [_record(each, k) for each in explained],
     }
     with study.building(f"{FOLDER}/{name}"), whole_folder(study.path(FOLDER, name)) as building:
@@ -146,6 +148,7 @@ def cause_counts(result: dict[str, Any]) -> list[CauseCount]:
     """Count the causes of a stored result, most frequent first; NONE is last."""
     rows, k = result["questions"], result["k"]
     causes = np.array([row["cause"] for row in rows], dtype=str)
+    units = np.array(result.get("units", range(len(rows))), dtype=np.int64)  # older results have none
     counted = []
     for edit in EDITS.values():
         applies = np.array([edit.name in row["edits"] for row in rows], bool)
@@ -155,17 +158,17 @@ def cause_counts(result: dict[str, Any]) -> list[CauseCount]:
             CauseCount(
                 edit.cause,
                 edit.name,
-                proportion(is_cause),
-                proportion(mends),
-                proportion(applies),
+                proportion(is_cause, units),
+                proportion(mends, units),
+                proportion(applies, units),
                 tuple(row["id"] for row, own in zip(rows, is_cause, strict=True) if own)[:EXAMPLES],
             )
         )
     counted.sort(key=lambda each: -(each.smallest.value or 0))
     without = causes == NONE
-    nobody = proportion(np.zeros(len(rows), bool))
+    nobody = proportion(np.zeros(len(rows), bool), units)
     examples = tuple(row["id"] for row, own in zip(rows, without, strict=True) if own)[:EXAMPLES]
-    return [*counted, CauseCount(NONE, "", proportion(without), nobody, nobody, examples)]
+    return [*counted, CauseCount(NONE, "", proportion(without, units), nobody, nobody, examples)]
 
 
 def results(study: Study) -> list[dict[str, Any]]:

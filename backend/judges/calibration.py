@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.intervals import wilson
 from blindspot.db.errors import Refused
 
 METHODS = ("platt", "isotonic")

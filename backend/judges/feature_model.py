@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.intervals import wilson
 from blindspot.backend.judges.calibration import ProbabilityCalibration
 from blindspot.backend.judges.calibration import fit as fit_calibration
 from blindspot.backend.judges.features import FEATURES

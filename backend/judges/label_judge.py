@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.intervals import wilson
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
 from blindspot.backend.core.settings import check_name

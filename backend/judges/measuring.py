@@ -14,6 +14,7 @@ import numpy as np
 
 from blindspot.analysis.buckets import bucket_group
 from blindspot.analysis.judge_quality import Judged, JudgeFigures, judge_figures
+from blindspot.backend.core.units import units_of
 from blindspot.backend.judges.judge import judges_of, kind_title
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audited_pairs
@@ -144,6 +145,7 @@ def _measured(study: Study, name: str, kind: str, drawn: SamplePairs) -> Measure
             "frequency": [bucket_group(question.bucket, question.frequency) for question in asked],
             "source": [question.dataset or None for question in asked],
         },
+        units_of(asked, study.settings.unit).codes,
     )
     return MeasuredJudge(name, kind, judge_figures(judged), len(drawn.pairs) - len(places), cost, tokens)
 

@@ -14,6 +14,7 @@ import numpy as np
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.prediction_powered import PoweredRate, ScoredSample, powered_rate, powered_rates_by
 from blindspot.analysis.relations import relation_order
+from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import RANK_GROUPS, SETTLED, AuditSample, audit_samples
 from blindspot.backend.judging.pools import Pools
@@ -149,6 +150,7 @@ def _rates(
         np.array([known[q][c.passage] for q, c, _ in rows]),
         np.array([c.inclusion_probability for _, c, _ in rows], np.float64),
         np.array([q for q, _, _ in rows], dtype=str),
+        units_by_id(study, [q for q, _, _ in rows]),
     )
     groups: dict[str, tuple[Callable[[str, int | None], str | None], Callable[[str], Any]]] = {
         "relation": (lambda q, _: questions[q].relation, relation_order),

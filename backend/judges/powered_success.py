@@ -147,7 +147,13 @@ class _Estimate:
         elsewhere = cut.is_open & np.isin(ids, sorted(drawn.elsewhere))
         rows = drawn.rows
         sample = SuccessSample(
-            cut.lowest[rows], cut.highest[rows], cut.settled[rows], drawn.bad, drawn.probabilities, ids[rows]
+            cut.lowest[rows],
+            cut.highest[rows],
+            cut.settled[rows],
+            drawn.bad,
+            drawn.probabilities,
+            ids[rows],
+            cut.run.units.codes[rows],
         )
         counts = QuestionCounts(len(ids), int(cut.certain.sum()), int(cut.is_open.sum()), int(elsewhere.sum()))
         return cls(cut, rows, elsewhere, sample, counts)

@@ -19,6 +19,7 @@ import numpy as np
 from blindspot.analysis.audit import WIDTH, Rate, rate, rates_by
 from blindspot.analysis.buckets import bucket_group, bucket_order
 from blindspot.analysis.relations import relation_order
+from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.priority import RANK_STEPS, rank_group
 from blindspot.backend.judging.quality import standing_labels
 from blindspot.db.labels import Labels
@@ -183,7 +184,7 @@ def batch_progress(study: Study) -> list[BatchProgress]:
     for batch in queue.batches():
         items = queue.items(batch.name)
         arms: dict[str, int] = dict(Counter(item.arm for item in items))
-        batches.append(BatchProgress(batch, arms, _strata(labels, batch.settings, items)))
+        batches.append(BatchProgress(batch, arms, _strata(study, labels, batch.settings, items)))
     return batches
 
 
@@ -226,7 +227,8 @@ def _with_probability(item: Item, share: float) -> Item:
 def _rates(study: Study, labels: Labels, items: list[Item], target: float) -> tuple[Rates, dict[str, dict[str, Rates]]]:
     rows = [(item.question, candidate) for item in items for candidate in item.candidates]
     probabilities = np.array([candidate.inclusion_probability for _, candidate in rows], np.float64)
-    sample = _Sample(labels, rows, probabilities, target)
+    units = units_by_id(study, [question for question, _ in rows])
+    sample = _Sample(labels, rows, (probabilities, units), target)
     records = {question.id: question for question in study.questions.some({item.question for item in items})}
     questions = [records[question] for question, _ in rows]
     ranks = [candidate.rank for _, candidate in rows]
@@ -243,7 +245,11 @@ def _rates(study: Study, labels: Labels, items: list[Item], target: float) -> tu
 class _Sample:
     """Sampled passages with their consensus labels, as arrays."""
 
-    def __init__(self, labels: Labels, rows: list[tuple[str, Candidate]], probabilities: np.ndarray, target: float):
+    def __init__(
+        self, labels: Labels, rows: list[tuple[str, Candidate]], drawn: tuple[np.ndarray, np.ndarray], target: float
+    ):
+        """drawn: the inclusion probability and the unit of observation of each row."""
+        probabilities, self._units = drawn
         settled = _consensus_labels(labels, {question for question, _ in rows})
         label = np.array([settled.get((question, item.passage)) or "" for question, item in rows], dtype=str)
         self._hits = {"positive": label == "positive", "with_related": (label == "positive") | (label == "related")}
@@ -251,13 +257,20 @@ class _Sample:
         self._target = target
 
     def all(self) -> Rates:
-        return Rates(**{name: rate(hits, *self._rest, target=self._target) for name, hits in self._hits.items()})
+        return Rates(
+            **{
+                name: rate(hits, *self._rest, target=self._target, units=self._units)
+                for name, hits in self._hits.items()
+            }
+        )
 
     def by(self, groups: list[str | None], order: Callable[[str], Any]) -> dict[str, Rates]:
         """Return the rates by group, sorted by the key function `order`. `groups` has a group or None for each
         passage.
         """
-        rates = {name: rates_by(groups, hits, *self._rest, target=self._target) for name, hits in self._hits.items()}
+        rates = {
+            name: rates_by(groups, hits, *self._rest, self._target, self._units) for name, hits in self._hits.items()
+        }
         return {
             group: Rates(**{name: rates[name][group] for name in rates})
             for group in sorted(rates["positive"], key=order)
@@ -268,7 +281,7 @@ def _consensus_labels(labels: Labels, questions: Iterable[str]) -> dict[tuple[st
     return {(pair.question, pair.passage): pair.label for pair in labels.consensus(questions)}
 
 
-def _strata(labels: Labels, settings: dict[str, Any], items: list[Item]) -> dict[str, Rates]:
+def _strata(study: Study, labels: Labels, settings: dict[str, Any], items: list[Item]) -> dict[str, Rates]:
     if "pairs" not in settings:
         return {}
     judged = _consensus_labels(labels, {item.question for item in items})
@@ -280,4 +293,7 @@ def _strata(labels: Labels, settings: dict[str, Any], items: list[Item]) -> dict
             name = stratum_of.get(pair) or candidate.run or settings.get("origin") or ""
             if name and pair in judged:
                 strata[name].append((item.question, candidate))
-    return {name: _Sample(labels, rows, np.ones(len(rows)), WIDTH).all() for name, rows in strata.items()}
+    return {
+        name: _Sample(labels, rows, (np.ones(len(rows)), units_by_id(study, [q for q, _ in rows])), WIDTH).all()
+        for name, rows in strata.items()
+    }

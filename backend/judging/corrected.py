@@ -10,6 +10,7 @@ import numpy as np
 
 from blindspot.analysis.judged import NONE, OTHER, POSITIVE, JudgedFigures, figures
 from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.units import Units, units_of
 from blindspot.backend.evaluation.relevance import Kind, relevant
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.labels import Labels
@@ -31,6 +32,7 @@ class CorrectedRun:
         labels: (q, k) int8 codes of `blindspot.analysis.judged`.
         ordinals: (q, k) int32 passage rows of the hits; -1 pads.
         last_event: Number of the newest label event included.
+        units: The unit of observation of each question.
     """
 
     questions: Sequence[Question]
@@ -40,6 +42,7 @@ class CorrectedRun:
     labels: np.ndarray
     ordinals: np.ndarray
     last_event: int
+    units: Units
 
     @property
     def present(self) -> np.ndarray:
@@ -48,9 +51,8 @@ class CorrectedRun:
 
     def figures(self, ks: Sequence[int]) -> list[JudgedFigures]:
         """Return the figures at each cut-off in `ks` that the run is deep enough for."""
-        return figures(
-            self.relevant, self.gold, self.labels, self.present, [k for k in ks if k <= self.relevant.shape[1]]
-        )
+        within = [k for k in ks if k <= self.relevant.shape[1]]
+        return figures(self.relevant, self.gold, self.labels, self.present, within, self.units.codes)
 
 
 def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> CorrectedRun:
@@ -69,6 +71,7 @@ def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str
         label_matrix(study, store, measured.questions, ordinals),
         ordinals,
         last,
+        units_of(measured.questions, study.settings.unit),
     )
 
 

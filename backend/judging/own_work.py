@@ -34,9 +34,9 @@ def own_work(study: Study, annotator: str) -> list[tuple[str, str]]:
     again = [(question, same) for question, name, same in repeats(standing) if name == annotator]
     work = work_of(annotator, own, len(again), sum(same for _, same in again))
     rows = [("In all", _counts(own, work)), ("Pace", _pace(work))]
-    rows.append(("Agreement with others", _with_others(_compared(standing, annotator))))
+    rows.append(("Agreement with others", _with_others(study, _compared(standing, annotator))))
     if again:
-        rows.append(("Agreement with yourself", _same(share_same(again), "second labels", "the first")))
+        rows.append(("Agreement with yourself", _same(share_same(study, again), "second labels", "the first")))
     return [*rows, ("What your labels change", _changes(labels, own))]
 
 
@@ -65,10 +65,10 @@ def _compared(standing: Sequence[EventRow], annotator: str) -> list[tuple[str, b
     ]
 
 
-def _with_others(compared: Sequence[tuple[str, bool]]) -> str:
+def _with_others(study: Study, compared: Sequence[tuple[str, bool]]) -> str:
     if len(compared) < MIN_COMPARED:
         return f"fewer than {MIN_COMPARED} labels of others on your passages"
-    return _same(share_same(compared), "labels of others on your passages", "yours")
+    return _same(share_same(study, compared), "labels of others on your passages", "yours")
 
 
 def _same(found: Rate, what: str, other: str) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from blindspot.analysis.agreement import Agreement, alpha, kappa
 from blindspot.analysis.audit import Rate, rate
+from blindspot.backend.core.units import units_by_id
 from blindspot.db.events import LABELS, EventRow, Label
 from blindspot.db.labels import Labels
 
@@ -129,7 +130,7 @@ def quality(study: Study) -> Quality:
     """Compute the quality figures from the current labels."""
     labels = Labels(study.labels_path)
     labels_now = standing_labels(labels.events(by_people=True))
-    agreements = _agreements(labels_now)
+    agreements = _agreements(study, labels_now)
     again = repeats(labels_now)
     return Quality(
         labels.last_event,
@@ -138,7 +139,7 @@ def quality(study: Study) -> Quality:
         agreements[0],
         agreements[1],
         _work(labels_now, again),
-        share_same([(question, same) for question, _, same in again]),
+        share_same(study, [(question, same) for question, _, same in again]),
         clashes(labels_now),
     )
 
@@ -193,15 +194,16 @@ def repeats(standing: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
     ]
 
 
-def share_same(compared: Sequence[tuple[str, bool]]) -> Rate:
-    """Return the share of equal labels, resampled by question.
+def share_same(study: Study, compared: Sequence[tuple[str, bool]]) -> Rate:
+    """Return the share of equal labels, resampled by unit of observation.
 
     Args:
         compared: The question of each compared passage, and whether its two labels are the same.
     """
     same = np.array([is_same for _, is_same in compared], dtype=bool)
-    questions = np.array([question for question, _ in compared], dtype=str)
-    return rate(same, np.ones(len(compared), dtype=bool), np.ones(len(compared)), questions)
+    asked = [question for question, _ in compared]
+    units = units_by_id(study, asked)
+    return rate(same, np.ones(len(same), dtype=bool), np.ones(len(same)), np.array(asked, dtype=str), units=units)
 
 
 def _votes(votes: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
@@ -248,7 +250,7 @@ def last_blind(standing: Sequence[EventRow]) -> dict[tuple[str, str, str], Label
     }
 
 
-def _agreements(standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
+def _agreements(study: Study, standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
     last = last_blind(standing)
     by_pair: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for (annotator, question, passage), label in last.items():
@@ -256,27 +258,28 @@ def _agreements(standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[
     people = sorted({annotator for annotator, _, _ in last})
     if not people:
         return None, ()
-    questions = np.array([question for question, _ in by_pair], dtype=str)
+    asked = [question for question, _ in by_pair]
+    questions, units = np.array(asked, dtype=str), units_by_id(study, asked)
     codes = np.array([[votes.get(name, -1) for name in people] for votes in by_pair.values()])
     binary = np.select([codes == _CODE["positive"], (codes == -1) | (codes == _CODE["unsure"])], [1, -1], 0)
-    together = Agreements(tuple(people), _alpha(codes, questions), _alpha(binary, questions))
+    together = Agreements(tuple(people), _alpha(codes, questions, units), _alpha(binary, questions, units))
     pairs = []
     for a, b in combinations(range(len(people)), 2):
         both = (codes[:, a] >= 0) & (codes[:, b] >= 0)
         if both.any():
-            kappas = (_kappa(matrix[:, a], matrix[:, b], questions) for matrix in (codes, binary))
+            kappas = (_kappa(matrix[:, a], matrix[:, b], questions, units) for matrix in (codes, binary))
             pairs.append(Agreements((people[a], people[b]), *kappas))
     return together, tuple(pairs)
 
 
-def _alpha(codes: np.ndarray, questions: np.ndarray) -> Agreement:
+def _alpha(codes: np.ndarray, questions: np.ndarray, units: np.ndarray) -> Agreement:
     counts = np.stack([(codes == code).sum(axis=1) for code in range(len(LABELS))], axis=1)
-    return alpha(counts, questions, resamples=_RESAMPLES)
+    return alpha(counts, questions, units, _RESAMPLES)
 
 
-def _kappa(a: np.ndarray, b: np.ndarray, questions: np.ndarray) -> Agreement:
+def _kappa(a: np.ndarray, b: np.ndarray, questions: np.ndarray, units: np.ndarray) -> Agreement:
     both = (a >= 0) & (b >= 0)
-    return kappa(a[both], b[both], questions[both], resamples=_RESAMPLES)
+    return kappa(a[both], b[both], questions[both], units[both], _RESAMPLES)
 
 
 def _work(standing: Sequence[EventRow], again: Sequence[tuple[str, str, bool]]) -> tuple[AnnotatorStats, ...]:

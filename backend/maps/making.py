@@ -84,7 +84,7 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
         qualities = [_quality(encoder, plane, request.seed) for encoder, plane in zip(encoders, planes)]
         labels, names = _clusters(study, encoders[0], points, request, tell)
         tell(0, None, "measuring the spread of each group")
-        groups = spreads(study, points, [(encoder.passages, encoder.questions) for encoder in encoders], request.seed)
+        groups = spreads(study, points, [(encoder.passages, encoder.questions) for encoder in encoders])
         with whole_folder(folder) as building:
             for number, (encoder, plane) in enumerate(zip(encoders, planes)):
                 np.save(building / f"coordinates.{number}.npy", plane)

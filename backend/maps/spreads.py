@@ -18,7 +18,7 @@ ALL = "all"
 
 
 def spreads(
-    study: Study, points: Points, encoders: Sequence[tuple[np.ndarray, np.ndarray | None]], seed: int
+    study: Study, points: Points, encoders: Sequence[tuple[np.ndarray, np.ndarray | None]]
 ) -> list[dict[str, Any]]:
     """Return a row for each relation whose questions have two positives on the map, and one row for all; the largest
     relation first.
@@ -37,9 +37,7 @@ def spreads(
             continue
         where = {place: number for number, place in enumerate(members.tolist())}
         group = SpreadGroup(members, np.array(asked, np.int64), [[where[place] for place in own[i]] for i in asked])
-        changed = (
-            change(encoders[0], encoders[1], group, seed) if len(encoders) == 2 else spread(*encoders[0], group, seed)
-        )
+        changed = change(encoders[0], encoders[1], group) if len(encoders) == 2 else spread(*encoders[0], group)
         rows.append({"group": relation, **asdict(changed)})
     return sorted(rows, key=lambda row: (row["group"] != ALL, -(row.get("before") or row)["positives"]))
 

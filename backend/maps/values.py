@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate, found_by, proportion
+from blindspot.backend.core.units import units_of
 from blindspot.backend.maps.edits import Clusters
 from blindspot.backend.maps.stored import Map
 from blindspot.db.labels import Labels
@@ -24,7 +25,8 @@ class Known:
 
     questions: the map's, in its order. positives: for each its positive passages, as places in the map's `ordinals`.
     asked: the other way round. labels: what was said of each passage on the map, strongest of _STRONGEST.
-    judged: (question id, ordinal) of every pair that is gold or has a label.
+    judged: (question id, ordinal) of every pair that is gold or has a label. units: (q,) int64, the unit of observation
+    of each question.
     """
 
     questions: list[Question]
@@ -32,6 +34,7 @@ class Known:
     asked: dict[int, list[int]]
     labels: list[str]
     judged: frozenset[tuple[str, int]]
+    units: np.ndarray
 
 
 def known(map: Map) -> Known:
@@ -61,7 +64,9 @@ def known(map: Map) -> Known:
         for place in range(len(map.ordinals))
     ]
     judged = frozenset((pair.question, ordinals[pair.passage]) for pair in pairs if pair.passage in ordinals)
-    return Known(questions, positives, dict(questions_by_place), labels, judged)
+    return Known(
+        questions, positives, dict(questions_by_place), labels, judged, units_of(questions, study.settings.unit).codes
+    )
 
 
 def categories(found: Iterable[str], most: int = 12) -> list[str]:
@@ -95,7 +100,7 @@ def cluster_rows(what: Known, state: Clusters, firsts: Mapping[str, Mapping[str,
         questions = sorted({number for place in members for number in what.asked.get(place, ())})
         bare = np.array([what.labels[place] == UNLABELLED for place in members])
         hits = {
-            run: _success([first[what.questions[i].id] for i in questions if what.questions[i].id in first], k)
+            run: _success([i for i in questions if what.questions[i].id in first], what, first, k)
             for run, first in firsts.items()
         }
         rows.append(
@@ -112,5 +117,6 @@ def cluster_rows(what: Known, state: Clusters, firsts: Mapping[str, Mapping[str,
     return rows
 
 
-def _success(first: Sequence[int], k: int) -> Estimate:
-    return proportion(found_by(np.array(first, np.int64), k))
+def _success(rows: Sequence[int], what: Known, first: Mapping[str, int], k: int) -> Estimate:
+    ranks = np.array([first[what.questions[row].id] for row in rows], np.int64)
+    return proportion(found_by(ranks, k), what.units[np.array(rows, np.int64)])

@@ -20,7 +20,9 @@ from blindspot.db.errors import BadInput, Refused
 from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from blindspot.backend.core.study import Study
+    from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import Units, units_of
 
 Group = Literal["relation", "bucket"]
 SEED = 0
@@ -48,6 +50,12 @@ class MeasuredReading:
     f1: dict[int, np.ndarray]
     found: dict[int, np.ndarray]
     left_out: int
+    unit: Unit = "fact"
+
+    @cached_property
+    def units(self) -> Units:
+        """The unit of observation of each question."""
+        return units_of(self.questions, self.unit)
 
     @property
     def ks(self) -> list[int]:
@@ -104,12 +112,13 @@ def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) ->
         {k: np.array([f1 for _, f1 in pairs[k]], dtype=np.float64) for k in ks},
         {k: np.asarray(relevance.relevant[:, :k].any(axis=1)) for k in ks},
         len(reading.run.question_ids) - len(questions),
+        study.settings.unit,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """The figures of a group of questions at each k: Wilson's interval for shares, a bootstrap interval for F1."""
+    """The figures of a group of questions at each k: each with its interval by unit of observation."""
 
     group: str
     n: int
@@ -121,13 +130,14 @@ class AnswerRow:
 def answer_rows(made: MeasuredReading, by: Group | None = None) -> list[AnswerRow]:
     """Return one row for all questions ("all"), or a row for each relation or bucket."""
     groups = {"all": np.arange(len(made.questions))} if by is None else made.groups(by)
+    units = made.units.codes
     return [
         AnswerRow(
             name,
             len(rows),
-            {k: proportion(made.exact[k][rows]) for k in made.ks},
-            {k: mean(made.f1[k][rows], seed=SEED) for k in made.ks},
-            {k: proportion(made.found[k][rows]) for k in made.ks},
+            {k: proportion(made.exact[k][rows], units[rows]) for k in made.ks},
+            {k: mean(made.f1[k][rows], units[rows]) for k in made.ks},
+            {k: proportion(made.found[k][rows], units[rows]) for k in made.ks},
         )
         for name, rows in groups.items()
     ]
@@ -138,7 +148,8 @@ def macro_exact(made: MeasuredReading) -> dict[int, Estimate]:
     related = made.relations != ""
     if not related.any():
         return {}
-    return {k: macro_average(made.exact[k][related], made.relations[related], seed=SEED) for k in made.ks}
+    names, units = made.relations[related], made.units.codes[related]
+    return {k: macro_average(made.exact[k][related], names, units) for k in made.ks}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +173,7 @@ def tuned_k(made: MeasuredReading) -> TunedK:
             f"run {made.run!r} has no dev question with answers to tune k on; give --tune-on a run over dev "
             "questions ('blindspot retrieve --split dev')"
         )
-    shares = {k: proportion(made.exact[k][dev]) for k in made.ks}
+    shares = {k: proportion(made.exact[k][dev], made.units.codes[dev]) for k in made.ks}
     best = max(made.ks, key=lambda k: (shares[k].value, -k))
     return TunedK(best, made.run, shares[best])
 
@@ -195,7 +206,7 @@ def both_answer(
         np.array(rows, dtype=np.int64),
         np.array([b.row_of[a.questions[row].id] for row in rows], dtype=np.int64),
     )
-    exact_a, exact_b = a.exact[k][left], b.exact[k][right]
+    exact_a, exact_b, units = a.exact[k][left], b.exact[k][right], a.units.codes[left]
     if by is None:
         members = {"all": np.arange(len(rows))} if rows else {}
     else:
@@ -203,13 +214,18 @@ def both_answer(
         by_run = {name: [place[row] for row in group.tolist() if row in place] for name, group in a.groups(by).items()}
         members = {name: np.array(group, dtype=np.int64) for name, group in by_run.items() if group}
     differences = (
-        family(exact_a, exact_b, members, seed=SEED)
+        family(exact_a, exact_b, members, units, seed=SEED)
         if by
-        else {"all": compare(exact_a, exact_b, seed=SEED)}
+        else {"all": compare(exact_a, exact_b, units=units, seed=SEED)}
         if rows
         else {}
     )
     return {
-        name: BothAnswer(len(group), proportion(exact_a[group]), proportion(exact_b[group]), differences[name])
+        name: BothAnswer(
+            len(group),
+            proportion(exact_a[group], units[group]),
+            proportion(exact_b[group], units[group]),
+            differences[name],
+        )
         for name, group in members.items()
     }

@@ -12,6 +12,7 @@ from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.agreement import Agreement
 from blindspot.analysis.judged import NONE, JudgedFigures
 from blindspot.backend.core.result_table import ABSENT, ResultTable, percent
+from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.judges.powered_audit import PoweredAudit, powered_audits
 from blindspot.backend.judges.powered_success import RunSuccess, percent_words, run_successes
@@ -167,7 +168,7 @@ def _corrected(corrected: dict[str, list[JudgedFigures]]) -> ResultTable:
         [
             name,
             f"@{each.k}",
-            each.original.n,
+            n_value(each.original.n, each.original.units),
             percent(each.judged),
             _interval(each.original),
             _interval(each.corrected),

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blindspot.backend.core.result_table import Column, ResultTable
+from blindspot.backend.core.result_table import Column, ResultTable, signed_ends
+from blindspot.backend.core.units import n_value
 from blindspot.backend.evaluation.comparison import SURE, Comparison, PairedFigures, at, measure_all
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.reports.markup import heading, remark
@@ -61,11 +62,11 @@ def training_sentences(models: list[TrainedModel], k: int) -> Iterator[str]:
         if model.figures.difference.p > SURE:
             yield (
                 f"No change by training {model.name}{on} is established: Success@{k} {value:+.1f} points "
-                f"({high:+.1f} to {low:+.1f}) against {model.before}."
+                f"({signed_ends(high, low)}) against {model.before}."
             )
         else:
             yield (
-                f"Training {model.name}{on} changes Success@{k} by {value:+.1f} points ({high:+.1f} to {low:+.1f}) "
+                f"Training {model.name}{on} changes Success@{k} by {value:+.1f} points ({signed_ends(high, low)}) "
                 f"against {model.before}."
             )
 
@@ -130,10 +131,10 @@ def _models(models: list[TrainedModel], k: int) -> ResultTable:
                 model.name,
                 model.training_set,
                 model.before,
-                figures.n,
+                n_value(figures.n, figures.units, figures.unit),
                 figures.a,
                 figures.b,
-                f"{value:+.1f} ({high:+.1f} to {low:+.1f})",
+                f"{value:+.1f} ({signed_ends(high, low)})",
                 f"{figures.difference.p:.4f}",
                 figures.difference.only_b,
                 figures.difference.only_a,

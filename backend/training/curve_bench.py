@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.accuracy import proportion
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.sampling import nested_sample
+from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import Relevance, relevant
 from blindspot.backend.judges.feature_cache import kept_features
 from blindspot.backend.judges.feature_judge import (
@@ -213,6 +214,11 @@ class CurveBench:
     # What is measured, on dev
 
     @cached_property
+    def units(self) -> np.ndarray:
+        """The unit of observation of each dev question that can be measured, (q',) int64."""
+        return units_of(self.relevance.questions, self.study.settings.unit).codes
+
+    @cached_property
     def relevance(self) -> Relevance:
         """Which hits of the dev run are relevant. Its rows are the dev questions that can be measured."""
         questions = self.study.questions.some(self.dev.question_ids)
@@ -349,9 +355,8 @@ class CurveBench:
             return file[f"{scope}_reranker"]
 
 
-def share(hits: np.ndarray) -> Share:
-    """Return a share with its Wilson interval. hits: (q,) bool, at least one."""
-    count, n = int(hits.sum()), len(hits)
-    low, high = wilson(count, n)
-    assert low is not None and high is not None
-    return Share(count / n, n, low, high)
+def share(hits: np.ndarray, units: np.ndarray) -> Share:
+    """Return a share with its interval. hits: (q,) bool, at least one; units: (q,) int, the unit of each question."""
+    found = proportion(hits, units)
+    assert found.value is not None and found.low is not None and found.high is not None
+    return Share(found.value, found.n, found.low, found.high, found.units)

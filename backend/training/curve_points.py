@@ -37,12 +37,15 @@ Reason = Literal["asked", "batch", "labels", "start", "history"]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of the dev questions with its 95% interval."""
+    """A share of the dev questions with its 95% interval. units: their number of units of observation; None in older
+    points, whose intervals take questions as independent.
+    """
 
     value: float
     n: int
     low: float
     high: float
+    units: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,8 +177,8 @@ def _add(bench: CurveBench, reason: Reason, last_event: int, points: Sequence[Cu
         "inputs": bench.about,
         "settings": {"seed": bench.seed, "judge": asdict(bench.settings), "adapter": asdict(bench.adapter_settings)},
         "relevance": bench.relevance.kind,
-        "base_reranker": asdict(share(bench.relevance.relevant[:, 0])),
-        "base_adapter": None if bench.base_adapter is None else asdict(share(bench.base_adapter)),
+        "base_reranker": asdict(share(bench.relevance.relevant[:, 0], bench.units)),
+        "base_adapter": None if bench.base_adapter is None else asdict(share(bench.base_adapter, bench.units)),
         "scopes": {scope: asdict(each) for scope, each in scopes.items()},
         "seconds": round(time.monotonic() - started, 1),
     }
@@ -219,8 +219,8 @@ def _learn_scope(
     learned = CurveOutcome(
         questions=len(lists.questions),
         model=None if ranker is None else ranker.kind,
-        reranker=share(first),
-        adapter=None if adapted is None else share(adapted),
+        reranker=share(first, bench.units),
+        adapter=None if adapted is None else share(adapted, bench.units),
         answered=0 if earlier is None else int((first & ~earlier).sum()),
         lost=0 if earlier is None else int((~first & earlier).sum()),
         run=name,

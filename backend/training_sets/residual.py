@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blindspot.analysis.audit import Rate, rate
+from blindspot.backend.core.units import units_by_id
 from blindspot.backend.judging.audits import SETTLED, as_one_sample
 from blindspot.backend.judging.quality import standing_labels
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -58,6 +59,7 @@ def residual_false_negatives(study: Study, training_set: TrainingSet) -> Residua
         np.array([label in SETTLED for label in labels]),
         np.array([each.inclusion_probability for _, each in kept]),
         np.array([question for question, _ in kept], dtype=str),
+        units=units_by_id(study, [question for question, _ in kept]),
     )
     return ResidualFalseNegatives(estimate, unjudged)
 

@@ -18,10 +18,10 @@ import numpy as np
 from benchmarks.denoising.plan import KS
 from benchmarks.denoising.verdict import Claim, K, claims, of_order
 from blindspot.analysis.accuracy import Estimate, success_at
+from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.core.study import Study
-from blindspot.backend.experiments.gain import crossed_mean
 from blindspot.backend.training.dual_encoder import start_encoder, train
 from blindspot.backend.training.examples import TrainingSetExamples
 from blindspot.backend.training.training_settings import DualEncoderSettings

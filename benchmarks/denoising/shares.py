@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.denoising.plan import FIRST, JUDGED, LAST, POLICIES, RIGHT, RUN, SPANS
 from benchmarks.denoising.planted import annotate, truth_of
-from blindspot.analysis.accuracy import wilson
 from blindspot.analysis.audit import Rate, rate
+from blindspot.analysis.intervals import wilson
 from blindspot.backend.core.study import Study
 from blindspot.backend.training_sets.builder import make_training_set
 from blindspot.backend.training_sets.spec import TrainingSetSpec

@@ -22,7 +22,8 @@ from typing import Literal
 import numpy as np
 
 from blindspot.analysis.accuracy import Estimate
-from blindspot.backend.experiments.gain import MIN_SEEDS, crossed_mean
+from blindspot.analysis.crossed import crossed_mean
+from blindspot.backend.experiments.gain import MIN_SEEDS
 
 K = 1
 WORTH = 0.01

@@ -18,22 +18,12 @@ from blindspot.backend.core.extras import explain_missing_imports
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:
-    from blindspot.study_frames import StudyFrames as Study
-
     from blindspot.backend.checking.check import Check
+    from blindspot.study_frames import StudyFrames as Study
 
 __all__ = ["BadInput", "BlindspotError", "Missing", "Refused", "Study", "check"]
 
 explain_missing_imports()
-
-
-def __getattr__(name: str) -> object:
-    """Import `Study` when it is asked for: the command imports this module too, and `--help` needs no numpy."""
-    if name != "Study":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from blindspot.study_frames import StudyFrames
-
-    return StudyFrames
 
 
 def check(data: Any, study: str | None = None) -> Check:
@@ -47,3 +37,12 @@ def check(data: Any, study: str | None = None) -> Check:
     from blindspot.backend.checking.check import check as check_data
 
     return check_data(data, study)
+
+
+def __getattr__(name: str) -> object:
+    """Import `Study` when it is asked for: the command imports this module too, and `--help` needs no numpy."""
+    if name != "Study":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from blindspot.study_frames import StudyFrames
+
+    return StudyFrames

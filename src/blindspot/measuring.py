@@ -39,7 +39,7 @@ class StudyMeasures(OpenedStudy):
             ks: a cut-off or several.
             measures: a measure or several in addition to Success@k, as in `compare`.
 
-        The columns are run, relevance, group, measure, k, value, n, n_groups, low, high and method.
+        The columns are run, relevance, group, measure, k, value, n, units, n_groups, low, high and method.
         `attrs["convention"]` says how the figures were computed; `attrs["notes"]` holds warnings. Raises Missing,
         BadInput, Refused.
         """
@@ -84,7 +84,7 @@ class StudyMeasures(OpenedStudy):
     ) -> pd.DataFrame:
         """Return the slices in which the difference of two runs departs from the rest, as `compare --find-slices` does.
 
-        The columns are slice, k, n, a, b, difference, low, high, outside, explained, p and p_adjusted;
+        The columns are slice, k, n, units, a, b, difference, low, high, outside, explained, p and p_adjusted;
         `attrs["method"]` explains the test. Raises Missing, BadInput.
         """
         from blindspot.backend.evaluation.slice_report import find_in_runs, method

@@ -10,7 +10,7 @@ from blindspot.app.components import jobs
 from blindspot.app.components.check.file_panel import write_button
 from blindspot.app.components.check.rules_panel import RULE_STEP, WITHOUT_RULE
 from blindspot.app.markup import Html, div, join, link, show, tag
-from blindspot.backend.checking.facts import Facts
+from blindspot.backend.checking.facts import FileFacts
 from blindspot.backend.checking.jobs import CleanedFile, draw_pairs
 from blindspot.backend.checking.sample import MOST_DRAWS, RateEstimate
 from blindspot.backend.core.jobs import request
@@ -22,7 +22,7 @@ VAGUE = 0.25
 """Half width of an interval up to which a rate is not stated."""
 
 
-def answer(facts: Facts, found: Labelled, sees: bool) -> Html:
+def answer(facts: FileFacts, found: Labelled, sees: bool) -> Html:
     """Return the sentence on top of the page."""
     if not facts.negatives:
         return tag("h1", "The file has no negatives, so none can be false.")
@@ -46,7 +46,7 @@ def rate_sentence(rate: RateEstimate) -> str:
     )
 
 
-def primary(opened: Study, facts: Facts, found: Labelled, written: CleanedFile | None) -> None:
+def primary(opened: Study, facts: FileFacts, found: Labelled, written: CleanedFile | None) -> None:
     """Show the one next step: draw, judge, see the rule, or write the file."""
     if not facts.negatives:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blindspot.app.markup import Html, div, tag, term
-from blindspot.backend.checking.facts import Facts, Finding
+from blindspot.backend.checking.facts import FileFacts, FileFinding
 from blindspot.backend.text.counting import counted, noun
 
 IN_BATCH = (
@@ -12,7 +12,7 @@ IN_BATCH = (
 )
 
 
-def facts_panel(facts: Facts, form: str) -> Html:
+def facts_panel(facts: FileFacts, form: str) -> Html:
     """Return sizes and faults."""
     sizes = {
         "rows": facts.rows,
@@ -32,7 +32,7 @@ def facts_panel(facts: Facts, form: str) -> Html:
     )
 
 
-def _finding(finding: Finding) -> Html:
+def _finding(finding: FileFinding) -> Html:
     lines = ""
     if finding.lines:
         more = " …" if finding.count > len(finding.lines) else ""
@@ -45,7 +45,7 @@ def _finding(finding: Finding) -> Html:
     )
 
 
-def batch_panel(facts: Facts) -> Html:
+def batch_panel(facts: FileFacts) -> Html:
     """Return false negatives inside the batch by batch size; empty for a form that trains without them."""
     if not facts.batches:
         return Html("")

@@ -10,9 +10,10 @@ from blindspot.app import who
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of
 from blindspot.app.components.map.parts import address
 from blindspot.app.components.map.selection import acting, attempt, panel
-from blindspot.app.components.marks import WILSON, figure
+from blindspot.app.components.marks import INTERVAL, figure
 from blindspot.app.components.tables import scrolling
-from blindspot.app.markup import Html, div, link, show, span, tag, term
+from blindspot.app.markup import Html, div, heads, link, row, show, span, tag, term
+from blindspot.app.markup import table as table_of
 from blindspot.backend.maps import Map
 from blindspot.backend.maps import edits as changes
 from blindspot.backend.maps.edits import Clusters
@@ -42,7 +43,7 @@ def table(map: Map, state: Clusters, runs: Sequence[str], k: int, opened: int | 
                 f"Clusters of {map.encoders[0]} in the original space. "
                 + (f"{counted(loose, 'passage')} outside all clusters. " if loose else "")
                 + "A cluster's words are its most distinctive ones (log-odds with a prior, Monroe et al.). "
-                f"S@{k}: Success@{k} over the questions with a positive in the cluster; {WILSON}.",
+                f"S@{k}: Success@{k} over the questions with a positive in the cluster; {INTERVAL}.",
                 cls="convention",
             )
         )
@@ -79,38 +80,32 @@ def _message_after(_: Clusters, words: str) -> str:
 
 
 def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, opened: int | None) -> Html:
-    head = tag(
-        "tr",
-        tag("th", "cluster", scope="col", cls="left"),
-        tag("th", "passages", scope="col"),
-        tag("th", term("unlabelled", UNLABELLED), scope="col"),
-        tag("th", term("questions", QUESTIONS), scope="col"),
-        *(tag("th", f"{run}, S@{k}", scope="col") for run in runs),
+    head = heads(
+        "cluster",
+        "passages",
+        term("unlabelled", UNLABELLED),
+        term("questions", QUESTIONS),
+        *(f"{run}, S@{k}" for run in runs),
     )
-    lines = [
-        tag(
-            "tr",
-            tag(
-                "th",
-                link(
-                    row.name,
-                    address(map, cluster=row.id + 1, point=None, selection=None, list=None),
-                    data_focus=f"cluster-{row.id}",
-                ),
-                scope="row",
-            ),
-            tag("td", f"{row.size:,}"),
-            tag("td", "–" if row.unlabelled.value is None else f"{100 * row.unlabelled.value:.0f}%"),
-            tag("td", f"{row.questions:,}"),
+    lines = (
+        row(
+            f"{each.size:,}",
+            "–" if each.unlabelled.value is None else f"{100 * each.unlabelled.value:.0f}%",
+            f"{each.questions:,}",
             *(
-                tag("td", figure(row.hits[run], inline=True), cls="few" if row.hits[run].n < 30 else None)
+                tag("td", figure(each.hits[run], inline=True), cls="few" if each.hits[run].n < 30 else None)
                 for run in runs
             ),
-            cls="chosen" if row.id == opened else None,
+            head=link(
+                each.name,
+                address(map, cluster=each.id + 1, point=None, selection=None, list=None),
+                data_focus=f"cluster-{each.id}",
+            ),
+            cls="chosen" if each.id == opened else None,
         )
-        for row in rows
-    ]
-    return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures clusters")
+        for each in rows
+    )
+    return table_of(head, lines, "figures clusters")
 
 
 def opened_cluster(map: Map, points: MapPoints, state: Clusters, id: int, run: str | None, k: int) -> None:

@@ -21,7 +21,7 @@ NEIGHBOURS = 10
 FEW = 30
 TRUST = (
     "Trustworthiness (Venna and Kaski 2001): 1 if all neighbours on the map are neighbours in the original space, "
-    "about 0.5 for a random map. 95% bootstrap interval over the measured points."
+    "about 0.5 for a random map. 95% interval over the measured points."
 )
 OVERLAP = (
     "Neighbour overlap: share of a point's k nearest neighbours in the original space that are also among its "
@@ -31,10 +31,10 @@ SIMILARITY = (
     "Mean cosine between two different positives of the group: 1 for identical directions, about 0 for "
     "random ones. 95% jackknife interval."
 )
-NEAREST = "Mean cosine between a positive and the nearest other positive of the group. 95% bootstrap interval."
+NEAREST = "Mean cosine between a positive and the nearest other positive of the group. 95% t interval."
 MARGIN = (
     "Mean over questions of the cosine with the question's own best positive minus the cosine with the best positive "
-    "of another question of the group. Below 0, another question's positive is closer. 95% bootstrap interval over "
+    "of another question of the group. Below 0, another question's positive is closer. 95% t interval over "
     "questions."
 )
 

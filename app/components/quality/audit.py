@@ -8,10 +8,10 @@ from blindspot.analysis.prediction_powered import PoweredRate
 from blindspot.app import url
 from blindspot.app.audit_words import powered_words
 from blindspot.app.components.marks import grouping, percent, relation_label
-from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, heads, rate_figure, row, stopping
+from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, rate_figure, stopping
 from blindspot.app.components.tables import scrolling
 from blindspot.app.components.training.judges import VIEW
-from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.markup import Html, div, heads, join, link, row, span, tag, term
 from blindspot.backend.judges.powered_audit import PoweredAudit
 from blindspot.backend.judging.audits import Audit, Rates
 from blindspot.backend.text.counting import counted

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blindspot.app.components.quality.marks import heads, rate_figure, row
+from blindspot.app.components.quality.marks import rate_figure
 from blindspot.app.components.tables import scrolling
-from blindspot.app.markup import Html, div, join, span, tag, term
+from blindspot.app.markup import Html, div, heads, join, row, span, tag, term
 from blindspot.backend.judging.audits import BatchProgress
 
 ARMS = {"priority": "by priority", "audit": "random audit", "second": "second labels", "repeat": "repeats"}

@@ -18,17 +18,9 @@ from blindspot.analysis.judge_quality import (
 )
 from blindspot.analysis.relations import relation_order
 from blindspot.app.components.marks import command, grouping, relation_label
-from blindspot.app.components.quality.marks import (
-    INTERVAL_NOTE,
-    coefficient,
-    gauge,
-    gauge_head,
-    heads,
-    rate_figure,
-    row,
-)
+from blindspot.app.components.quality.marks import INTERVAL_NOTE, coefficient, gauge, gauge_head, rate_figure
 from blindspot.app.components.tables import scrolling
-from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.markup import Html, div, heads, join, link, row, span, tag, term
 from blindspot.backend.judges.measuring import BYS, SAMPLES, JudgeTable, MeasuredJudge
 from blindspot.backend.text.counting import counted
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from blindspot.analysis.agreement import Agreement
 from blindspot.analysis.audit import Rate
 from blindspot.app.components.marks import percent
@@ -88,26 +86,3 @@ def coefficient(agreement: Agreement) -> Html:
 
 def share(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.0f}%"
-
-
-def row(*cells: object, head: object, **attributes: Any) -> Html:
-    return tag(
-        "tr",
-        tag("th", head, scope="row"),
-        *(cell if isinstance(cell, Html) and cell.startswith("<td") else tag("td", cell) for cell in cells),
-        **attributes,
-    )
-
-
-def heads(first: str, *rest: object) -> Html:
-    return tag(
-        "thead",
-        tag(
-            "tr",
-            tag("th", first, scope="col", cls="left"),
-            *(
-                each if isinstance(each, Html) and each.startswith("<th") else tag("th", each, scope="col")
-                for each in rest
-            ),
-        ),
-    )

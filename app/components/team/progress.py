@@ -6,10 +6,10 @@ import streamlit as st
 
 from blindspot.app import url
 from blindspot.app.components.marks import notice
-from blindspot.app.components.quality.marks import heads, row, share
+from blindspot.app.components.quality.marks import share
 from blindspot.app.components.tables import scrolling
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, div, join, link, show, span, tag, term
+from blindspot.app.markup import Html, div, heads, join, link, row, show, span, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.agreement_words import AgreementWords, agreement_in_words
 from blindspot.backend.judging.quality import quality

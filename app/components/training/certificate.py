@@ -6,7 +6,7 @@ from blindspot.app import url
 from blindspot.app.certificates import bound_line, more_line, positives_line, verdict, withdrawal
 from blindspot.app.components.marks import command, notice
 from blindspot.app.components.tables import scrolling
-from blindspot.app.markup import Html, div, link, span, tag, term
+from blindspot.app.markup import Html, div, heads, link, row, span, table, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted
 from blindspot.backend.training_sets.certificates import Certificate, stated_certificate
@@ -63,27 +63,17 @@ def certificates_panel(opened: Study) -> Html:
             rows.append(_row(found))
     if not rows:
         return Html("")
-    head = tag(
-        "tr",
-        tag("th", "set", scope="col", cls="left"),
-        *(
-            tag("th", name, scope="col")
-            for name in (
-                "false negatives, at most %",
-                "after, at most %",
-                "right positives, at least %",
-                "judged",
-                "target",
-            )
-        ),
+    head = heads(
+        "set", "false negatives, at most %", "after, at most %", "right positives, at least %", "judged", "target"
     )
-    table = tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
     note = tag(
         "p",
         "Bounds on finite sets, from pairs drawn at random. After: once the found false negatives are taken out.",
         cls="convention",
     )
-    return div(tag("h2", term("Certified training sets", WHAT)), scrolling(table), note, cls="panel certificate")
+    return div(
+        tag("h2", term("Certified training sets", WHAT)), scrolling(table(head, rows)), note, cls="panel certificate"
+    )
 
 
 def _row(found: Certificate) -> Html:
@@ -94,32 +84,21 @@ def _row(found: Certificate) -> Html:
         state = "holds"
     else:
         state = "holds after" if found.holds_after else "not shown"
-    return tag(
-        "tr",
-        tag("th", link(found.training_set, url.href(url.TRAINING, {"set": found.training_set})), scope="row"),
-        tag("td", f"{100 * found.upper:.2f}"),
-        tag("td", f"{100 * found.upper_after:.2f}"),
-        tag("td", f"{100 * found.right_at_least:.1f}"),
-        tag("td", f"{found.judged:,} + {found.positives_judged:,}"),
-        tag("td", span(f"{target}: {state}", title="; ".join(found.withdrawn) or None)),
+    return row(
+        f"{100 * found.upper:.2f}",
+        f"{100 * found.upper_after:.2f}",
+        f"{100 * found.right_at_least:.1f}",
+        f"{found.judged:,} + {found.positives_judged:,}",
+        span(f"{target}: {state}", title="; ".join(found.withdrawn) or None),
+        head=link(found.training_set, url.href(url.TRAINING, {"set": found.training_set})),
     )
 
 
 def _strata(found: Certificate) -> Html:
     if len(found.strata) < 2:
         return Html("")
-    head = tag(
-        "tr", *(tag("th", name, scope="col") for name in ("stratum", "negatives", "judged", "false", "at most %"))
-    )
-    rows = [
-        tag(
-            "tr",
-            tag("th", each.stratum, scope="row"),
-            tag("td", f"{each.pairs:,}"),
-            tag("td", f"{each.judged:,}"),
-            tag("td", f"{each.false:,}"),
-            tag("td", f"{100 * each.upper:.1f}"),
-        )
+    rows = (
+        row(f"{each.pairs:,}", f"{each.judged:,}", f"{each.false:,}", f"{100 * each.upper:.1f}", head=each.stratum)
         for each in found.strata
-    ]
-    return scrolling(tag("table", tag("thead", head), tag("tbody", *rows), cls="figures small"))
+    )
+    return scrolling(table(heads("stratum", "negatives", "judged", "false", "at most %"), rows, "figures small"))

@@ -39,7 +39,7 @@ class Entry:
     answers: tuple[str, ...] = ()
 
 
-class Layout(ABC):
+class RowLayout(ABC):
     """How the rows of one file read and change.
 
     Attributes:
@@ -83,7 +83,7 @@ class TrainingFormat:
 
     name: str
     what: str
-    recognise: Callable[[Sequence[str], Sequence[Values]], Layout | None]
+    recognise: Callable[[Sequence[str], Sequence[Values]], RowLayout | None]
     needs: tuple[str, ...] = ()
 
 

@@ -13,7 +13,7 @@ from blindspot.backend.checking.formats.base import (
     TRAINING_FORMATS,
     Cell,
     Entry,
-    Layout,
+    RowLayout,
     Slot,
     TrainingFormat,
     Values,
@@ -22,7 +22,7 @@ from blindspot.backend.data.formats.fields import FieldError
 
 
 @dataclass
-class IdLayout(Layout):
+class IdLayout(RowLayout):
     """texts: of the ids of each needed file, once they are looked up."""
 
     name: str = "MS MARCO's id triples"
@@ -52,7 +52,7 @@ class IdLayout(Layout):
         return [{**values, "1": values["2"], "2": others[0][0]}] if added and others else []
 
 
-def _recognise(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
+def _recognise(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     if list(columns) != ["0", "1", "2"] or not all(value.isdigit() for row in rows for value in row.values()):
         return None
     return IdLayout()

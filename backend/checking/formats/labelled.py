@@ -16,7 +16,7 @@ from blindspot.backend.checking.formats.base import (
     TRAINING_FORMATS,
     Cell,
     Entry,
-    Layout,
+    RowLayout,
     Slot,
     TrainingFormat,
     Values,
@@ -31,7 +31,7 @@ _WORDS = {"positive": True, "negative": False, "true": True, "false": False}
 
 
 @dataclass
-class PairLayout(Layout):
+class PairLayout(RowLayout):
     """question, title (or None), passage: columns. label, score: columns, one of them None."""
 
     name: str
@@ -66,7 +66,7 @@ class PairLayout(Layout):
 
 
 @dataclass
-class ListLayout(Layout):
+class ListLayout(RowLayout):
     """question, passages: columns. labels, scores: columns, one of them None."""
 
     name: str
@@ -130,7 +130,7 @@ def _positive_as(value: Any) -> Any:
     return type(value)(1)
 
 
-def _labelled(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
+def _labelled(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     if len(columns) != 3 or not rows:
         return None
     label = next((name for name in LABELS if name in columns), None)
@@ -151,13 +151,13 @@ def _labelled(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
     return PairLayout("labelled pairs", question, None, passage, label, score)
 
 
-def _rocketqa(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
+def _rocketqa(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     if list(columns) != ["0", "1", "2", "3"] or any(row["3"] not in ("0", "1") for row in rows):
         return None
     return PairLayout("RocketQA's cross-encoder TSV", "0", "1", "2", "3", None)
 
 
-def _own_parquet(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
+def _own_parquet(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     if not {"question_id", "question", "passage_id", "title", "text", "role"} <= set(columns):
         return None
     score = "score" if "score" in columns else None

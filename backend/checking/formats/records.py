@@ -10,7 +10,7 @@ from blindspot.backend.checking.formats.base import (
     TRAINING_FORMATS,
     Cell,
     Entry,
-    Layout,
+    RowLayout,
     Slot,
     TrainingFormat,
     Values,
@@ -22,7 +22,7 @@ from blindspot.backend.data.formats.fields import FieldError, kind_of
 
 
 @dataclass
-class RecordLayout(Layout):
+class RecordLayout(RowLayout):
     """question, positives, negatives (several): fields. scores: field with the scores of each field of passages.
 
     Passages are texts, or objects with `title`, `text` and perhaps `score`.
@@ -96,19 +96,19 @@ def _slot(passage: Any, is_positive: bool, name: str, score: Any) -> Slot:
     return Slot(is_positive, text_of(passage, "text"), text_of(passage, "title"), score)
 
 
-def _dpr(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
+def _dpr(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     if not {"question", "positive_ctxs"} <= set(columns) or not {"hard_negative_ctxs", "negative_ctxs"} & set(columns):
         return None
     return RecordLayout("DPR", "question", "positive_ctxs", ("hard_negative_ctxs", "negative_ctxs"), {})
 
 
-def _tevatron(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
+def _tevatron(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     if not {"query", "positive_passages", "negative_passages"} <= set(columns):
         return None
     return RecordLayout("Tevatron", "query", "positive_passages", ("negative_passages",), {})
 
 
-def _flag_embedding(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
+def _flag_embedding(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     if not {"query", "pos", "neg"} <= set(columns) or not all(isinstance(row.get("pos"), list) for row in rows):
         return None
     return RecordLayout("FlagEmbedding", "query", "pos", ("neg",), {"pos": "pos_scores", "neg": "neg_scores"})

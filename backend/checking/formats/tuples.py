@@ -17,7 +17,7 @@ from blindspot.backend.checking.formats.base import (
     TRAINING_FORMATS,
     Cell,
     Entry,
-    Layout,
+    RowLayout,
     Slot,
     TrainingFormat,
     Values,
@@ -32,7 +32,7 @@ POSITIVES = ("positive", "pos", "answer", "passage", "document", "response", "se
 
 
 @dataclass
-class TupleLayout(Layout):
+class TupleLayout(RowLayout):
     """question: column. positive, negatives: (title column or None, text column). scores: column of their scores."""
 
     name: str
@@ -92,7 +92,7 @@ def _title(text: str) -> str:
     return "" if text == "-" else text
 
 
-def _named(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
+def _named(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     negatives = [name for name in columns if NEGATIVE.fullmatch(name)]
     if not negatives or any(not isinstance(row.get(name), str | None) for row in rows for name in negatives):
         return None
@@ -108,19 +108,19 @@ def _named(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
     return TupleLayout(what, question, (None, positive), [(None, name) for name in negatives], scores)
 
 
-def _pairs(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
+def _pairs(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     if len(columns) != 2 or columns[0] not in QUESTIONS or columns[1] not in POSITIVES:
         return None
     return TupleLayout("pairs without negatives", columns[0], (None, columns[1]), [])
 
 
-def _rocketqa(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
+def _rocketqa(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     if list(columns) != [str(place) for place in range(6)] or any(row["5"] not in ("0", "1") for row in rows):
         return None
     return TupleLayout("RocketQA's dual-encoder TSV", "0", ("1", "2"), [("3", "4")])
 
 
-def _text_triples(columns: Sequence[str], rows: Sequence[Values]) -> Layout | None:
+def _text_triples(columns: Sequence[str], rows: Sequence[Values]) -> RowLayout | None:
     if list(columns) != ["0", "1", "2"] or all(value.isdigit() for row in rows for value in row.values()):
         return None
     return TupleLayout("triples without a header", "0", (None, "1"), [(None, "2")])

@@ -18,6 +18,8 @@ from random import Random
 
 import numpy as np
 
+from blindspot.analysis.accuracy import proportion
+from blindspot.backend.core.units import units_of
 from blindspot.backend.data.encyclopedia.language import SECOND_WORDINGS, TEMPLATES
 from blindspot.backend.data.encyclopedia.plan import BLIND_SPOT, LARGEST, PLAIN, SMALLEST, Edition, key
 from blindspot.backend.data.encyclopedia.prose import article, notices
@@ -222,7 +224,7 @@ def describe(
         bm25, dense: (q, k) ordinals, k >= 5, -1 where a row is short; row i belongs to questions[i].
         matches: (q, k) bool of BM25 and dense: whether the passage contains an answer string.
 
-    Returns: figures by name, each {"share": 0..1, "n": of how many}. "Found" is Success@5, relevant being every passage
+    Returns: figures by name, each {"share": 0..1, "n": of how many, "low", "high": its 95% interval by fact}. "Found" is Success@5, relevant being every passage
     of
         the truth, so a planted false negative counts as found; the `_by_answer` figures take the answer match instead.
         false_negatives: of the passages in the dense top 5 that are not gold, those that answer the question (n: such
@@ -234,16 +236,18 @@ def describe(
     gold = _among(dense, [np.array([int(passage) - 1 for passage in q.gold], np.int64) for q in questions])
     first = np.array([q.dataset != SECOND_DATASET for q in questions], bool)
     unlabelled = ((dense >= 0) & ~gold)[first, :5]
-    figures = {"false_negatives": _share(relevant[1][first, :5][unlabelled])}
-    figures |= _only(relevant[0][first, :5], relevant[1][first, :5], "")
+    units = units_of(questions, "fact").codes
+    of_passages = np.broadcast_to(units[first, None], unlabelled.shape)[unlabelled]
+    figures = {"false_negatives": _share(relevant[1][first, :5][unlabelled], of_passages)}
+    figures |= _only(relevant[0][first, :5], relevant[1][first, :5], "", units[first])
     if matches:
-        figures |= _only(matches[0][first, :5], matches[1][first, :5], "_by_answer")
+        figures |= _only(matches[0][first, :5], matches[1][first, :5], "_by_answer", units[first])
     facts = [(q.relation, q.subject) for q in questions]
     twice = {fact for fact, one in zip(facts, first) if one} & {fact for fact, one in zip(facts, first) if not one}
     paired = np.array([fact in twice for fact in facts], bool)
     success = _any(relevant[0][:, :5])
-    figures["bm25_first_wording"] = _share(success[paired & first])
-    figures["bm25_second_wording"] = _share(success[paired & ~first])
+    figures["bm25_first_wording"] = _share(success[paired & first], units[paired & first])
+    figures["bm25_second_wording"] = _share(success[paired & ~first], units[paired & ~first])
     return figures
 
 
@@ -255,15 +259,16 @@ def _any(rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows.any(axis=1))
 
 
-def _only(bm25: np.ndarray, dense: np.ndarray, mark: str) -> dict[str, dict]:
+def _only(bm25: np.ndarray, dense: np.ndarray, mark: str, units: np.ndarray) -> dict[str, dict]:
     sparse_found, dense_found = _any(bm25), _any(dense)
     return {
-        f"only_bm25{mark}": _share(sparse_found & ~dense_found),
-        f"only_dense{mark}": _share(~sparse_found & dense_found),
-        f"both{mark}": _share(sparse_found & dense_found),
-        f"neither{mark}": _share(~sparse_found & ~dense_found),
+        f"only_bm25{mark}": _share(sparse_found & ~dense_found, units),
+        f"only_dense{mark}": _share(~sparse_found & dense_found, units),
+        f"both{mark}": _share(sparse_found & dense_found, units),
+        f"neither{mark}": _share(~sparse_found & ~dense_found, units),
     }
 
 
-def _share(hits: np.ndarray) -> dict:
-    return {"share": float(hits.mean()) if len(hits) else 0.0, "n": int(len(hits))}
+def _share(hits: np.ndarray, units: np.ndarray) -> dict:
+    found = proportion(hits, units)
+    return {"share": found.value or 0.0, "n": found.n, "low": found.low, "high": found.high}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.analysis.accuracy import wilson
+from blindspot.analysis.intervals import wilson
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.judges.llm.asking import ask

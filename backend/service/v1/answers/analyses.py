@@ -10,13 +10,13 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.service.v1.answers.contents import QUESTION_EXAMPLE, QuestionAnswer
 from blindspot.backend.service.v1.answers.parts import example
 
-_FIGURES = {"k": 5, "n": 505, "a": {"success": 0.61, "low": 0.57, "high": 0.65},
+_FIGURES = {"k": 5, "n": 505, "units": 480, "a": {"success": 0.61, "low": 0.57, "high": 0.65},
             "b": {"success": 0.55, "low": 0.51, "high": 0.59}, "oracle": {"success": 0.7, "low": 0.66, "high": 0.74},
             "difference": 0.06, "low": 0.02, "high": 0.1, "p": 0.004, "p_holm": 0.012, "p_mcnemar": 0.005,
             "both": 232, "only_a": 76, "only_b": 46, "neither": 151}  # fmt: skip
 
 
-_SLICE = {"slice": "relation:P19", "k": 5, "n": 80, "a": 0.4, "b": 0.7, "difference": -0.3, "low": -0.42,
+_SLICE = {"slice": "relation:P19", "k": 5, "n": 80, "units": 76, "a": 0.4, "b": 0.7, "difference": -0.3, "low": -0.42,
           "high": -0.18, "outside": 0.12, "explained": -0.05, "p": 0.0001, "p_adjusted": 0.001}  # fmt: skip
 
 
@@ -29,6 +29,7 @@ class PairedAnswer(BaseModel):
 
     k: int
     n: int
+    units: Annotated[int, Field(description="Units of observation that tests and intervals count by.")]
     a: dict[str, float | None]
     b: dict[str, float | None]
     oracle: dict[str, float | None]
@@ -65,6 +66,7 @@ class ComparisonAnswer(BaseModel):
             "slice": "",
             "k": 5,
             "seed": 0,
+            "unit": "fact",
             "conclusion": "bm25-dev is better.",
             "reservation": "",
             "method": "Sign-flip test.",
@@ -82,6 +84,7 @@ class ComparisonAnswer(BaseModel):
     slice: str
     k: int
     seed: int
+    unit: str
     conclusion: str
     reservation: str
     method: str
@@ -98,6 +101,7 @@ class SliceItem(BaseModel):
     slice: str
     k: int
     n: int
+    units: int
     a: float | None
     b: float | None
     difference: float | None
@@ -118,6 +122,8 @@ class SlicesAnswer(BaseModel):
             "b": "minilm-dev",
             "k": 5,
             "n": 505,
+            "units": 480,
+            "unit": "fact",
             "difference": 0.06,
             "tried": 120,
             "correction": "westfall-young",
@@ -129,6 +135,8 @@ class SlicesAnswer(BaseModel):
     b: str
     k: int
     n: int
+    units: int
+    unit: str
     difference: float | None
     tried: int
     correction: str

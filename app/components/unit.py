@@ -1,0 +1,32 @@
+"""The form in which a lead sets the study's unit of observation."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from blindspot.app import who
+from blindspot.app.components.marks import notice
+from blindspot.app.components.setting_fields import setting_field
+from blindspot.app.markup import show
+from blindspot.backend.core.settings import Settings
+from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import generalisation, set_unit
+from blindspot.db.errors import BlindspotError
+
+
+def unit_panel(study: Study) -> None:
+    """Show an expander with the unit of observation and what follows from it; nothing to people who may not set it."""
+    if not who.may(study.labels_path, "set the unit"):
+        return
+    now = study.settings.unit
+    with st.expander(f"Unit of observation: {now}"):
+        chosen = setting_field(st, Settings, "unit", now, key="unit")  # type: ignore[arg-type]
+        st.caption(generalisation(chosen))
+        if chosen == now:
+            return
+        try:
+            set_unit(study, chosen, who.acting(study.labels_path))
+        except BlindspotError as error:
+            show(notice(str(error), kind="error"))
+            return
+    st.rerun()

@@ -1,0 +1,130 @@
+"""Intervals by unit of observation, compared with published figures, other libraries and simulations."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from blindspot.analysis.accuracy import macro_average, mean, mean_difference, proportion
+from blindspot.analysis.crossed import crossed_mean
+from blindspot.analysis.intervals import compact, mean_interval, tango
+from blindspot.analysis.significance import compare, sign_flip
+
+
+def test_tangos_interval_is_the_published_one():
+    """Airway hyper-responsiveness before and after transplantation: Fagerland, Lydersen and Laake (2014), table 5."""
+    assert tango(1, 7, 21) == pytest.approx((-0.517, -0.026), abs=5e-4)
+
+
+@pytest.mark.parametrize(("plus", "minus", "n"), [(1, 7, 21), (0, 0, 44), (5, 5, 60), (3, 0, 10), (12, 30, 400)])
+def test_tangos_interval_inverts_the_score_test(plus, minus, n):
+    """At both ends the statistic with the numerically maximised likelihood is the normal quantile."""
+
+    def statistic(delta):
+        def loss(only_minus):
+            chances = only_minus + delta, only_minus, 1 - 2 * only_minus - delta
+            counts = plus, minus, n - plus - minus
+            return -sum(count * np.log(max(chance, 1e-300)) for count, chance in zip(counts, chances) if count)
+
+        bounds = max(0.0, -delta), (1 - delta) / 2
+        best = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-12}).x
+        return (plus - minus - n * delta) / np.sqrt(n * (2 * best + delta * (1 - delta)))
+
+    low, high = tango(plus, minus, n)
+    assert (statistic(low), statistic(high)) == pytest.approx((1.95996, -1.95996), abs=0.02)
+    assert -1 <= low < (plus - minus) / n < high <= 1
+
+
+def test_an_interval_is_never_a_point():
+    for n in (1, 10, 1000):
+        nothing = np.zeros(n)
+        assert proportion(nothing.astype(bool)).high > 0 and mean(nothing).high > 0
+        low, high = mean_difference(nothing).low, mean_difference(nothing).high
+        assert low < 0 < high and low == pytest.approx(-high)
+        assert macro_average(nothing, np.arange(n) % 3).high > 0
+    assert crossed_mean(np.ones((3, 40))).low < 1
+    assert crossed_mean(np.full((3, 40), 7.0)).low is None  # not bounded: too few to say
+
+
+def test_every_question_twice_says_no_more_than_once():
+    """Two copies of each question are one observation: the interval and p of the copies are those of the questions."""
+    rng = np.random.default_rng(0)
+    a, b = rng.random(226) < 0.6, rng.random(226) < 0.5
+    units = np.arange(226)
+    once, twice = compare(a, b), compare(np.tile(a, 2), np.tile(b, 2), units=np.tile(units, 2))
+    naive = compare(np.tile(a, 2), np.tile(b, 2))
+    assert twice.p == pytest.approx(once.p, abs=0.02) and naive.p < once.p / 2
+    wide, narrow = (each.estimate.high - each.estimate.low for each in (once, naive))
+    assert twice.estimate.high - twice.estimate.low == pytest.approx(wide, rel=0.03) and narrow < 0.75 * wide
+    assert (twice.n, twice.units, once.units) == (452, 226, 226)
+    share, single = proportion(np.tile(a, 2), np.tile(units, 2)), proportion(a)
+    assert (share.low, share.high) == pytest.approx((single.low, single.high), abs=0.002)
+    assert twice.p_mcnemar is None and once.p_mcnemar is not None  # the test takes questions as independent
+
+
+def test_the_signs_of_a_unit_flip_together():
+    """Every difference twice: the same p value as once, by enumeration of the units' signs."""
+    differences = np.array([1.0, 1.0, 1.0, -1.0, 0.0, 1.0])
+    signs = np.array(np.meshgrid(*[(-1, 1)] * 5)).reshape(5, -1).T
+    exact = (np.abs(signs @ differences[differences != 0]) >= 3).mean()
+    doubled = np.repeat(differences, 2)
+    assert sign_flip(doubled, np.repeat(np.arange(6), 2), 20_000) == pytest.approx(exact, abs=0.01)
+    assert sign_flip(doubled, resamples=20_000) < exact / 2
+    # Differences that cancel within each unit leave nothing to flip.
+    assert sign_flip(np.array([0.1, -0.1, 0.3, -0.3]), np.array([0, 0, 1, 1])) == 1.0
+
+
+def test_units_may_have_any_numbers():
+    values = np.random.default_rng(1).random(60) < 0.3
+    units = np.repeat(np.arange(20), 3)
+    plain = mean_interval(values, units)
+    assert mean_interval(values, units * 10**9 + 7) == plain
+    shuffled = np.random.default_rng(2).permutation(60)
+    moved = mean_interval(values[shuffled], units[shuffled])
+    assert (moved.low, moved.high) == pytest.approx((plain.low, plain.high), abs=1e-9)
+    assert compact(np.array([7, 2**40, 7])).tolist() == [0, 1, 0]
+    with pytest.raises(ValueError, match="equal length"):
+        mean_interval(values, units[:3])
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        mean(np.array([0.5, 1.5]))
+
+
+def test_the_relation_as_the_unit_speaks_of_relations_like_these():
+    """Five relations of 200 questions: about other questions of these the interval is narrow, about relations wide."""
+    rng = np.random.default_rng(3)
+    relation = np.repeat(np.arange(5), 200)
+    values = rng.random(1000) < np.array([0.1, 0.3, 0.5, 0.7, 0.9])[relation]
+    these, like_these = macro_average(values, relation), macro_average(values, relation, relation)
+    assert these.high - these.low < 0.07 and like_these.high - like_these.low > 0.5
+    assert (these.units, like_these.units) == (1000, 5)
+
+
+def covered(draw, truth, rounds, **options):
+    rng, hits = np.random.default_rng(11), 0
+    for _ in range(rounds):
+        values, units = draw(rng)
+        found = mean_interval(values, units, **options)
+        hits += found.low <= truth <= found.high
+    return hits / rounds
+
+
+@pytest.mark.parametrize("size", [2, 5, 10])
+@pytest.mark.parametrize("correlation", [0.5, 1.0])
+def test_intervals_cover_with_correlated_groups(size, correlation):
+    """With each question as its own unit, groups of ten covered 0.61."""
+
+    def draw(rng):
+        shared, own = rng.random(60) < 0.4, rng.random((60, size)) < 0.4
+        together = rng.random((60, size)) < np.sqrt(correlation)
+        return np.where(together, shared[:, None], own).ravel(), np.repeat(np.arange(60), size)
+
+    assert covered(draw, 0.4, 400) >= 0.925
+
+
+def test_reciprocal_ranks_with_rare_hits_are_covered():
+    """A percentile bootstrap covered 0.33 to 0.87."""
+    ranks = 1 / np.arange(1, 11)
+
+    def draw(rng):
+        return np.where(rng.random(100) < 0.05, rng.choice(ranks, 100), 0.0), None
+
+    assert covered(draw, 0.05 * ranks.mean(), 400) >= 0.93
