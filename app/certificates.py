@@ -9,8 +9,8 @@ from blindspot.backend.training_sets.certificates import Certificate
 from blindspot.backend.training_sets.certification import CertificatePlan
 
 
-def plan_lines(name: str, made: CertificatePlan, batch: str | None) -> Iterator[str]:
-    """Say what a new plan takes. batch: the batch that was queued; None if nothing was drawn."""
+def plan_lines(name: str, made: CertificatePlan) -> Iterator[str]:
+    """Say what a new plan takes."""
     unjudged = made.cells.size if made.negatives > len(made.known_negatives) else 0
     yield (
         f"Training set {name}: {counted(made.negatives, 'negative')}, {len(made.known_negatives):,} of them judged; "
@@ -25,15 +25,11 @@ def plan_lines(name: str, made: CertificatePlan, batch: str | None) -> Iterator[
         )
         yield _steering(made)
         yield _expectation(made)
-    if batch is None:
-        yield "Nothing was drawn (--dry-run)."
-    elif made.batches:
-        yield f"Queued them as batch {batch} (seed {made.seed}). Judge it, then run: blindspot training-set certify {name}"
 
 
 def _steering(made: CertificatePlan) -> str:
     if made.judge is None:
-        return "No judge: every pair is drawn with the same probability. A judge's scores (--judge) can save labels."
+        return "No judge: every pair is drawn with the same probability. A judge's scores can save labels."
     learned = (
         "people's labels so far taught what its score and the answer match are worth"
         if made.piloted
@@ -46,7 +42,7 @@ def _expectation(made: CertificatePlan) -> str:
     if made.capped:
         return (
             "The plan's chances promise more false negatives than the target allows: if they are right, no number of labels "
-            "certifies this set. Clean it first (blindspot training-set build with another policy)."
+            "certifies this set. Clean it first: build it with another policy."
         )
     if not made.enough:
         return "The plan does not expect these labels to be enough in four of five cases; further pairs can be drawn later."
@@ -71,6 +67,8 @@ def state_lines(found: Certificate) -> Iterator[str]:
         )
     if more := more_line(found):
         yield more
+    if found.more and not found.left:
+        yield f"Draw them: blindspot training-set certify {found.training_set} --more {found.more}"
 
 
 def stated_lines(found: Certificate | None) -> Iterator[str]:
@@ -78,7 +76,7 @@ def stated_lines(found: Certificate | None) -> Iterator[str]:
     if found is None:
         yield "No certificate."
     elif found.withdrawn:
-        yield withdrawal(found)
+        yield f"{withdrawal(found)} State it again: blindspot training-set certify {found.training_set}"
     else:
         yield verdict(found)
         yield bound_line(found)
@@ -125,19 +123,14 @@ def more_line(found: Certificate) -> str:
         )
     if found.left:
         return f"Judge the {counted(found.left, 'drawn negative')} that are left, then certify again."
-    return (
-        f"About {counted(found.more, 'more negative')} must be judged: blindspot training-set certify "
-        f"{found.training_set} --more {found.more}"
-    )
+    return f"About {counted(found.more, 'more negative')} must be judged."
 
 
 def withdrawal(found: Certificate) -> str:
     """Return what has been withdrawn and why; "" for a valid certificate."""
     if not found.withdrawn:
         return ""
-    return (
-        f"Withdrawn: {'; '.join(found.withdrawn)}. State it again: blindspot training-set certify {found.training_set}"
-    )
+    return f"Withdrawn: {'; '.join(found.withdrawn)}."
 
 
 def _percent(share: float) -> str:

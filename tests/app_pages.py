@@ -67,7 +67,7 @@ def hand_made_study(folder: Path) -> Study:
             name,
             [question.id for question in questions[: len(ranks)]],
             hits,
-            {"retriever": retriever, "kind": "dense"},
+            {"retriever": retriever, "kind": "run" if retriever == "bm25" else "dense"},
         )
     return study
 

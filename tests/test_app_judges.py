@@ -55,10 +55,10 @@ def study(whole, tmp_path):
 
 @pytest.mark.parametrize("page", ["", "judge", "training"])
 def test_the_curve_is_on_home_judge_and_training(whole, page):
-    shown = Page(whole.folder, page, "lea")
+    shown = Page(whole.folder, page, "lea", tab="curve")
     assert "Learning curve" in shown.text and "Reranker, Success@1" in shown.text
     assert shown.html.count('class="dot"') == 2 and "30 labels" in shown.text
-    assert "40 dev questions, 95% intervals. Dev measures and never trains." in shown.text
+    assert "40 questions of dev, 95% intervals. Dev measures and never trains." in shown.text
     assert "Add a point" in [button.label for button in shown.app.button]
     assert "Adapter" not in shown.text  # there is no dense index
 
@@ -73,7 +73,7 @@ def test_the_sentence_opens_its_lists(whole):
     )
     assert found, sentence
     links = shown.links()
-    pairs = next(link for link in links if link.startswith("training?view=curve&point="))
+    pairs = next(link for link in links if link.startswith("training?tab=curve&point="))
     opened = Page(whole.folder, "training", "lea", view="curve", point=pairs.rpartition("=")[2])
     assert f"Point 2: {found[1]} changed training pair" in opened.text
     assert opened.text.count("left out → positive") == int(found[1])
@@ -136,7 +136,7 @@ def test_the_map_form_offers_no_run_of_the_curve(whole):
 
 
 def test_kinds_of_judges_have_plain_titles(whole):
-    shown = Page(whole.folder, "training", "lea")
+    shown = Page(whole.folder, "training", "lea", tab="judges")
     assert "feature judge" in shown.text and "feature-judge" not in shown.text
 
 
@@ -193,7 +193,7 @@ def test_a_training_set_with_a_judge_is_built_from_the_form(study, monkeypatch):
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
 
     def build(policy, model, proposes=False):
-        page = Page(study.folder, "training", "lea").app
+        page = Page(study.folder, "training", "lea", tab="sets").app
         monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
         monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
         next(box for box in page.selectbox if box.label == "Denoising policy").select(policy)
@@ -227,7 +227,8 @@ def test_a_judge_is_learned_from_the_form_and_listed(study, monkeypatch):
     monkeypatch.setattr(
         jobs, "submit_request", lambda study, asked, by: started.append((asked.kind.kind, asked.arguments))
     )
-    shown = Page(study.folder, "training", "lea")
+    shown = Page(study.folder, "training", "lea", tab="judges")
+    assert "mine tells answers from other passages with an AUC of" in shown.text
     assert "mine feature judge bm25-train" in shown.text
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
@@ -236,4 +237,4 @@ def test_a_judge_is_learned_from_the_form_and_listed(study, monkeypatch):
     assert kind == "learn judge" and arguments == {
         "name": "judge-1", "run": "bm25-train", "encoder": None, "settings": {"depth": 20}
     }  # fmt: skip
-    assert "Only leads can learn judges" in Page(study.folder, "training", "ann").text
+    assert "Only leads can learn judges" in Page(study.folder, "training", "ann", tab="judges").text

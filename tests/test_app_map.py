@@ -7,9 +7,10 @@ import pytest
 from blindspot.app.components.map.figure import SELECTABLE, figure, selectable
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.evaluation.saved_selections import save_selection
-from blindspot.backend.maps import MapRequest, make_map
 from blindspot.backend.maps.colours import MAP_COLOURS, MapColour, values
 from blindspot.backend.maps.edits import clusters_of, rename
+from blindspot.backend.maps.making import make_map
+from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.maps.values import known
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve
@@ -243,6 +244,6 @@ def again(page, study):
 
 
 def map_of(study):
-    from blindspot.backend.maps import Map
+    from blindspot.backend.maps.stored import Map
 
     return Map.open(study, "one")

@@ -38,6 +38,8 @@ def test_each_page_says_where_one_is_and_what_comes_next(study):
     assert shown(Page(study.folder, "compare"))[0] == "See the failure"
     assert shown(Page(study.folder, "question", a="bm25-dev", b="titles-dev"))[0] == "Look at questions"
     assert shown(Page(study.folder, "training"))[0] == "Clean"
+    assert shown(Page(study.folder, "training", tab="models"))[0] == "Train"
+    assert shown(Page(study.folder, "training", model="of-an-older-address"))[0] == "Train"
     here, following = shown(Page(study.folder, "compare", a="titles-dev", b="bm25-dev"))
     assert here == "See the failure" and following == "question?a=titles-dev&b=bm25-dev&cell=only_a"
     assert shown(Page(study.folder, "question"))[1] == "judge"

@@ -14,6 +14,8 @@ from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.training.training_log import LOG
 from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.backend.training_sets.certification import read_plan
+from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.jobs import Job
 from blindspot.db.people import People
 from tests.app_pages import HOSTILE, Page
@@ -48,8 +50,8 @@ def test_without_training_questions_it_says_so(tmp_path, study):
 
 def test_a_set_is_told_by_its_sources(study):
     build(study, name="raw")
+    assert "raw none r 3 3 15 –" in Page(study.folder, "training", tab="sets").text
     page = Page(study.folder, "training")
-    assert "raw none r 3 3 15 –" in page.text
     assert "3 positives: 3 gold" in page.text and "15 negatives: 15 mined" in page.text
     assert "Questions left out : 1 " in page.text
 
@@ -146,12 +148,19 @@ def model(study, name, **about):
 def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
     """Every setting arrives at the job; without a cross-encoder none can be chosen."""
     build(study, name="raw")
-    sent = []
+    sent, timed = [], []
     monkeypatch.setattr(
         "blindspot.backend.core.jobs.submit_request",
         lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments)),
     )
-    page = Page(study.folder, "training")
+
+    def timing(opened, training_set, start, settings, within):
+        timed.append((training_set, within))
+        return 61, "61 steps of 1.9 s"
+
+    monkeypatch.setattr("blindspot.app.components.training.form._time_of_retriever", timing)
+    monkeypatch.setattr("blindspot.app.components.training.form.has_gpu", lambda: False)
+    page = Page(study.folder, "training", tab="models")
 
     def widget(page, kind, label):
         return next(each for each in getattr(page.app, kind) if each.label == label)
@@ -164,25 +173,28 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
             page.app.run()
 
     assert widget(page, "selectbox", "Distil from").disabled
-    press(page, "Train")
+    assert "About 2 minutes on this machine" in page.text
+    press(page, "Train on raw")
     kind, arguments = sent.pop()
     assert (kind, arguments["training_set"], arguments["start"]) == ("train dual-encoder", "raw", "minilm")
     assert DualEncoderSettings(**arguments["settings"]) == DualEncoderSettings(
-        steps=40, batch=8, passage_tokens=96, held_out=40, pool=200
+        steps=61, batch=8, passage_tokens=96, held_out=40, pool=200
     )
+    assert timed == [("raw", 120)] and "model-1 is being trained. 61 steps of 1.9 s" in page.text
 
     model(study, "judge", kind="cross-encoder", model_hash="f00d")
-    page = Page(study.folder, "training")
+    page = Page(study.folder, "training", tab="models")
     widget(page, "selectbox", "Distil from").select("judge")
     for label, value in (
         ("Teacher weight", 0.5),
         ("Hard negatives", 3),
         ("Learning rate", 1e-4),
+        ("Steps", 40),
         ("Layers", 2),
         ("Seed", 7),
     ):
         widget(page, "number_input", label).set_value(value)
-    press(page, "Train")
+    press(page, "Train on raw")
     settings = DualEncoderSettings(**sent.pop()[1]["settings"])
     assert (
         settings.distil,
@@ -191,7 +203,109 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
         settings.learning_rate,
         settings.layers,
         settings.seed,
-    ) == ("judge", 0.5, 3, 1e-4, 2, 7)
+        settings.steps,
+    ) == ("judge", 0.5, 3, 1e-4, 2, 7, 40)
+    assert len(timed) == 1, "steps that a person gives are not measured"
+
+
+def test_a_cross_encoder_is_trained_on_the_open_set(study, monkeypatch):
+    for name in ("raw", "clean"):
+        build(study, name=name)
+    sent = []
+    monkeypatch.setattr(
+        "blindspot.backend.core.jobs.submit_request",
+        lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments)),
+    )
+    monkeypatch.setattr("blindspot.app.components.training.form.has_gpu", lambda: False)
+    monkeypatch.setattr("blindspot.app.components.training.form._time_of_cross_encoder", lambda *_: (9, "9 steps"))
+    page = Page(study.folder, "training", tab="models", set="raw")
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+    next(each for each in page.app.button if each.label == "Train a cross-encoder on raw").click().run()
+    ((kind, arguments),) = sent
+    assert (kind, arguments["training_set"], arguments["name"]) == ("train cross-encoder", "raw", "cross-encoder-1")
+    assert arguments["settings"]["steps"] == 9
+
+
+@pytest.mark.parametrize(
+    ("parameters", "title"),
+    [
+        ({}, "Training set clean"), ({"set": "base"}, "Training set base"), ({"set": "base", "before": "clean"}, "Training set base"),
+        ({"tab": "sets"}, "Training sets"), ({"view": "judges"}, "Judges"), ({"tab": "judges"}, "Judges"),
+        ({"view": "curve"}, "Learning curve"), ({"model": "mine"}, "Models"), ({"tab": "models", "set": "base"}, "Models"),
+        ({"tab": "nothing"}, "Training set clean"),
+    ],
+)  # fmt: skip
+def test_each_address_opens_its_tab_on_its_set(study, parameters, title):
+    """Addresses of older versions too. Every tab has one h1, and its links keep the open set."""
+    for name in ("base", "clean"):
+        build(study, name=name)
+    page = Page(study.folder, "training", "lea", **parameters)
+    assert page.part("<h1>.*?</h1>") == [title]
+    chosen = parameters.get("set", "clean")
+    for tab in ("sets", "set", "judges", "models", "curve"):
+        assert f"training?tab={tab}&set={chosen}" in page.links()
+
+
+def test_the_forms_begin_with_the_open_set(study):
+    """Not with the newest one: its run, its ranks, and the set that is trained on."""
+    build(study, name="raw", last=3)
+    build(study, name="clean")
+    page = Page(study.folder, "training", "lea", tab="sets", set="raw")
+    assert next(each for each in page.app.number_input if each.label == "Maximum rank").value == 3
+    page = Page(study.folder, "training", "lea", tab="models", set="raw")
+    assert "Train on raw" in [each.label for each in page.app.button]
+
+
+def test_a_set_is_certified_by_buttons(study, monkeypatch):
+    """Plan, queue and state; an annotator sees the certificate and no button."""
+    build(study, name="raw")
+    page = Page(study.folder, "training", "lea", set="raw")
+    assert "Not certified. No pairs were drawn yet." in page.text and "blindspot training-set" not in page.text
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+
+    def press(start):
+        next(each for each in page.app.button if each.label.startswith(start)).click().run()
+        assert not page.app.exception, page.app.exception
+
+    next(each for each in page.app.number_input if each.label.startswith("False negatives")).set_value(40.0)
+    press("Plan")
+    assert "To certify at most 40% false negatives at 95% confidence" in page.text and read_plan(raw(study)) is None
+    press("Queue")
+    assert "Queued as batch raw-certificate-1" in page.text and read_plan(raw(study)) is not None
+    press("State what the labels prove")
+    assert "Nothing is judged yet" in page.text
+    for draw in (*read_plan(raw(study)).draws, *read_plan(raw(study)).positive_draws):
+        say(study, "ann", draw.question, {draw.passage: "negative"})
+    press("State what the labels prove")
+    assert "Certified: at most 40% false negatives" in page.text
+    shown = Page(study.folder, "training", "ann", set="raw")
+    assert "Certified: at most 40%" in shown.text and not shown.app.button
+
+
+def raw(study):
+    return TrainingSet.open(study, "raw")
+
+
+def test_an_export_takes_its_options(study):
+    """The button's file is made of the open set, in the chosen form."""
+    import io
+    import zipfile
+
+    from blindspot.backend.training_sets.export_options import ExportOptions
+    from blindspot.backend.upkeep.downloads import download
+
+    build(study, name="raw")
+    page = Page(study.folder, "training", "lea", set="raw")
+    assert "Export 18 pairs" in [each.label for each in page.app.get("download_button")]
+    lines = {}
+    for negatives in (1, 3):
+        options = ExportOptions(negatives=negatives)
+        content = download(study, "training-set", "raw", "tevatron", "lea", options).content
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            lines[negatives] = json.loads(archive.read("raw-tevatron/train.jsonl").splitlines()[0])["negative_passages"]
+    assert {number: len(found) for number, found in lines.items()} == {1: 1, 3: 3}
 
 
 def test_where_a_model_began_and_who_taught_it(study):
@@ -253,29 +367,29 @@ def judged(study):
 
 def test_three_judges_side_by_side(study):
     judged(study)
-    page = Page(study.folder, "training", "lea", view="judges")
-    assert "3 pairs judged by all three" in page.text and "Training sets" not in page.text
+    page = Page(study.folder, "training", "lea", tab="judges")
+    assert "3 pairs judged by all three" in page.text
     assert "1 1 of 10 retrieved 0 0 0 0 0 1 100.0% 0 0" in page.text  # rank 1: the cross-encoder alone, no
     assert "2–5 2 of 40 retrieved 0 0 1 50.0% 1 50.0% 0 0 0 0" in page.text
     cell = next(address for address in page.links() if "cell=nyy" in address)
     assert "ranks=2%E2%80%935" in cell
-    opened = Page(study.folder, "training", "lea", view="judges", cell="nyy", ranks="2–5")
+    opened = Page(study.folder, "training", "lea", tab="judges", cell="nyy", ranks="2–5")
     assert (
         "1 pair at ranks 2–5" in opened.text and "Where was Ann born? Title 2 p2 3 related 0.900 ✓ yes" in opened.text
     )
     assert any(address.startswith("question?question=q0&a=r") for address in opened.links())
-    strict = Page(study.folder, "training", "lea", view="judges", cut="0.1")
+    strict = Page(study.folder, "training", "lea", tab="judges", cut="0.1")
     assert "1 1 of 10 retrieved 1 100.0%" in strict.text
 
 
 def test_judges_that_are_missing_are_named(study):
-    page = Page(study.folder, "training", "lea", view="judges")
+    page = Page(study.folder, "training", "lea", tab="judges")
     assert (
         "No people. Nobody has judged a question of r yet" in page.text
         and "At least two of the three judges are needed" in page.text
     )
     say(study, "ann", "q0", {"p1": "positive", "p3": "positive"})
-    page = Page(study.folder, "training", "lea", view="judges", cell="zzz", ranks="7")
+    page = Page(study.folder, "training", "lea", tab="judges", cell="zzz", ranks="7")
     assert (
         "No cross-encoder. No model has scored passages here" in page.text
         and "judged by people and answer match" in page.text
@@ -284,7 +398,7 @@ def test_judges_that_are_missing_are_named(study):
 
 
 def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatch):
-    """The sets were listed before; a cached page would not list them again."""
+    """The sets were listed before; the page is drawn again and leads to the set that was built."""
     from blindspot.backend.core import jobs
 
     build(study, name="raw")
@@ -296,9 +410,10 @@ def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatc
             ended.append(build(study, name="late"))
         return []
 
-    monkeypatch.setattr("blindspot.app.components.training.sets.new_labels", meanwhile)
+    monkeypatch.setattr("blindspot.app.components.training.this_set.new_labels", meanwhile)
     monkeypatch.setattr(jobs, "recent", lambda *_: [replace(job, state="done" if ended else "running")])
-    assert "late none r" in Page(study.folder, "training", "lea", set="raw").text
+    page = Page(study.folder, "training", "lea", set="raw")
+    assert "The set late is built. Open late" in page.text and "training?tab=set&set=late" in page.links()
 
 
 def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch):
@@ -322,9 +437,10 @@ def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch):
 def test_names_are_cut_at_64_characters_as_they_are_typed(study):
     """A longer name is refused by the store: no field takes one."""
     build(study, name="raw")
-    page = Page(study.folder, "training", "lea")
-    fields = [each for each in page.app.text_input if each.label == "Name"]
-    assert len(fields) >= 2 and {each.proto.max_chars for each in fields} == {64}
+    for tab, forms in (("sets", 1), ("judges", 0), ("models", 2)):
+        page = Page(study.folder, "training", "lea", tab=tab)
+        fields = [each for each in page.app.text_input if each.label == "Name"]
+        assert len(fields) >= forms and {each.proto.max_chars for each in fields} <= {64}
 
 
 def test_a_finished_job_refreshes_the_page_while_another_runs(study, monkeypatch):

@@ -234,8 +234,8 @@ def test_a_run_that_misses_nothing_gets_a_sentence_and_no_table(study, blindspot
     report = misses(study, "dense", "bm25", MissOptions(K, slice="first(bm25)<=1"))
     dense, bm25 = report.table.runs
     assert dense.misses and not bm25.misses
-    ((caption, _, rows),) = report.tables()
-    assert "dense" in caption and rows
+    (table,) = report.tables()
+    assert "dense" in table.title and table.rows
     words = ("misses", "dense", "bm25", "--k", K, "--slice", "first(bm25)<=1", "--study", study.folder)
     code, out, err = blindspot(*words)
     said = f"bm25 finds every one of the {bm25.questions} questions at {K}, so it has no miss to explain."

@@ -95,7 +95,7 @@ def test_from_files_to_a_report(blindspot, files, tmp_path, monkeypatch):
     assert done("export", "run", "bm25-dev", "--format", "trec", "--out", tmp_path / "r.trec").startswith("Wrote")
     assert len((tmp_path / "r.trec").read_text().splitlines()) <= 30 * 20
     done("import", "run", tmp_path / "r.trec", "--split", "dev")
-    assert "r.trec" in json.loads(done("report", "--json"))["runs"], "the run has the name of its file"
+    assert "r" in json.loads(done("report", "--json"))["runs"], "the run has the name of its file, without the ending"
     done("export", "run", "bm25-dev", "--format", "dpr", "--out", tmp_path / "r.json")
     contexts = json.loads((tmp_path / "r.json").read_text())[0]["ctxs"]
     assert set(contexts[0]) == {"id", "title", "text", "score", "has_answer"}

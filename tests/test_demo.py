@@ -23,7 +23,7 @@ from blindspot.backend.demo.making import YOURS
 from blindspot.backend.demo.steps import cleaning_verdict, demo_steps, telling_question
 from blindspot.backend.evaluation.comparison import Comparison, measure
 from blindspot.backend.experiments.running import results
-from blindspot.backend.maps import maps_of
+from blindspot.backend.maps.stored import maps_of
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.errors import Refused

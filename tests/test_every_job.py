@@ -29,7 +29,7 @@ from blindspot.backend.judges.llm.judge import add_llm_judge
 from blindspot.backend.judges.llm.judging import judge_with_llm
 from blindspot.backend.judges.pair_judge import judge_pairs
 from blindspot.backend.judging.batches import make_batch
-from blindspot.backend.maps import make
+from blindspot.backend.maps.making import make
 from blindspot.backend.reader.reading import read
 from blindspot.backend.reader.training import train_reader
 from blindspot.backend.recipes.rocketqa import train_rocketqa
@@ -231,7 +231,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     say(study, "ann", question.id, {next(p.id for p in listed if p.id not in question.gold): "negative"})
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0
     assert submit(judge_with_labels, "said", "mined")["run"] == "mined"
-    submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
+    submit(label_budget, "budget", "mined", start="tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
     mined = "".join(
         f'{{"query": "where is {n}", "answer": "in town {n}", "negative": "place {n}"}}\n' for n in range(9)
     )

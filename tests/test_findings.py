@@ -46,7 +46,11 @@ def study_of(folder, groups):
                 ordinals[row, 0] = row
         scores = np.tile(np.linspace(9, 5, 5, dtype=np.float32), (len(questions), 1))
         write_run(
-            study, name, [q.id for q in questions], Hits(ordinals, scores), {"retriever": retriever, "kind": "dense"}
+            study,
+            name,
+            [q.id for q in questions],
+            Hits(ordinals, scores),
+            {"retriever": retriever, "kind": "run" if retriever == "bm25" else "dense"},
         )
     return study
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from blindspot.backend.interventions.batch import NONE, cause_counts, explain_misses
-from blindspot.backend.interventions.edits import EDITS, MissedQuestion, changed_tokens, edited, renamed, size
+from blindspot.backend.interventions.batch import NONE, SHARED, cause_counts, explain_misses
+from blindspot.backend.interventions.edits import EDITS, MissedQuestion, Placebo, changed_tokens, edited, renamed
+from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer, TriedEdit
 from blindspot.backend.interventions.misses import Wordings
-from blindspot.backend.interventions.searching import Attempt, ranks
+from blindspot.backend.interventions.placebos import PLACEBOS, edited_placebos, placebos
+from blindspot.backend.interventions.searching import Attempt, Reached, reached
 from blindspot.backend.interventions.sentences import answer_sentence, sentences
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import Passage, Question
@@ -94,7 +96,7 @@ def test_the_subject_gets_a_frequent_name_in_question_and_passage_alike():
     new = after("rename_subject", miss("Holm is from Oslo, where ADA HOLM sang.", above=above, stand_in="Eva Lind"))
     assert new.question == "Where was Eva Lind born?" and new.passage.title == "Eva Lind"
     assert new.passage.text == "Lind is from Oslo, where Eva Lind sang."
-    assert new.still_above == {3} and new.ignored == "Eva Lind"
+    assert new.still_above == {3, 4} and new.ignored == "Eva Lind"
     assert after("rename_subject", miss()) is None
     assert renamed("Malholm and Holm", "Ada Holm", "Eva Lind") == "Malholm and Lind"
 
@@ -107,7 +109,8 @@ def test_namesakes_above_are_removed_and_answering_passages_are_relabelled():
         (6, Passage("6", "Bergen", "Eva was born in Oslo.")),
     )
     assert after("remove_namesakes", miss(above=above)).removed == {3}
-    assert after("relabel", miss(above=above)).removed == {5}
+    relabelled = after("relabel", miss(above=above))
+    assert (relabelled.new_gold, relabelled.removed) == (5, frozenset()), "the best of old and new gold is row 5"
     assert after("remove_namesakes", miss(above=above[1:])) is None and after("relabel", miss(above=above[:2])) is None
 
 
@@ -116,14 +119,86 @@ def test_everything_but_the_answers_sentence_is_cut():
     assert after("keep_sentence", miss("In Oslo.")) is None
 
 
-def test_edits_are_ordered_by_the_share_of_tokens_that_they_change():
-    above = ((3, Passage("3", "Ada Berg", "")),)
-    missed = miss(title="Bergen", above=above)
-    order = list(edited(missed))
-    sizes = [size(missed, each) for each in edited(missed).values()]
-    assert order[0] == "remove_namesakes" and order[-1] == "keep_sentence" and sizes == sorted(sizes)
-    assert sizes[0] == 0 and 0 < sizes[1] < sizes[-1] < 1
+def test_edits_are_ordered_by_the_tokens_that_they_change_and_a_removal_is_not_free():
+    namesake = Passage("3", "Ada Berg", "Ada Berg was born in Rome. Then Ada went to Holm.")
+    missed = miss(title="Bergen", above=((3, namesake),))
+    found = edited(missed)
+    sizes = [each.changed for each in found.values()]
+    assert sizes == sorted(sizes) and min(sizes) > 0
+    assert found["remove_namesakes"].changed == 4, "Ada, Ada, Ada and Holm: the name's words in title and text"
+    assert list(found)[-1] == "keep_sentence"
     assert changed_tokens("a b c".split(), "a x c d".split()) == 2
+
+
+def tried(name, rank, score, size, *others):
+    reach = tuple(None if other is None else Reached(*other) for other in others)
+    return TriedEdit(name, rank, score, size, BORN.text, "t", "x", 0, reach)
+
+
+def test_a_cause_is_named_only_where_the_gold_gets_further_than_three_quarters_of_the_placebos():
+    lifted_alike = tried("give_own_title", 1, 0.8, 2, (1, 0.7), (1, 0.9))
+    beyond = tried("put_words_in", 2, 0.8, 9, (3, 0.7), None)
+    not_far_enough = tried("move_first", 30, 0.5, 1, (900, 0.1))
+    alone = tried("keep_sentence", 1, 0.9, 4)
+    explained = ExplainedMiss(BORN, Passage("g", "t", "x"), 9, "w", (not_far_enough, lifted_alike, alone, beyond))
+    assert [each.name for each in explained.mending(3)] == ["give_own_title", "keep_sentence", "put_words_in"]
+    assert [each.name for each in explained.named(3)] == ["put_words_in"] and explained.cause(3) == "other_words"
+    further = [(1, 0.9)] * 2
+    assert tried("move_first", 1, 0.8, 1, *further, *[(5, 0.2)] * 7).beats_placebos  # 7 of 9
+    assert not tried("move_first", 1, 0.8, 1, *further, (1, 0.8), *[(5, 0.2)] * 6).beats_placebos
+    assert (lifted_alike.lifted(2), beyond.lifted(3), beyond.lifted(2)) == (2, 1, 0)
+
+
+def test_of_equal_sizes_the_edit_that_gets_further_is_first_and_both_are_named():
+    title = tried("give_own_title", 2, 0.7, 2, (9, 0.1))
+    name = tried("name_subject", 1, 0.8, 2, (9, 0.1))
+    for order in ((title, name), (name, title)):
+        explained = ExplainedMiss(BORN, Passage("g", "t", "x"), 9, "w", order)
+        assert [each.name for each in explained.named(3)] == ["name_subject", "give_own_title"]
+
+
+def test_a_placebo_gets_the_same_edit_and_never_the_answer():
+    other = Placebo(
+        Passage("9", "Eva Lind", "She sang. Her brother lived in Bergen. All is well."), 9, "Bergen", ("Rome",)
+    )
+    missed = miss(
+        "He left. In Oslo he came into the world. The end.",
+        "Eva Berg",
+        above=((5, Passage("5", "", "Ada Holm: Rome")),),
+    )
+    texts = {name: edited_placebos(name, missed, [other])[0] for name in EDITS}
+    assert texts["put_words_in"].passage.text == "She sang. Where was Ada Holm born? Bergen. All is well."
+    assert texts["name_subject"].passage.text == "She sang. Ada Holm's brother lived in Bergen. All is well."
+    assert texts["give_own_title"].passage.title == "Ada Holm"
+    assert texts["move_first"].passage.text == "Her brother lived in Bergen. She sang. All is well."
+    assert texts["relabel"].new_gold == 5, "its placebo looks for another question's answer among the passages above"
+    assert edited_placebos("relabel", missed, [Placebo(other.passage, 9, None, ("Paris",))]) == [None]
+    assert not any("Oslo" in each.passage.text for name, each in texts.items() if each and name != "relabel")
+
+
+class Passages(list):
+    """A collection as `placebos` reads it."""
+
+    def passages(self, rows):
+        return [self[row] for row in rows]
+
+
+def test_placebos_are_drawn_with_the_seed_and_cannot_answer():
+    corpus = Passages(
+        [
+            *(
+                Passage(str(n), f"Town {n}", f"Town {n} is old. Its mayor is Nils Vik. The sea is distant.")
+                for n in range(30)
+            ),
+            *(Passage(str(n), "Oslo", "It is a city.") for n in range(30, 60)),
+            *(Passage(str(n), "Songs", "Ada Holm sang here.") for n in range(60, 90)),
+        ]
+    )
+    drawn = placebos(miss(), corpus, {0, 1, 2}, [("Oslo",), ("Rome",)], seed=4)
+    assert len(drawn) == PLACEBOS and drawn == placebos(miss(), corpus, {0, 1, 2}, [("Oslo",), ("Rome",)], seed=4)
+    assert {each.row for each in drawn} <= set(range(3, 30)) and all(corpus[each.row] == each.passage for each in drawn)
+    assert {each.answers for each in drawn} == {("Rome",)} and {each.word for each in drawn} == {"distant"}
+    assert [each.row for each in placebos(miss(), corpus, {0}, [], seed=5)] != [each.row for each in drawn]
 
 
 def test_patterns_and_stand_ins_come_from_the_studys_questions():
@@ -163,8 +238,7 @@ def test_ranks_equal_a_plain_sort(similarity, monkeypatch):
         Attempt(1, questions[1].astype(np.float16), [], above=4),
         Attempt(0, np.zeros(8, np.float16), range(40)),
     ]
-    found = ranks(vectors, questions, attempts, similarity)
-    for attempt, rank in zip(attempts, found, strict=True):
+    for attempt, found in zip(attempts, reached(vectors, questions, attempts, similarity), strict=True):
         rows = np.array([row for row in range(40) if row not in set(attempt.without)], int)
         others, query = vectors[rows].astype(np.float64), questions[attempt.question].astype(np.float64)
         own = attempt.passage.astype(np.float64)
@@ -172,8 +246,10 @@ def test_ranks_equal_a_plain_sort(similarity, monkeypatch):
             above = others @ query > own @ query
         else:
             above = ((others - query) ** 2).sum(1) < ((own - query) ** 2).sum()
-        assert rank == 1 + attempt.above + above.sum()
-    assert not len(ranks(vectors, questions, [], similarity))
+        assert found.rank == 1 + attempt.above + above.sum()
+        score = own @ query if similarity == "dot" else -((own - query) ** 2).sum()
+        assert found.score == pytest.approx(score, abs=1e-4)
+    assert reached(vectors, questions, [], similarity) == []
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +266,6 @@ def missing(tmp_path_factory, indexed_study):
 
 
 def test_the_misses_of_a_run_are_explained_and_ranks_are_computed_once(missing, monkeypatch):
-    from blindspot.backend.retrieval.encoder import Encoder
-
     result = explain_misses(missing, "tiny", k=3, limit=10, device="cpu")
     assert 0 < result["explained"] == min(10, result["missed"])
     gold = {each.id: missing.corpus.ordinals(each.gold) for each in missing.questions.all()}
@@ -203,15 +277,68 @@ def test_the_misses_of_a_run_are_explained_and_ranks_are_computed_once(missing, 
         )
         assert row["rank"] > 3 and place in (None, row["rank"])
         mending = [name for name, each in row["edits"].items() if each["rank"] <= 3]
-        assert row["edit"] == (mending[0] if mending else None)
-        assert row["cause"] == (EDITS[mending[0]].cause if mending else NONE)
+        named = {each["edit"]: each["tokens"] for each in row["causes"]}
+        assert set(named) == {name for name in mending if row["edits"][name]["beats_placebos"]}
+        assert list(named.values()) == sorted(named.values())
+        assert row["edit"] == next(iter(named), None)
+        assert row["cause"] == (EDITS[row["edit"]].cause if named else SHARED if mending else NONE)
+        for each in row["edits"].values():
+            assert len(each["placebos"]) == PLACEBOS
 
-    monkeypatch.setattr(Encoder, "encode_passages", lambda *_: pytest.fail("a known rank was computed again"))
+    monkeypatch.setattr(MissExplainer, "_encoded", lambda *_: pytest.fail("a known rank was computed again"))
     again = explain_misses(missing, "tiny", k=3, limit=10, device="cpu")
     assert again == result
     counts = cause_counts(result)
     assert sum(round(each.smallest.value * each.smallest.n) for each in counts) == result["explained"]
-    assert counts[-1].cause == NONE and all(each.smallest.n == result["explained"] for each in counts)
+    assert [each.cause for each in counts[-2:]] == [SHARED, NONE]
+    assert all(each.smallest.n == result["explained"] for each in counts)
+    for each in counts[:-2]:
+        edits = [row["edits"][each.edit] for row in result["questions"] if each.edit in row["edits"]]
+        assert each.gold.n == each.placebo.n == each.difference.n == len(edits)
+        if edits:
+            gold = np.mean([edit["rank"] <= 3 for edit in edits])
+            lifted = np.mean([[rank is not None and rank <= 3 for rank in edit["placebos"]] for edit in edits])
+            assert each.gold.value == pytest.approx(gold) and each.placebo.value == pytest.approx(lifted)
+            assert each.difference.value == pytest.approx(gold - lifted)
+
+
+def test_a_false_negative_above_gets_its_own_rank(missing):
+    """The run's second hit answers; after the edit it is the gold passage, so the rank is 2."""
+    from dataclasses import replace
+
+    run = missing.run("tiny")
+    for question in missing.questions.some(run.question_ids):
+        second, last = (missing.corpus.passages([run.hits.ordinals[run.row(question.id)][at]])[0] for at in (1, 50))
+        if missing.corpus.ordinals([last.id]) and second.title.strip() and len(second.text.split()) > 3:
+            break
+    first = missing.corpus.passages([run.hits.ordinals[run.row(question.id)][0]])[0]
+    word = next(
+        word for word in second.text.split() if word.isalpha() and word not in first.text and word not in first.title
+    )
+    asked = replace(question, gold=(last.id,), answers=(word,), subject=second.title)
+    (explained,) = next(MissExplainer(missing, "tiny", device="cpu").explain([asked]))
+    found = {each.name: each for each in explained.tried}["relabel"]
+    assert explained.rank > 2 and (found.rank, found.counted, found.removed) == (2, second.title, 0)
+    assert explained.mending(2)[0].name == "relabel", "a label is the smallest edit"
+
+
+def test_a_result_of_an_older_version_is_still_shown(missing):
+    from blindspot.backend.interventions.table import cause_table, notes
+
+    row = {"id": "q", "cause": "late_fact", "edit": "move_first", "edits": {"move_first": {"rank": 1, "size": 0.1}}}
+    old = {
+        "run": "r",
+        "k": 3,
+        "where": "",
+        "found_by": None,
+        "seed": 0,
+        "missed": 1,
+        "explained": 1,
+        "questions": [row],
+    }
+    line = next(line for line in cause_table(old).texts() if line[0] == "late fact")
+    assert line[2] == "1" and line[4].startswith("100.0") and line[5:7] == ["–", "–"]
+    assert any("run `blindspot why` again" in note for note in notes(old))
 
 
 def test_a_job_out_of_time_keeps_the_misses_that_it_explained(missing, monkeypatch):
@@ -270,17 +397,17 @@ def test_question_tries_the_edits_live_and_escapes_the_edited_texts(missing):
     page = Page(missing.folder, "question", a="tiny", b="bm25", question=row["id"], why=1, edits=1, k=3)
     assert f"is at rank {row['rank']:,}" in page.text and "What would bring the gold passage into the top" in page.text
     for name, each in row["edits"].items():
-        assert f"{EDITS[name].does} {100 * each['size']:.0f}% {each['rank']:,} " in page.text
+        lifted = sum(rank is not None and rank <= 3 for rank in each["placebos"])
+        assert f"{EDITS[name].does} {each['tokens']:,} {each['rank']:,} {lifted} of {PLACEBOS}" in page.text
 
 
 def test_edited_texts_are_escaped():
     from blindspot.app.components.edits import _table
-    from blindspot.backend.interventions.explaining import ExplainedMiss, TriedEdit
 
     hostile = "<script>alert(1)</script>"
-    tried = TriedEdit("move_first", 1, 0.1, hostile, hostile, hostile, 0)
+    tried = TriedEdit("move_first", 1, 0.5, 7, hostile, hostile, hostile, 0, (), hostile)
     shown = str(_table(ExplainedMiss(BORN, Passage("g", "t", "x"), 9, "w", (tried,)), 3))
-    assert "<script>" not in shown and shown.count("&lt;script&gt;") == 3
+    assert "<script>" not in shown and shown.count("&lt;script&gt;") == 4
 
 
 def test_the_report_has_the_table_until_the_run_changes(missing):

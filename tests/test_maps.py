@@ -9,12 +9,13 @@ from blindspot.analysis.projection import quality
 from blindspot.backend.core import jobs
 from blindspot.backend.core.manifest import read_manifest, write_manifest
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.maps import Map, MapRequest, make, make_map, maps_of
 from blindspot.backend.maps.colours import FOUND, MISSED, NO_QUESTION, values
 from blindspot.backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
-from blindspot.backend.maps.making import watched
+from blindspot.backend.maps.making import make, make_map, watched
 from blindspot.backend.maps.request import chosen_points
 from blindspot.backend.maps.selection import pairs_to_judge, point_ids, questions_of_selection, send_to_judging
+from blindspot.backend.maps.settings import MapRequest
+from blindspot.backend.maps.stored import Map, maps_of
 from blindspot.backend.maps.values import categories, cluster_rows, known
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.backend.retrieval.retrieve import retrieve

@@ -14,7 +14,7 @@ from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
-    from blindspot.backend.maps import Map
+    from blindspot.backend.maps.stored import Map
 
 
 map_app = group("Make maps of the embedding space, list them, print their numbers.")
@@ -39,7 +39,7 @@ def map_new(
     """
     from blindspot.backend.core.study import Study
     from blindspot.backend.evaluation.saved_selections import saved_selection
-    from blindspot.backend.maps import make
+    from blindspot.backend.maps.making import make
 
     opened = Study.open(study)
     if selection:
@@ -54,7 +54,7 @@ def map_new(
 def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     """List the maps of the study, oldest first."""
     from blindspot.app.tables import print_json
-    from blindspot.backend.maps import maps_of
+    from blindspot.backend.maps.stored import maps_of
 
     result = maps_of(open_study(study))
     if as_json:
@@ -79,8 +79,8 @@ def map_show(
 ) -> None:
     """Print the numbers of a map: its quality, the spread of each group, the clusters."""
     from blindspot.app.tables import print_json
-    from blindspot.backend.maps import Map
     from blindspot.backend.maps.edits import clusters_of
+    from blindspot.backend.maps.stored import Map
     from blindspot.backend.maps.values import cluster_rows, known
 
     map = Map.open(open_study(study), name)

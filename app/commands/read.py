@@ -11,7 +11,6 @@ import typer
 from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models, whole_numbers
 from blindspot.app.commands.options import takes_settings
 from blindspot.app.commands.train import Device, Name, Replace, Restart, _train
-from blindspot.backend.core.units import counted_by, generalisation, n_value
 from blindspot.backend.reader.settings import ReaderSettings
 from blindspot.backend.text.counting import counted, noun
 
@@ -164,6 +163,7 @@ def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict)
     from blindspot.analysis.relations import relation_name
     from blindspot.app.tables import console
     from blindspot.backend.core.result_table import ResultTable, rich_tables
+    from blindspot.backend.core.units import counted_by, generalisation, n_value
     from blindspot.backend.reader.readings import CONVENTION, answer_rows, macro_exact
 
     (whole,), macro = answer_rows(made), macro_exact(made)

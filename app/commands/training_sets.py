@@ -265,7 +265,13 @@ def _queue_certificate(study: Study, name: str, planned: CertificatePlan, dry_ru
     if json:
         print_json(planned.as_json())
     else:
-        print(*plan_lines(name, planned, batch), sep="\n")
+        print(*plan_lines(name, planned), sep="\n")
+        if batch is None:
+            print("Nothing was drawn (--dry-run).")
+        elif planned.batches:
+            print(
+                f"Queued them as batch {batch} (seed {planned.seed}). Judge it, then run: blindspot training-set certify {name}"
+            )
 
 
 @training_set_app.command("export")

@@ -25,12 +25,15 @@ def why(
         typer.Option(help="Stop after this time; the same command resumes from there (default: no limit)."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
+    placebos: Annotated[
+        int, typer.Option(min=1, help="Passages without the answer, for each miss, that get the same edits.")
+    ] = 9,
     device: Device = None,
     json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
-    """Explain a run's misses by intervention: edit the gold passage or the question, search again, and name the
-    smallest edit that brings the gold passage into the top k.
+    """Explain a run's misses by intervention: edit the gold passage or the question, search again, and name the edits
+    that bring the gold passage into the top k and do less for passages without the answer (placebos).
     """
     from blindspot.app.console import Terminal
     from blindspot.app.tables import print_json
@@ -48,6 +51,7 @@ def why(
         minutes=minutes,
         seed=seed,
         device=device,
+        placebos=placebos,
     )
     if json:
         print_json(as_dict(result))

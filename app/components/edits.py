@@ -6,13 +6,19 @@ from collections.abc import Sequence
 
 from blindspot.app import url
 from blindspot.app.components.marks import notice
-from blindspot.app.markup import Html, div, join, link, span, tag
+from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.interventions.edits import EDITS
-from blindspot.backend.interventions.explaining import ExplainedMiss, TriedEdit
+from blindspot.backend.interventions.explaining import BEATEN, ExplainedMiss, TriedEdit
 from blindspot.backend.interventions.live import editable, explain_question
+from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BlindspotError
 from blindspot.db.records import Question
+
+PLACEBO = (
+    "The same edit, made on random passages without the answer. An edit names a cause only if it brings the gold passage "
+    f"closer to the question than at least {BEATEN:.0%} of them"
+)
 
 
 def edits_part(study: Study, question: Question, runs: Sequence[str], k: int, rule: str) -> Html:
@@ -51,26 +57,32 @@ def _sentence(explained: ExplainedMiss, k: int) -> str:
     gold = f"The gold passage “{explained.gold.title or 'untitled'}” is at rank {explained.rank:,}"
     if explained.rank <= k:
         return f"{gold}, which is in the top {k} already."
-    smallest = explained.smallest(k)
-    if smallest is None:
-        return f"{gold}. None of the edits brings it into the top {k}."
-    cause = smallest.cause.replace("_", " ")
-    return f"{gold}. Smallest edit: {EDITS[smallest.name].does} (rank {smallest.rank:,}). Cause: {cause}."
+    if not explained.mending(k):
+        return f"{gold}. None of the edits brings a gold passage into the top {k}."
+    named = explained.named(k)
+    if not named:
+        return (
+            f"{gold}. Edits bring it into the top {k}, but the same edits bring many passages without the answer as close: "
+            "no cause that a placebo would not share."
+        )
+    causes = "; ".join(f"{each.cause.replace('_', ' ')} ({counted(each.size, 'token')})" for each in named)
+    return f"{gold}. {'Cause' if len(named) == 1 else 'Causes, smallest edit first'}: {causes}."
 
 
 def _table(explained: ExplainedMiss, k: int) -> Html:
     if not explained.tried:
         return tag("p", "No edit applies to this question and passage.", cls="soft")
-    heads = ("edit", "tokens changed", "rank after", "edited text")
+    heads = ("edit", "tokens changed", "rank after", term(f"placebos in the top {k}", PLACEBO), "edited text")
     head = tag(
-        "tr", *(tag("th", words, scope="col", cls="left" if i in (0, 3) else None) for i, words in enumerate(heads))
+        "tr", *(tag("th", words, scope="col", cls="left" if i in (0, 4) else None) for i, words in enumerate(heads))
     )
     lines = [
         tag(
             "tr",
             tag("th", EDITS[each.name].does, scope="row"),
-            tag("td", f"{100 * each.size:.0f}%"),
+            tag("td", f"{each.size:,}"),
             tag("td", tag("b", f"{each.rank:,}") if each.rank <= k else f"{each.rank:,}"),
+            tag("td", f"{each.lifted(k)} of {len(each.placebos)}"),
             tag("td", _edited(explained, each), cls="left"),
         )
         for each in explained.tried
@@ -85,6 +97,8 @@ def _edited(explained: ExplainedMiss, each: TriedEdit) -> Html:
         parts.append(span(each.question))
     if (each.title, each.text) != (explained.gold.title, explained.gold.text):
         parts.append(tag("details", tag("summary", each.title or "untitled"), tag("p", each.text)))
+    if each.counted is not None:
+        parts.append(span(f"“{each.counted or 'untitled'}” counts as gold"))
     if each.removed:
         parts.append(span(f"{each.removed:,} of the passages above left out"))
     return join(*parts)

@@ -42,7 +42,8 @@ def start_button(
 ) -> None:
     """Show a button that starts a job, if the person has the right to.
 
-    The button is disabled while the same job is unfinished or while something is `lacking`.
+    The button is disabled while the same job is unfinished or while something is `lacking`. primary: it is the one
+    next thing to do on its page.
     """
     if not who.may(study.labels_path, request.action):
         return

@@ -13,6 +13,7 @@ from blindspot.app import study, url, who
 from blindspot.app.components import jobs
 from blindspot.app.components.marks import empty, notice
 from blindspot.app.components.stylesheets import style_sheet
+from blindspot.app.components.training import tabs
 from blindspot.app.components.training.pairs import pair_rows
 from blindspot.app.markup import Html, div, link, show, span, tag, term
 from blindspot.backend.core.jobs import request
@@ -32,7 +33,6 @@ from blindspot.backend.training.curve_points import (
 from blindspot.backend.training.learning_curve import add_point, is_unfinished
 from blindspot.db.errors import BlindspotError
 
-VIEW = "curve"
 SECONDS_BETWEEN_LOOKS = 4.0
 SHOWN = 100
 WORDS: dict[Scope, str] = {"judged": "from judged questions", "all": "from all training questions"}
@@ -80,12 +80,17 @@ def _button(opened: Study, lacking: str, place: str) -> None:
         show(tag("p", "Computing another point …", cls="soft", role="status"))
         return
     jobs.start_button(
-        opened, request(add_point, "asked"), key=f"add-point-{place}", words="Add a point", lacking=lacking
+        opened,
+        request(add_point, "asked"),
+        key=f"add-point-{place}",
+        words="Add a point",
+        lacking=lacking,
+        primary=place == "training",
     )
 
 
 def _curve(opened: Study, points: Sequence[CurvePoint], scope: Scope, place: str) -> list[Html]:
-    head = [tag("h2", term("Learning curve", _about(scope)))]
+    head = [tag("h2", term("Learning curve" if place != "training" else "Measured on dev", _about(scope)))]
     if not points:
         words = (
             "No point yet. A point says how well a judge and an adapter do on dev when they learn from the "
@@ -121,7 +126,7 @@ def _curve(opened: Study, points: Sequence[CurvePoint], scope: Scope, place: str
         if last.scopes[scope].questions < ADAPTER_QUESTIONS:
             notes.append(tag("p", f"An adapter learns from {ADAPTER_QUESTIONS} questions or more.", cls="convention"))
     if place != "training":
-        head.append(link("all points", url.href(url.TRAINING, {"view": VIEW}), cls="quiet"))
+        head.append(link("all points", tabs.address("curve"), cls="quiet"))
     return [
         div(*head, *choices, cls="curve-head"),
         div(*charts, cls="curve-charts"),
@@ -237,7 +242,7 @@ def _pairs_link(opened: Study, point: CurvePoint) -> Html | str:
     words = counted(point.changed, "training pair")
     if not who.may(opened.labels_path, "see others' labels"):
         return words
-    return link(words, url.href(url.TRAINING, {"view": VIEW, "point": point.number}), title="Show these pairs")
+    return link(words, tabs.address("curve", point=point.number), title="Show these pairs")
 
 
 def _questions_link(opened: Study, learned: CurveOutcome, cell: str, words: str) -> Html | str:
@@ -248,10 +253,11 @@ def _questions_link(opened: Study, learned: CurveOutcome, cell: str, words: str)
     return link(words, address, title="Show these questions: A before the labels, B with them")
 
 
-def curve_view(opened: Study) -> None:
-    """The view of the Training page: the curve, all points, and the pairs that a point's labels changed."""
-    curve_panel(opened, "training")
+def curve_tab(opened: Study) -> None:
+    """The tab of the Training page: the curve, all points, and the pairs that a point's labels changed."""
     points = curve_points(opened)
+    tabs.title("Learning curve", _answer(points))
+    curve_panel(opened, "training")
     if not points:
         return
     number = url.value("point")
@@ -261,6 +267,17 @@ def curve_view(opened: Study) -> None:
         show(notice(f"The curve has no point {number}."))
     if chosen is not None:
         _pairs(opened, chosen)
+
+
+def _answer(points: Sequence[CurvePoint]) -> str:
+    if not points:
+        return "No point yet. The curve says how much better retrieval gets with the labels so far, measured on dev."
+    last = points[-1]
+    share = last.scopes["judged" if last.judged else "all"].reranker
+    return (
+        f"With {counted(last.labels, 'label')} a reranker has a Success@1 of {_figure(share)}; BM25 alone has "
+        f"{_figure(last.base_reranker)}."
+    )
 
 
 def _table(points: Sequence[CurvePoint], chosen: CurvePoint | None) -> Html:
@@ -279,7 +296,7 @@ def _table(points: Sequence[CurvePoint], chosen: CurvePoint | None) -> Html:
         cells: list[Any] = [f"{point.labels:,}", f"{point.judged:,}", f"{point.changed:,}"]
         cells += ["–" if share is None else _figure(share) for share in shares]
         cells += [f"{point.seconds:.0f}", point.made[:16].replace("T", " ")]
-        address = url.href(url.TRAINING, {"view": VIEW, "point": point.number})
+        address = tabs.address("curve", point=point.number)
         name = tag("th", link(f"{point.number}", address), scope="row", title=_reason(point))
         rows.append(tag("tr", name, *(tag("td", cell) for cell in cells), cls="chosen" if point is chosen else None))
     head = tag("tr", *(tag("th", name, scope="col") for name in names))

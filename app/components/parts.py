@@ -41,7 +41,7 @@ def parts_panel(study: Study, kind: str, names: Sequence[str], can_download: boo
     said = st.session_state.pop(f"{_SAID}-{kind}", None)
     if not names or not (may_manage or may_export):
         return
-    words = parts.words(kind, 2)
+    words = parts.words(kind, 2) if len(names) > 1 else names[0]
     title = f"Download, describe, rename or delete {words}" if can_download else f"Describe, rename or delete {words}"
     with st.expander(title, expanded=said is not None):
         with st.container():  # always there, so that a line in it moves no field below
@@ -50,7 +50,9 @@ def parts_panel(study: Study, kind: str, names: Sequence[str], can_download: boo
             if refused := st.session_state.pop(f"{_REFUSED}-{kind}", None):
                 show(notice(refused, kind="error"))
         left, right = st.columns([3, 4], vertical_alignment="bottom")
-        name = left.selectbox(parts.words(kind).capitalize(), list(reversed(names)), key=f"part-{kind}")
+        name = names[0]
+        if len(names) > 1:
+            name = left.selectbox(parts.words(kind).capitalize(), list(reversed(names)), key=f"part-{kind}")
         if can_download and may_export:
             with right:
                 download_row(study, kind, name)
@@ -70,15 +72,13 @@ def download_row(study: Study, kind: str, name: str, words: str = "Download") ->
     left, right = st.columns([2, 2], vertical_alignment="bottom")
     key = f"download-{kind}"
     format = left.selectbox("Format", offered, key=f"{key}-format") if len(offered) > 1 else offered[0]
-    form = "zip" if kind in ("training-set", "model") else format
-
     by = who.acting(study.labels_path)  # now: Streamlit makes the file outside of the page's session
 
     def content() -> bytes:
         return download(study, kind, name, format, by=by).content
 
     with right:
-        st.download_button(words, content, f"{name}.{form}", key=key, on_click="ignore")
+        st.download_button(words, content, f"{name}.{format}", key=key, on_click="ignore")
 
 
 def _describe(study: Study, kind: str, name: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from blindspot.app import study, url, who
+from blindspot.app.components.training import tabs
 from blindspot.app.desk import desk
 from blindspot.app.markup import Html, link, span, tag
 from blindspot.backend.checking.check import is_check
@@ -86,14 +87,20 @@ def _judge(state: PathState) -> Next | None:
 def _clean(state: PathState) -> Next | None:
     if not state.may("build training sets"):
         return None
-    return Next("See what the labels change in a training set" if state.sets else "Build a training set", url.TRAINING)
+    if not state.sets:
+        return Next("Build a training set", tabs.address("sets"))
+    return Next("See what the labels change in a training set", tabs.address("set", set=_current_set(state)))
 
 
 def _train(state: PathState) -> Next | None:
     if not state.sets or not state.may("train"):
         return None
-    newest = next(reversed(state.sets))
-    return Next(f"Train a retriever on {newest}", url.href(url.TRAINING, {"set": newest}))
+    name = _current_set(state)
+    return Next(f"Train a retriever on {name}", tabs.address("models", set=name))
+
+
+def _current_set(state: PathState) -> str:
+    return url.one_of("set", list(state.sets), next(reversed(state.sets)))
 
 
 def _change(state: PathState) -> Next | None:
@@ -165,7 +172,7 @@ def _here(state: PathState, page: str) -> int:
     """The step of a page; -1 on Home."""
     if page == "Compare" and {state.runs[name].get("retriever") for name in state.pair} & set(state.models):
         return len(STEPS) - 1
-    if page == "Training" and url.value("tab") == "models":
+    if page == "Training" and tabs.current() == "models":
         return 4
     return next((number for number, step in enumerate(STEPS) if page in step.pages), -1)
 

@@ -21,9 +21,9 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import div, link, show, tag
 from blindspot.backend.evaluation.saved_selections import saved_selection
-from blindspot.backend.maps import Map, maps_of
 from blindspot.backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, values
 from blindspot.backend.maps.edits import Clusters, clusters_of
+from blindspot.backend.maps.stored import Map, maps_of
 from blindspot.backend.text.counting import counted
 
 DEFAULT_K = 20

@@ -144,7 +144,14 @@ def _doubled(checked: CheckedStudy, rows: int) -> list[FileFinding]:
     twice = np.ones(len(negative), bool)
     twice[kept] = False
     return [
-        FileFinding("doubled_rows", "rows that are the same as an earlier row", int(again.sum()), rows, "row", _lines(checked, np.flatnonzero(again))),
+        FileFinding(
+            "doubled_rows",
+            "rows that are the same as an earlier row",
+            int(again.sum()),
+            rows,
+            "row",
+            _lines(checked, np.flatnonzero(again)),
+        ),
         FileFinding(
             "doubled_negatives",
             "negatives that are twice in their row",
@@ -153,7 +160,7 @@ def _doubled(checked: CheckedStudy, rows: int) -> list[FileFinding]:
             "negative",
             _lines(checked, places.row[negative[twice]]),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _texts(checked: CheckedStudy) -> list[FileFinding]:
@@ -167,10 +174,23 @@ def _texts(checked: CheckedStudy) -> list[FileFinding]:
         "SELECT count(*) FROM passage WHERE text LIKE '%...' OR text LIKE '%…'"
     ).fetchone()[0]
     return [
-        FileFinding("empty_texts", "passages without a word", int(places.empty.sum()), len(places), "place", _lines(checked, places.row[places.empty])),
-        FileFinding("cut_texts", f"passages of exactly {longest:,} characters, the longest there are: cut", int(cut), len(corpus), "passage"),
+        FileFinding(
+            "empty_texts",
+            "passages without a word",
+            int(places.empty.sum()),
+            len(places),
+            "place",
+            _lines(checked, places.row[places.empty]),
+        ),
+        FileFinding(
+            "cut_texts",
+            f"passages of exactly {longest:,} characters, the longest there are: cut",
+            int(cut),
+            len(corpus),
+            "passage",
+        ),
         FileFinding("cut_with_dots", "passages that end in an ellipsis", int(dots), len(corpus), "passage"),
-    ]  # fmt: skip
+    ]
 
 
 def _lacking(checked: CheckedStudy, rows: int) -> list[FileFinding]:

@@ -26,8 +26,8 @@ from blindspot.backend.demo.annotators import simulate_annotators, truth_of
 from blindspot.backend.experiments.running import results, run_experiment
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.judging.settings import ArmShares
-from blindspot.backend.maps import make as make_map
-from blindspot.backend.maps import maps_of
+from blindspot.backend.maps.making import make as make_map
+from blindspot.backend.maps.stored import maps_of
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.retrieve import retrieve

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from blindspot.analysis.accuracy import Estimate, proportion
+from blindspot.analysis.accuracy import Estimate, mean, proportion
+from blindspot.analysis.significance import difference
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_object, text_sha256, whole_folder, write_json, write_manifest
 from blindspot.backend.core.units import units_of
 from blindspot.backend.interventions.edits import EDITS
 from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer
 from blindspot.backend.interventions.misses import dense_run, missed, shuffled
+from blindspot.backend.interventions.placebos import PLACEBOS
 from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, Missing
 from blindspot.db.records import Question
@@ -31,23 +33,29 @@ if TYPE_CHECKING:
 FOLDER, RESULT = "interventions", "result.json"
 LIMIT = 200
 NONE = "none of the edits"
+SHARED = "no cause that a placebo would not share"
 EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class CauseCount:
-    """How many misses have a cause.
+    """How many misses have a cause, and what its edit does to the gold passage and to placebos.
 
-    cause: a cause, or NONE. edit: the edit that names it. smallest: share of the misses whose smallest mending edit
-    this is. alone: share of the misses that this edit mends, whatever other edits do. applies: share of the misses to
-    which the edit applies. examples: question ids.
+    cause: a cause, NONE or SHARED. edit: the edit that names it. named: share of the misses for which it is named, alone
+    or beside others. smallest: share of the misses for which it is the smallest edit that is named. applies: share of
+    the misses to which the edit applies. gold, placebo: of the misses to which it applies, the share whose gold passage,
+    and the share of placebos, that the edit brings into the top k. difference: gold minus placebo, paired by question.
+    examples: question ids.
     """
 
     cause: str
     edit: str
+    named: Estimate
     smallest: Estimate
-    alone: Estimate
     applies: Estimate
+    gold: Estimate
+    placebo: Estimate
+    difference: Estimate
     examples: tuple[str, ...]
 
 
@@ -62,6 +70,7 @@ def explain_misses(
     minutes: float | None = None,
     seed: int = 0,
     device: str | None = None,
+    placebos: int = PLACEBOS,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Explain the misses of a dense run (a job), and return the content of result.json.
@@ -71,19 +80,22 @@ def explain_misses(
         found_by: only questions for which this run has a gold passage in its top k.
         limit: explain at most so many misses, drawn with the seed.
         minutes: stop after this time. The misses explained until then are still a random sample.
+        placebos: passages without the answer, for each miss, on which the same edits are made.
 
     Raises:
         Missing: no such run, or no miss. BadInput: invalid settings, or a run that is not of an encoder's index.
     """
     if limit < 1 or (minutes is not None and not minutes > 0):
         raise BadInput("--misses must be at least 1 and --minutes above 0")
+    if placebos < 1:
+        raise BadInput(f"--placebos must be at least 1, not {placebos}: without a placebo no cause can be named")
     opened, began = dense_run(study, run), time.monotonic()
     found_in = None if found_by is None else study.run(found_by)
     all_missed = _in_slice(study, run, missed(study, opened, k, found_in), where, k)
     if not all_missed:
         raise Missing(f"run {run!r} misses none of these questions at k = {k}, so there is nothing to explain")
     drawn = shuffled(all_missed, seed)[:limit]
-    explainer = MissExplainer(study, str(opened.manifest["retriever"]), device=device)
+    explainer = MissExplainer(study, str(opened.manifest["retriever"]), device=device, placebos=placebos, seed=seed)
     explained: list[ExplainedMiss] = []
     for block in explainer.explain(drawn):
         explained += block
@@ -92,6 +104,7 @@ def explain_misses(
         if minutes is not None and time.monotonic() - began > 60 * minutes:
             break
     asked = {"run": run, "k": k, "where": where, "found_by": found_by, "limit": limit, "seed": seed}
+    asked["placebos"] = placebos
     name = f"{run}-{text_sha256(json.dumps([asked, study.corpus.digest]))[:8]}"
     result = {
         **asked,
@@ -131,44 +144,84 @@ def _in_slice(study: Study, run: str, questions: Sequence[Question], where: str,
 
 
 def _record(each: ExplainedMiss, k: int) -> dict[str, Any]:
-    found = each.smallest(k)
+    named = each.named(k)
+    without = SHARED if each.mending(k) else NONE
     return {
         "id": each.question.id,
         "question": each.question.text,
         "gold": each.gold.id,
         "rank": each.rank,
         "winner": each.winner,
-        "cause": NONE if found is None else found.cause,
-        "edit": None if found is None else found.name,
-        "edits": {tried.name: {"rank": tried.rank, "size": round(tried.size, 4)} for tried in each.tried},
+        "cause": named[0].cause if named else without,
+        "edit": named[0].name if named else None,
+        "causes": [{"cause": edit.cause, "edit": edit.name, "tokens": edit.size} for edit in named],
+        "edits": {
+            tried.name: {
+                "rank": tried.rank,
+                "tokens": tried.size,
+                "placebos": [None if other is None else other.rank for other in tried.placebos],
+                "beats_placebos": tried.beats_placebos,
+            }
+            for tried in each.tried
+        },
     }
 
 
 def cause_counts(result: dict[str, Any]) -> list[CauseCount]:
-    """Count the causes of a stored result, most frequent first; NONE is last."""
-    rows, k = result["questions"], result["k"]
-    causes = np.array([row["cause"] for row in rows], dtype=str)
-    units = np.array(result.get("units", range(len(rows))), dtype=np.int64)  # older results have none
-    counted = []
-    for edit in EDITS.values():
-        applies = np.array([edit.name in row["edits"] for row in rows], bool)
-        mends = np.array([edit.name in row["edits"] and row["edits"][edit.name]["rank"] <= k for row in rows], bool)
-        is_cause = causes == edit.cause
-        counted.append(
-            CauseCount(
-                edit.cause,
-                edit.name,
-                proportion(is_cause, units),
-                proportion(mends, units),
-                proportion(applies, units),
-                tuple(row["id"] for row, own in zip(rows, is_cause, strict=True) if own)[:EXAMPLES],
-            )
-        )
-    counted.sort(key=lambda each: -(each.smallest.value or 0))
-    without = causes == NONE
-    nobody = proportion(np.zeros(len(rows), bool), units)
-    examples = tuple(row["id"] for row, own in zip(rows, without, strict=True) if own)[:EXAMPLES]
-    return [*counted, CauseCount(NONE, "", proportion(without, units), nobody, nobody, examples)]
+    """Count the causes of a stored result, the largest difference between gold and placebo first; SHARED and NONE are
+    last. Results of version 0.2 have no placebos: their differences have no value.
+    """
+    rows = result["questions"]
+    counted = [_counted(result, edit.cause, edit.name) for edit in EDITS.values()]
+    counted.sort(key=lambda each: -_or(each.difference.value, -2.0))
+    nothing = proportion(np.zeros(0, bool))
+    for cause in (SHARED, NONE):
+        has = np.array([row["cause"] == cause for row in rows], bool)
+        share = proportion(has, _units(result))
+        counted.append(CauseCount(cause, "", share, share, nothing, nothing, nothing, nothing, _examples(rows, has)))
+    return counted
+
+
+def _counted(result: dict[str, Any], cause: str, edit: str) -> CauseCount:
+    rows, k, units = result["questions"], result["k"], _units(result)
+    first = np.array([row["cause"] == cause for row in rows], bool)
+    named = first | np.array([any(each["edit"] == edit for each in row.get("causes", ())) for row in rows], bool)
+    applies = np.array([edit in row["edits"] for row in rows], bool)
+    tried = [row["edits"][edit] for row in rows if edit in row["edits"]]
+    gold = np.array([each["rank"] <= k for each in tried], bool)
+    with_placebos = np.array([bool(each.get("placebos")) for each in tried], bool)
+    lifted = np.array(
+        [
+            np.mean([rank is not None and rank <= k for rank in each["placebos"]])
+            for each in tried
+            if each.get("placebos")
+        ]
+    )
+    paired = units[applies][with_placebos]
+    return CauseCount(
+        cause,
+        edit,
+        proportion(named, units),
+        proportion(first, units),
+        proportion(applies, units),
+        proportion(gold, units[applies]),
+        mean(lifted, paired),
+        difference(gold[with_placebos], lifted, units=paired),
+        _examples(rows, named),
+    )
+
+
+def _units(result: dict[str, Any]) -> np.ndarray:
+    """Return the unit of observation of each question, (n,) int64. Older results have none: each question is its own."""
+    return np.array(result.get("units", range(len(result["questions"]))), dtype=np.int64)
+
+
+def _examples(rows: Sequence[dict[str, Any]], wanted: np.ndarray) -> tuple[str, ...]:
+    return tuple(row["id"] for row, is_wanted in zip(rows, wanted, strict=True) if is_wanted)[:EXAMPLES]
+
+
+def _or(value: float | None, other: float) -> float:
+    return other if value is None else value
 
 
 def results(study: Study) -> list[dict[str, Any]]:

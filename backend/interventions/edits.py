@@ -1,7 +1,8 @@
 """Edits of a missed question, of its gold passage, or of the list above it. Each undoes one possible cause of a miss.
 
 An edit is a pure function of a `MissedQuestion`. It returns None where it does not apply: where there is nothing of its
-kind to change. `EDITS` names them in the order that decides between edits of equal size.
+kind to change. Naming the entity lifts almost any passage, so every edit has a placebo as well: the same edit, made where
+nothing answers the question (`Placebo`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from blindspot.backend.text.answers import (
 from blindspot.db.records import Passage, Question
 
 NAMESAKE_SHARE = 0.5  # share of the words of the subject's name that a namesake's title contains
+LABEL = 1  # size of a changed label, in tokens
 PRONOUNS = {"he": "{}", "she": "{}", "it": "{}", "they": "{}", "his": "{}'s", "her": "{}'s", "its": "{}'s"}
 
 
@@ -51,9 +53,11 @@ class MissedQuestion:
 class EditedMiss:
     """A miss after an edit.
 
-    question, passage: the edited texts. changed: the number of their tokens that were inserted, deleted, replaced or
-    moved; 0 if only other passages were removed. removed: rows that no longer compete. still_above: rows that count as
-    above the gold whatever their score. ignored: passages whose title contains this name do not compete.
+    question, passage: the edited texts. changed: the size of the edit in tokens: those of the question and of the gold
+    passage that were inserted, deleted, replaced or moved; those of the shared name in removed namesakes; LABEL for a
+    label. removed: rows that no longer compete. still_above: rows that count as above the gold whatever their score.
+    ignored: passages whose title contains this name do not compete. new_gold: the row of the best passage that counts
+    as gold now; it is above the old gold.
     """
 
     question: str
@@ -62,36 +66,72 @@ class EditedMiss:
     removed: frozenset[int] = frozenset()
     still_above: frozenset[int] = frozenset()
     ignored: str = ""
+    new_gold: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placebo:
+    """What stands in for the gold passage and its answer in a placebo. Neither answers the question.
+
+    passage: of the collection, without an answer and without the subject. row: its row. word: a word of it, which takes
+    the answer's part; None if no sentence of the gold passage contains an answer. answers: those of another question,
+    with the same relation if it is known.
+    """
+
+    passage: Passage
+    row: int
+    word: str | None
+    answers: tuple[str, ...]
+
+    def in_passage(self, miss: MissedQuestion) -> MissedQuestion:
+        """Return the miss with this passage and its word in the parts of the gold passage and the answer."""
+        answers = () if self.word is None else (self.word,)
+        return replace(miss, gold=self.passage, question=replace(miss.question, answers=answers, answer_rule="string"))
+
+    def of_subject(self, miss: MissedQuestion) -> MissedQuestion:
+        """Return `in_passage` with a passage that names the subject where the gold passage does: in the title, or in a
+        sentence.
+        """
+        other = self.in_passage(miss)
+        is_own = name_words(miss.gold.title) == name_words(miss.question.subject or "")
+        naming = give_own_title(other) if is_own else name_subject(other)
+        return other if naming is None else replace(other, gold=naming.passage)
+
+    def with_answers(self, miss: MissedQuestion) -> MissedQuestion:
+        """Return the miss with another question's answers."""
+        return replace(miss, question=replace(miss.question, answers=self.answers))
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An edit. cause: the cause of the miss if this edit is the smallest that mends it. does: the edit in words."""
+    """An edit. cause: the cause of the miss if this edit mends it and its placebos do not do as well. does: the edit in
+    words. stand_in: what the placebo of this edit exchanges in the miss before the same edit is made.
+    """
 
     name: str
     cause: str
     does: str
     apply: Callable[[MissedQuestion], EditedMiss | None]
-
-
-def size(miss: MissedQuestion, edited: EditedMiss) -> float:
-    """Return the share of tokens that an edit changes, of those in the question and in the gold passage's title and
-    text.
-    """
-    return edited.changed / max(1, len(_tokens(miss.question.text, miss.gold)))
+    stand_in: Callable[[Placebo, MissedQuestion], MissedQuestion] = Placebo.in_passage
 
 
 def relabel(miss: MissedQuestion) -> EditedMiss | None:
-    """Count passages above that contain an answer and name the subject as gold. No text changes."""
+    """Count passages above that contain an answer and name the subject as gold. No text changes, and the rank after it
+    is that of the best of them.
+    """
+    if not miss.question.subject:
+        return None
     rule = rule_for(miss.question, miss.rule)
-    rows = frozenset(
-        row
-        for row, passage in miss.above
-        if miss.question.subject
-        and mentions_subject(passage, miss.question)
-        and has_answer(passage.text, miss.question.answers, rule, passage.title)
+    best = next(
+        (
+            row
+            for row, passage in miss.above
+            if mentions_subject(passage, miss.question)
+            and has_answer(passage.text, miss.question.answers, rule, passage.title)
+        ),
+        None,
     )
-    return EditedMiss(miss.question.text, miss.gold, 0, removed=rows) if rows else None
+    return None if best is None else EditedMiss(miss.question.text, miss.gold, LABEL, new_gold=best)
 
 
 def ask_plainly(miss: MissedQuestion) -> EditedMiss | None:
@@ -102,10 +142,19 @@ def ask_plainly(miss: MissedQuestion) -> EditedMiss | None:
 
 
 def remove_namesakes(miss: MissedQuestion) -> EditedMiss | None:
-    """Remove the passages above whose title is another entity with a similar name."""
+    """Remove the passages above whose title is another entity with a similar name.
+
+    The size is the number of tokens that make them namesakes: the words of the subject's name in title and text.
+    """
     subject = miss.question.subject
-    rows = frozenset(row for row, each in miss.above if near_namesake(subject, each.title) >= NAMESAKE_SHARE)
-    return EditedMiss(miss.question.text, miss.gold, 0, removed=rows) if rows else None
+    alike = [(row, each) for row, each in miss.above if near_namesake(subject, each.title) >= NAMESAKE_SHARE]
+    if not subject or not alike:
+        return None
+    name = set(name_words(subject))
+    shared = sum(
+        word in name for _, each in alike for part in (each.title, each.text) for word in joined(nfd(part)).split()
+    )
+    return EditedMiss(miss.question.text, miss.gold, shared, removed=frozenset(row for row, _ in alike))
 
 
 def move_first(miss: MissedQuestion) -> EditedMiss | None:
@@ -154,8 +203,8 @@ def give_own_title(miss: MissedQuestion) -> EditedMiss | None:
 def rename_subject(miss: MissedQuestion) -> EditedMiss | None:
     """Replace the subject by a frequent name, in question and passage alike.
 
-    Passages about the stand-in do not compete, and passages above that are about the subject stay above: they would
-    have been renamed too.
+    Passages about the stand-in do not compete. Passages above that are about the subject or a near-namesake stay above:
+    they would have been renamed too.
     """
     subject, name = miss.question.subject, miss.stand_in
     if not subject or not name or not contains(miss.question.text, subject):
@@ -165,8 +214,12 @@ def rename_subject(miss: MissedQuestion) -> EditedMiss | None:
     if passage == miss.gold or question == miss.question.text:
         return None
     changed = changed_tokens(_tokens(miss.question.text, miss.gold), _tokens(question, passage))
-    own = frozenset(row for row, each in miss.above if name_words(each.title) == name_words(subject))
-    return EditedMiss(question, passage, changed, still_above=own, ignored=name)
+    alike = frozenset(
+        row
+        for row, each in miss.above
+        if name_words(each.title) == name_words(subject) or near_namesake(subject, each.title) >= NAMESAKE_SHARE
+    )
+    return EditedMiss(question, passage, changed, still_above=alike, ignored=name)
 
 
 def keep_sentence(miss: MissedQuestion) -> EditedMiss | None:
@@ -182,7 +235,13 @@ def keep_sentence(miss: MissedQuestion) -> EditedMiss | None:
 EDITS: dict[str, Edit] = {
     edit.name: edit
     for edit in (
-        Edit("relabel", "false_negative_above", "count the answering passages above as gold", relabel),
+        Edit(
+            "relabel",
+            "false_negative_above",
+            "count the answering passages above as gold",
+            relabel,
+            Placebo.with_answers,
+        ),
         Edit("remove_namesakes", "near_namesake", "remove the near-namesakes above", remove_namesakes),
         Edit("ask_plainly", "question_wording", "ask in the wording of training questions", ask_plainly),
         Edit(
@@ -193,16 +252,22 @@ EDITS: dict[str, Edit] = {
         ),
         Edit("put_words_in", "other_words", "say the answer's sentence in the question's words", put_words_in),
         Edit("name_subject", "unnamed_subject", "name the subject in the answer's sentence", name_subject),
-        Edit("rename_subject", "rare_subject", "replace the subject by a frequent name", rename_subject),
+        Edit(
+            "rename_subject",
+            "rare_subject",
+            "replace the subject by a frequent name",
+            rename_subject,
+            Placebo.of_subject,
+        ),
         Edit("move_first", "late_fact", "move the answer's sentence first", move_first),
         Edit("keep_sentence", "crowded_passage", "cut all but the answer's sentence", keep_sentence),
     )
 }
-"""Every edit by name. Of edits of equal size that mend a miss, the first here names its cause."""
+"""Every edit by name. Their order decides nothing."""
 
 
 def edited(miss: MissedQuestion) -> dict[str, EditedMiss]:
-    """Return the edits that apply to a miss, smallest first; equal sizes in the order of `EDITS`."""
+    """Return the edits that apply to a miss, smallest first."""
     made = {name: result for name, edit in EDITS.items() if (result := edit.apply(miss)) is not None}
     return dict(sorted(made.items(), key=lambda item: item[1].changed))
 

@@ -1,4 +1,6 @@
-"""Explain misses by intervention: apply each edit, encode the edited texts, and rank them in the stored index."""
+"""Explain misses by intervention: apply each edit to the gold passage and to its placebos, encode the edited texts in one
+batch, and rank them in the stored index.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,14 @@ import numpy as np
 
 from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.evaluation.why import name_words
-from blindspot.backend.interventions.edits import EDITS, EditedMiss, MissedQuestion, edited, size
+from blindspot.backend.interventions.edits import EDITS, EditedMiss, MissedQuestion, edited
 from blindspot.backend.interventions.misses import Wordings
-from blindspot.backend.interventions.searching import Attempt, ranks
+from blindspot.backend.interventions.placebos import PLACEBOS, edited_placebos, placebos
+from blindspot.backend.interventions.searching import Attempt, Reached, reached
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import VECTOR_SETTINGS
+from blindspot.backend.retrieval.openvino_model import has_openvino
+from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.connection import PerThread, writing
@@ -29,7 +34,11 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 ABOVE = 100  # passages at the top that an edit looks at
-PER_BLOCK = 16  # misses that one pass over the index ranks
+PER_BLOCK = 64  # misses whose texts are encoded in one batch, and which one pass over the index ranks
+BEATEN = 0.75
+"""Share of a miss's placebos that the gold passage must leave behind after an edit, so that the edit names its cause."""
+SAMPLE = 16  # edited passages on which 16-bit arithmetic is checked against the encoder's own
+WORTH_CONVERTING = 256  # edited passages
 FILE = "edit_ranks.db"
 INDEX_KEYS = (
     "model_hash",
@@ -42,24 +51,45 @@ INDEX_KEYS = (
     *VECTOR_SETTINGS,
 )
 """The entries of an index's manifest on which ranks depend."""
-_SCHEMA = "CREATE TABLE IF NOT EXISTS edit_rank (key TEXT PRIMARY KEY, rank INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+_SCHEMA = """
+DROP TABLE IF EXISTS edit_rank;  -- of version 0.2, without scores
+CREATE TABLE IF NOT EXISTS reached (key TEXT PRIMARY KEY, rank INTEGER NOT NULL, score REAL NOT NULL) STRICT, WITHOUT ROWID;
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TriedEdit:
-    """An edit that applied to a miss. rank: of the gold passage afterwards. size: the share of changed tokens."""
+    """An edit that applied to a miss.
+
+    rank, score: of the gold passage afterwards. size: the tokens that the edit changes. placebos: where the same edit
+    brings each placebo; None where it finds nothing to change in it. counted: the title of the passage that counts as
+    gold now.
+    """
 
     name: str
     rank: int
-    size: float
+    score: float
+    size: int
     question: str
     title: str
     text: str
     removed: int
+    placebos: tuple[Reached | None, ...]
+    counted: str | None = None
 
     @property
     def cause(self) -> str:
         return EDITS[self.name].cause
+
+    @property
+    def beats_placebos(self) -> bool:
+        """Whether the gold passage gets further, by score, than BEATEN of the placebos; False without placebos."""
+        beaten = sum(each is None or self.score > each.score for each in self.placebos)
+        return bool(self.placebos) and beaten >= BEATEN * len(self.placebos)
+
+    def lifted(self, k: int) -> int:
+        """Return how many placebos the edit brings into the top k."""
+        return sum(each is not None and each.rank <= k for each in self.placebos)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +102,19 @@ class ExplainedMiss:
     winner: str
     tried: tuple[TriedEdit, ...]
 
-    def smallest(self, k: int) -> TriedEdit | None:
-        """Return the smallest edit that brings the gold passage into the top k; None if no edit does."""
-        return next((each for each in self.tried if each.rank <= k), None)
+    def mending(self, k: int) -> list[TriedEdit]:
+        """Return the edits that bring a gold passage into the top k, smallest first; of equal sizes, the one with the
+        highest score first.
+        """
+        return sorted((each for each in self.tried if each.rank <= k), key=lambda each: (each.size, -each.score))
+
+    def named(self, k: int) -> list[TriedEdit]:
+        """Return the mending edits that name a cause: those that beat their placebos."""
+        return [each for each in self.mending(k) if each.beats_placebos]
 
     def cause(self, k: int) -> str | None:
-        """Return the cause that the smallest edit names; None if no edit brings the gold passage into the top k."""
-        found = self.smallest(k)
-        return None if found is None else found.cause
+        """Return the cause that the smallest of these edits names; None without one."""
+        return next((each.cause for each in self.named(k)), None)
 
 
 class MissExplainer:
@@ -87,6 +122,7 @@ class MissExplainer:
 
     Args:
         dense: the open index of this encoder, if the caller has it.
+        placebos: of each miss. seed: of their draw.
     """
 
     def __init__(
@@ -96,7 +132,11 @@ class MissExplainer:
         rule: str = DEFAULT_RULE,
         device: str | None = None,
         dense: Dense | None = None,
+        placebos: int = PLACEBOS,
+        seed: int = 0,
     ):
+        self.placebos, self.seed = placebos, seed
+        self._bulk: PassageEncoder | None = None
         self.study, self.rule, self.dense = study, rule, dense or Dense(study, name, device)
         self.similarity = "l2" if self.dense.manifest["similarity"] == "l2" else "dot"
 
@@ -113,10 +153,31 @@ class MissExplainer:
             yield self._block(questions[start : start + PER_BLOCK])
 
     def _block(self, questions: Sequence[Question]) -> list[ExplainedMiss]:
+        vectors = question_vectors(self.study, self.dense, [question.text for question in questions])
+        found = self._missed(questions, vectors)
+        tries = [self._tries(each) for each in found]
+        asked = [each for of_miss in tries for made in of_miss.values() for each in made if each is not None]
+        where = dict(zip(map(id, asked), self._reached(asked), strict=True))
+        return [
+            ExplainedMiss(
+                each.miss.question,
+                each.miss.gold,
+                each.rank,
+                each.miss.above[0][1].title if each.miss.above else each.miss.gold.title,
+                tuple(
+                    _tried(each.miss, name, own.edited, [None if one is None else where[id(one)] for one in made])
+                    for name, made in of_miss.items()
+                    if (own := made[0]) is not None
+                ),
+            )
+            for each, of_miss in zip(found, tries, strict=True)
+        ]
+
+    def _missed(self, questions: Sequence[Question], vectors: np.ndarray) -> list[_Missed]:
+        """Return what the edits need to know about each question."""
         dense, corpus = self.dense, self.study.corpus
-        vectors = question_vectors(self.study, dense, [question.text for question in questions])
         hits = dense.search_vectors(vectors, min(ABOVE, len(corpus)))
-        misses, before, gold_rows = [], [], []
+        misses, before, rows_of = [], [], []
         for number, question in enumerate(questions):
             rows = sorted(set(find_ordinals(corpus, question.gold).values()))
             if not rows:
@@ -139,100 +200,173 @@ class MissExplainer:
                     self.rule,
                 )
             )
-            gold_rows.append(rows)
+            rows_of.append((best, rows))
             before.append(Attempt(number, np.asarray(dense.vectors[best]), rows))
-        present = ranks(dense.vectors, vectors, before, self.similarity)
-        tried = [(number, name, each) for number, miss in enumerate(misses) for name, each in edited(miss).items()]
-        after = self._ranks([(each, gold_rows[number]) for number, _, each in tried])
+        present = reached(dense.vectors, vectors, before, self.similarity)
         return [
-            ExplainedMiss(
-                miss.question,
-                miss.gold,
-                int(present[number]),
-                miss.above[0][1].title if miss.above else miss.gold.title,
-                tuple(
-                    TriedEdit(
-                        name,
-                        rank,
-                        size(miss, each),
-                        each.question,
-                        each.passage.title,
-                        each.passage.text,
-                        len(each.removed),
-                    )
-                    for (owner, name, each), rank in zip(tried, after, strict=True)
-                    if owner == number
-                ),
-            )
-            for number, miss in enumerate(misses)
+            _Missed(miss, best, rows, now.rank)
+            for miss, (best, rows), now in zip(misses, rows_of, present, strict=True)
         ]
 
-    def _ranks(self, tried: Sequence[tuple[EditedMiss, Sequence[int]]]) -> list[int]:
-        """Return the rank after each edit, from the store where it is known."""
-        keys = [self._key(each, gold) for each, gold in tried]
+    def _tries(self, each: _Missed) -> dict[str, list[_Try | None]]:
+        """Return, for each edit that applies, the edit of the gold passage and then those of its placebos."""
+        miss, answers = each.miss, self.wordings.answers.get(each.miss.question.relation, ())
+        drawn = placebos(miss, self.study.corpus, each.gold_rows, answers, self.placebos, self.seed)
+        return {
+            name: [
+                _Try(own, miss.gold, each.row, each.gold_rows),
+                *(
+                    None if other is None else _Try(other, placebo.passage, placebo.row, [*each.gold_rows, placebo.row])
+                    for other, placebo in zip(edited_placebos(name, miss, drawn), drawn, strict=True)
+                ),
+            ]
+            for name, own in edited(miss).items()
+        }
+
+    def _reached(self, tries: Sequence[_Try]) -> list[Reached]:
+        """Return where each edit brings its passage, from the store where it is known."""
+        keys = [self._key(each) for each in tries]
         folder = self.study.path("indexes", self.dense.name)
         if not os.access(folder, os.W_OK):
-            return self._computed(tried)
+            return self._computed(tries)
         store = PerThread(folder / FILE)
         try:
             store.connection.executescript(_SCHEMA)
-            stored: dict[str, int] = dict(
-                store.connection.execute(
-                    "SELECT key, rank FROM edit_rank WHERE key IN (SELECT value FROM json_each(?))",
+            known = {
+                key: Reached(rank, score)
+                for key, rank, score in store.connection.execute(
+                    "SELECT key, rank, score FROM reached WHERE key IN (SELECT value FROM json_each(?))",
                     (json.dumps(keys),),
                 )
-            )
-            absent = {key: pair for key, pair in zip(keys, tried, strict=True) if key not in stored}
+            }
+            absent = {key: each for key, each in zip(keys, tries, strict=True) if key not in known}
             new = dict(zip(absent, self._computed(list(absent.values())), strict=True))
             with writing(store.connection) as connection:
-                connection.executemany("INSERT OR IGNORE INTO edit_rank VALUES (?, ?)", list(new.items()))
-            return [(stored | new)[key] for key in keys]
+                connection.executemany(
+                    "INSERT OR IGNORE INTO reached VALUES (?, ?, ?)",
+                    [(key, each.rank, each.score) for key, each in new.items()],
+                )
+            return [(known | new)[key] for key in keys]
         finally:
             store.close()
 
-    def _key(self, each: EditedMiss, gold: Sequence[int]) -> str:
-        manifest = self.dense.manifest
+    def _key(self, each: _Try) -> str:
+        manifest, edited = self.dense.manifest, each.edited
         content = [
             [manifest.get(key) for key in INDEX_KEYS],
-            each.question,
-            each.passage.title,
-            each.passage.text,
-            sorted(each.removed),
-            sorted(each.still_above),
-            each.ignored,
-            list(gold),
+            edited.question,
+            edited.passage.title,
+            edited.passage.text,
+            sorted(edited.removed),
+            sorted(edited.still_above),
+            edited.ignored,
+            edited.new_gold,
+            list(each.without),
         ]
         return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
 
-    def _computed(self, tried: Sequence[tuple[EditedMiss, Sequence[int]]]) -> list[int]:
-        if not tried:
+    def _computed(self, tries: Sequence[_Try]) -> list[Reached]:
+        if not tries:
             return []
-        texts = list(dict.fromkeys(each.question for each, _ in tried))
+        texts = list(dict.fromkeys(each.edited.question for each in tries))
         vectors = question_vectors(self.study, self.dense, texts)
         places = {text: number for number, text in enumerate(texts)}
-        passages = list(dict.fromkeys(each.passage for each, _ in tried))
-        encoded = dict(zip(passages, self.dense.encoder.encode_passages(passages), strict=True))
+        encoded = self._encoded(list(dict.fromkeys(each.edited.passage for each in tries if each.needs_encoding)))
         ignored = self._named_rows(
-            {(places[each.question], each.ignored) for each, _ in tried if each.ignored}, vectors
+            {(places[each.edited.question], each.edited.ignored) for each in tries if each.edited.ignored}, vectors
         )
-        attempts = [
-            Attempt(
-                places[each.question],
-                encoded[each.passage].astype(np.float16),
-                [*gold, *each.removed, *each.still_above, *ignored.get((places[each.question], each.ignored), ())],
-                len(each.still_above),
+        attempts = []
+        for each in tries:
+            edited, place = each.edited, places[each.edited.question]
+            attempts.append(
+                Attempt(
+                    place,
+                    encoded[edited.passage] if each.needs_encoding else np.asarray(self.dense.vectors[each.stored_row]),
+                    [
+                        *each.without,
+                        *([] if edited.new_gold is None else [edited.new_gold]),
+                        *edited.removed,
+                        *edited.still_above,
+                        *ignored.get((place, edited.ignored), ()),
+                    ],
+                    len(edited.still_above),
+                )
             )
-            for each, gold in tried
-        ]
-        return [int(rank) for rank in ranks(self.dense.vectors, vectors, attempts, self.similarity)]
+        return reached(self.dense.vectors, vectors, attempts, self.similarity)
+
+    def _encoded(self, passages: Sequence[Passage]) -> dict[Passage, np.ndarray]:
+        """Return the vectors (d,) float16 of passages, all encoded in one batch."""
+        if not passages:
+            return {}
+        if self._bulk is None and len(passages) < WORTH_CONVERTING:
+            vectors = self.dense.encoder.encode_passages(passages).astype(np.float16)
+        else:
+            if self._bulk is None:
+                sample = passages[:: max(1, len(passages) // SAMPLE)][:SAMPLE]
+                engine: Engine = "openvino" if has_openvino() else "torch"
+                self._bulk = PassageEncoder(self.dense.encoder, sample=sample, engine=engine)
+            vectors = self._bulk.encode(self._bulk.tokenise(passages)).cpu().numpy()
+        return dict(zip(passages, vectors, strict=True))
 
     def _named_rows(self, asked: set[tuple[int, str]], vectors: np.ndarray) -> dict[tuple[int, str], list[int]]:
         """Return, for (question, name), the top passages whose title contains the name."""
+        if not asked:
+            return {}
+        pairs = sorted(asked)
+        hits = self.dense.search_vectors(vectors[[number for number, _ in pairs]], min(ABOVE, len(self.study.corpus)))
         result = {}
-        for number, name in sorted(asked):
-            hits = self.dense.search_vectors(vectors[number : number + 1], min(ABOVE, len(self.study.corpus)))
-            rows = [int(row) for row in hits.ordinals[0] if row >= 0]
+        for (number, name), ordinals in zip(pairs, hits.ordinals, strict=True):
+            rows = [int(row) for row in ordinals if row >= 0]
             words = set(name_words(name))
             titles = zip(rows, self.study.corpus.passages(rows), strict=True)
             result[number, name] = [row for row, passage in titles if words <= set(name_words(passage.title))]
         return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Missed:
+    """A miss, the row of its best gold passage, those of all its gold passages, and the best one's rank."""
+
+    miss: MissedQuestion
+    row: int
+    gold_rows: list[int]
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """An edit whose effect is to be measured. stored, row: the passage before the edit. without: rows that do not compete
+    in any case.
+    """
+
+    edited: EditedMiss
+    stored: Passage
+    row: int
+    without: Sequence[int]
+
+    @property
+    def needs_encoding(self) -> bool:
+        return self.edited.new_gold is None and self.edited.passage != self.stored
+
+    @property
+    def stored_row(self) -> int:
+        """The row whose stored vector counts if no text of the passage changed."""
+        return self.row if self.edited.new_gold is None else self.edited.new_gold
+
+
+def _tried(miss: MissedQuestion, name: str, edited: EditedMiss, found: Sequence[Reached | None]) -> TriedEdit:
+    own, *others = found
+    assert own is not None
+    titles = dict(miss.above)
+    return TriedEdit(
+        name,
+        own.rank,
+        own.score,
+        edited.changed,
+        edited.question,
+        edited.passage.title,
+        edited.passage.text,
+        len(edited.removed),
+        tuple(others),
+        None if edited.new_gold is None else titles[edited.new_gold].title,
+    )

@@ -28,17 +28,21 @@ class Wordings:
     """What a study's questions say about a relation.
 
     patterns: relation -> its most frequent pattern in training, with [X] for the subject. subjects: relation -> (subject,
-    mentions), most mentioned first.
+    mentions), most mentioned first. answers: relation -> the answers of each of its questions; None is the relation of
+    the questions without one.
     """
 
     patterns: Mapping[str, str]
     subjects: Mapping[str, Sequence[tuple[str, int]]]
+    answers: Mapping[str | None, Sequence[tuple[str, ...]]]
 
     @classmethod
     def of(cls, questions: Iterable[Question]) -> Wordings:
         patterns: dict[str, Counter[str]] = defaultdict(Counter)
         mentions: dict[str, dict[str, int]] = defaultdict(dict)
+        answers: dict[str | None, list[tuple[str, ...]]] = defaultdict(list)
         for question in questions:
+            answers[question.relation].append(tuple(question.answers))
             if question.relation is None or not question.subject:
                 continue
             if question.split == "train" and (wording := pattern(question)):
@@ -51,6 +55,7 @@ class Wordings:
                 relation: sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
                 for relation, found in mentions.items()
             },
+            answers,
         )
 
     def plain(self, question: Question) -> str | None:

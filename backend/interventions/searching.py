@@ -24,8 +24,16 @@ class Attempt:
     above: int = 0
 
 
-def ranks(vectors: np.ndarray, questions: np.ndarray, attempts: Sequence[Attempt], similarity: str) -> np.ndarray:
-    """Return the rank of each attempt's passage, (m,) int64: 1 + the stored passages with a higher score.
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Where a passage is in a list: its rank, and its score for the question."""
+
+    rank: int
+    score: float
+
+
+def reached(vectors: np.ndarray, questions: np.ndarray, attempts: Sequence[Attempt], similarity: str) -> list[Reached]:
+    """Return where each attempt's passage is. Its rank is 1 + the stored passages with a higher score.
 
     The index is read once, block by block, for all attempts.
 
@@ -36,26 +44,26 @@ def ranks(vectors: np.ndarray, questions: np.ndarray, attempts: Sequence[Attempt
     """
     import torch
 
-    result = np.array([1 + attempt.above for attempt in attempts], np.int64)
     if not attempts:
-        return result
+        return []
+    result = np.array([1 + attempt.above for attempt in attempts], np.int64)
     owner = np.array([attempt.question for attempt in attempts])
     passages = np.stack([np.asarray(attempt.passage, np.float16) for attempt in attempts]).astype(np.float32)
-    thresholds = torch.from_numpy(_scores(questions[owner], passages, similarity))
+    own = _scores(questions[owner], passages, similarity)
+    thresholds = torch.from_numpy(own)
     without = [np.unique(np.asarray(attempt.without, np.int64)) for attempt in attempts]
-    wanted = torch.from_numpy(np.ascontiguousarray(questions.T))
+    wanted = torch.from_numpy(np.ascontiguousarray(questions))
     for start in range(0, len(vectors), ROWS_PER_BLOCK):
         rows = torch.from_numpy(np.array(vectors[start : start + ROWS_PER_BLOCK])).float()
-        scores = rows @ wanted
+        scores = wanted @ rows.T
         if similarity == "l2":
-            scores = 2 * scores - (rows * rows).sum(1, keepdim=True) - (wanted * wanted).sum(0)
+            scores = 2 * scores - (rows * rows).sum(1) - (wanted * wanted).sum(1, keepdim=True)
         for number, question in enumerate(owner.tolist()):
-            column = scores[:, question]
             left_out = without[number]
             here = left_out[(left_out >= start) & (left_out < start + len(rows))] - start
-            is_above = column > thresholds[number]
+            is_above = scores[question] > thresholds[number]
             result[number] += int(is_above.sum()) - int(is_above[torch.from_numpy(here)].sum())
-    return result
+    return [Reached(int(rank), float(score)) for rank, score in zip(result, own, strict=True)]
 
 
 def _scores(questions: np.ndarray, passages: np.ndarray, similarity: str) -> np.ndarray:

@@ -4,29 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from blindspot.backend.core.result_table import ResultTable
-from blindspot.backend.interventions.batch import NONE, cause_counts
+from blindspot.backend.core.result_table import Column, ResultTable
+from blindspot.backend.interventions.batch import cause_counts
 from blindspot.backend.interventions.edits import EDITS
+from blindspot.backend.interventions.explaining import BEATEN
 from blindspot.backend.text.counting import counted
 
-HEADINGS = ("cause", "edit", "misses", "smallest edit", "mends alone", "applies")
+COLUMNS = (
+    "cause",
+    "edit",
+    "named",
+    Column("named", "%", "interval"),
+    Column("gold", "%", "interval"),
+    Column("placebo", "%", "interval"),
+    Column("difference", "points", "difference"),
+    Column("applies", "%", "interval"),
+)
 
 
 def cause_table(result: dict[str, Any]) -> ResultTable:
-    """Return the table of a stored result: shares in percent with 95% Wilson intervals."""
+    """Return the table of a stored result: shares in percent with 95% intervals."""
     rows = [
         [
             each.cause.replace("_", " "),
             EDITS[each.edit].does if each.edit else None,
-            round((each.smallest.value or 0) * each.smallest.n),
-            each.smallest,
-            None if each.cause == NONE else each.alone,
-            None if each.cause == NONE else each.applies,
+            round((each.named.value or 0) * each.named.n),
+            each.named,
+            each.gold,
+            each.placebo,
+            each.difference,
+            each.applies,
         ]
         for each in cause_counts(result)
     ]
-    title = f"Causes of the misses of {result['run']} at {result['k']}, by intervention, %"
-    return ResultTable(title, HEADINGS, rows, notes(result))
+    title = f"Causes of the misses of {result['run']} at {result['k']}, by intervention"
+    return ResultTable(title, COLUMNS, rows, notes(result))
 
 
 def notes(result: dict[str, Any]) -> list[str]:
@@ -40,7 +52,18 @@ def notes(result: dict[str, Any]) -> list[str]:
     )
     return [
         f"n = {result['explained']:,}: {drawn}{found_by}{where}. A miss: no gold passage in the top {result['k']}.",
-        "Smallest edit: the edit that changes the smallest share of the tokens of question and gold passage among those "
-        "that bring the gold passage into the top k. Mends alone: it brings the gold passage there, smallest or not. "
-        "Applies: there is something to edit. Intervals: 95%, Wilson.",
+        f"Gold: of the questions to which the edit applies, the share whose gold passage it brings into the top "
+        f"{result['k']}. Placebo: the share of random passages without the answer that the same edit brings there. "
+        "Difference: gold minus placebo, paired by question. Intervals: 95%, by the study's unit of observation.",
+        _named_note(result),
     ]
+
+
+def _named_note(result: dict[str, Any]) -> str:
+    count = result.get("placebos")
+    if count is None:
+        return "An older version computed this without placebos and named the smallest edit alone: run `blindspot why` again."
+    return (
+        "Named: the edit brings the gold passage into the top k, and closer to the question than at least "
+        f"{BEATEN:.0%} of {counted(count, 'placebo')} of this question. A miss may have several named causes."
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from blindspot.backend.core.declared import Field, settings_class
-from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.backend.text.default_rule import DEFAULT_RULE
 
 CANDIDATES = 8
 Order = Literal["priority", "random"]

@@ -1,12 +1,14 @@
-"""Estimate how long the training of a dual encoder takes, from a few timed steps."""
+"""Estimate how long a training takes from a few timed steps, and how many steps fit into a given time."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.training.checkpoints import every_steps, training_device
+from blindspot.backend.training.cross_encoder import cross_encoder_parts
 from blindspot.backend.training.distillation import ScoringCost, Teacher
 from blindspot.backend.training.dual_parts import (
     dual_encoder_collator,
@@ -16,9 +18,12 @@ from blindspot.backend.training.dual_parts import (
     split_examples,
     texts_encoded,
 )
-from blindspot.backend.training.examples import NegativeSampler, TrainingExamples, with_positives
+from blindspot.backend.training.examples import BatchSampler, NegativeSampler, TrainingExamples, with_positives
 from blindspot.backend.training.initial_model import normalises
-from blindspot.backend.training.training_settings import DualEncoderSettings, check, scale_of
+from blindspot.backend.training.scoring import TEMPLATE
+from blindspot.backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings, check, scale_of
+
+TIMED = 2  # steps; the last one counts, because the first one also loads what it uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +44,13 @@ def estimate(
     examples: TrainingExamples,
     settings: DualEncoderSettings,
     device: str | None = None,
-    tries: int = 2,
+    within: float | None = None,
     teacher: Teacher | None = None,
 ) -> TrainingEstimate:
-    """Time `tries` steps on a temporary model and extrapolate from the last. Only some scores of a teacher are stored.
+    """Time two steps of a dual encoder on a temporary model. Only some scores of a teacher are stored.
+
+    Args:
+        within: seconds that the training may take; None: as many steps as the settings say.
 
     Raises what `train` raises for settings that cannot learn.
     """
@@ -53,19 +61,69 @@ def estimate(
     chosen, pool = split_examples(with_positives(examples), settings, None)
     model = initial_dual_encoder(start, settings, on).train()
     sampler = dual_encoder_sampler(len(chosen), settings)
-    loss, collator = (
-        dual_encoder_loss(model, settings, scale_of(settings, normalises(model))),
-        dual_encoder_collator(model, settings, start.passage_template, None),
-    )
-    dataset, took = NegativeSampler(chosen, settings.hard_negatives, settings.seed), 0.0
-    for _, keys in zip(range(tries), sampler, strict=False):
-        began = time.monotonic()
+    loss = dual_encoder_loss(model, settings, scale_of(settings, normalises(model)))
+    collator = dual_encoder_collator(model, settings, start.passage_template, None)
+    dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
+
+    def step(keys: list[tuple[int, int]]) -> None:
         columns, labels = features_of(collator([dataset[key] for key in keys]), model.device)
         loss(columns, labels).backward()
-        took = time.monotonic() - began
+
+    took = _timed(step, sampler)
     trained, compared = texts_encoded(sampler, settings, pool)
-    every = every_steps(settings, sampler.steps, 10 if pool else 0, trained, compared)
-    comparisons = 1 + -(-sampler.steps // every) if pool else 0
-    rounds = 2 if settings.refresh else 1
-    seconds = rounds * took * (sampler.steps + comparisons * compared / (3 * trained))
-    return TrainingEstimate(sampler.steps, took, seconds, teacher.cost(dataset, sampler) if teacher else None)
+
+    def seconds(steps: int) -> float:
+        every = every_steps(settings, steps, 10 if pool else 0, trained, compared)
+        comparisons = 1 + -(-steps // every) if pool else 0
+        return (2 if settings.refresh else 1) * took * (steps + comparisons * compared / (3 * trained))
+
+    steps = _fitting(sampler.steps, seconds, within)
+    return TrainingEstimate(steps, took, seconds(steps), teacher.cost(dataset, sampler) if teacher else None)
+
+
+def estimate_cross_encoder(
+    start: str,
+    examples: TrainingExamples,
+    settings: CrossEncoderSettings,
+    device: str | None = None,
+    within: float | None = None,
+) -> TrainingEstimate:
+    """Time two steps of a cross-encoder on a temporary model; see `estimate`."""
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+
+    from blindspot.backend.training.trainer import PairCollator
+
+    model, dataset, sampler = cross_encoder_parts(start, examples, settings, training_device(device))
+    model.train()
+    loss, collator = BinaryCrossEntropyLoss(model), PairCollator(TEMPLATE)
+
+    def step(keys: list[tuple[int, int]]) -> None:
+        batch = collator([dataset[key] for key in keys])
+        loss([batch["question"], batch["passage"]], batch["label"].to(model.device)).backward()
+
+    took = _timed(step, sampler)
+    trained = sampler.batch * (1 + settings.negatives)
+
+    def seconds(steps: int) -> float:
+        every = every_steps(settings, steps, 3, trained, settings.pairs)
+        pairs = -(-steps // every) * settings.pairs + settings.calibration_pairs
+        return took * (steps + pairs / (3 * trained))
+
+    steps = _fitting(sampler.steps, seconds, within)
+    return TrainingEstimate(steps, took, seconds(steps))
+
+
+def _timed(step: Callable[[list[tuple[int, int]]], None], sampler: BatchSampler) -> float:
+    took = 0.0
+    for _, keys in zip(range(TIMED), sampler, strict=False):
+        began = time.monotonic()
+        step(keys)
+        took = time.monotonic() - began
+    return took
+
+
+def _fitting(most: int, seconds: Callable[[int], float], within: float | None) -> int:
+    """Return the highest number of steps up to `most` that takes at most `within` seconds; at least 1."""
+    if within is None:
+        return most
+    return next((steps for steps in range(most, 1, -1) if seconds(steps) <= within), 1)

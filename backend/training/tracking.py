@@ -6,12 +6,14 @@ import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from blindspot.backend.core.consent import require_consent
 from blindspot.backend.core.extras import require
-from blindspot.backend.core.study import Study
 from blindspot.db.errors import Missing
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
 
 Tracker = Literal["none", "tensorboard", "wandb", "mlflow", "trackio"]
 ADDRESSES = {
@@ -55,6 +57,8 @@ def tracking_arguments(tracker: Tracker, working: Path) -> dict[str, str]:
             os.environ[LOGGING_DIR] = str(study / FOLDER / name)
             _set_here[:] = [os.environ[LOGGING_DIR]]
     else:
+        from blindspot.backend.core.study import Study
+
         _require_consent(tracker, Study(study))
         os.environ.setdefault("WANDB_PROJECT", PROJECT)
         os.environ.setdefault("MLFLOW_EXPERIMENT_NAME", PROJECT)

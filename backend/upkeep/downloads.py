@@ -16,6 +16,7 @@ from blindspot.db.queue import Queue
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
+    from blindspot.backend.training_sets.export_options import ExportOptions
 
 RUN_FORMATS = ("trec", "dpr", "pyserini", "msmarco")
 LABEL_FORMATS = ("jsonl", "csv", "qrels")
@@ -45,12 +46,15 @@ def formats(kind: str) -> tuple[str, ...]:
     return known[kind]
 
 
-def download(study: Study, kind: str, name: str, format: str, by: str | None = None) -> Download:
+def download(
+    study: Study, kind: str, name: str, format: str, by: str | None = None, options: ExportOptions | None = None
+) -> Download:
     """Return a part of a study as a file.
 
     Args:
         kind: "run", "training-set", "model", "labels" or "report" (on all runs, for people without Python).
         name: The part; for labels and reports the name of the file, without its ending.
+        options: Of a training set's export.
 
     A report shows no question that the person still has to judge.
 
@@ -70,7 +74,7 @@ def download(study: Study, kind: str, name: str, format: str, by: str | None = N
         if kind == "training-set":
             from blindspot.backend.training_sets.exports import export
 
-            return _zipped(export(study, name, format, Path(folder) / f"{name}-{format}").path)
+            return _zipped(export(study, name, format, Path(folder) / f"{name}-{format}", options).path)
         if kind == "labels":
             from blindspot.backend.judging.labels_io import export_labels
 

@@ -87,7 +87,7 @@ def test_500_pairs_are_judged_though_the_endpoint_fails_and_the_job_is_killed(br
         # Only the cookie tells the next page who is here, and the button that was clicked has the name on it too.
         signed_in = f"() => document.cookie.includes('{cookie_name(asked.labels_path)}=name')"
         tab.wait_for_function(signed_in, timeout=PATIENCE)
-        tab.goto(f"http://{server.ADDRESS}:{port}/training")
+        tab.goto(f"http://{server.ADDRESS}:{port}/training?tab=judges")
         button = open_form(tab)
         expect(tab.get_by_text(f"{PAIRS} requests")).to_be_visible(timeout=PATIENCE)
         assert "this machine" in tab.locator("[data-testid=stMain]").inner_text() and model.requests == 0

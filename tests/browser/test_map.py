@@ -11,7 +11,8 @@ from blindspot.app import server
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.saved_selections import saved_selections
-from blindspot.backend.maps import MapRequest, make_map
+from blindspot.backend.maps.making import make_map
+from blindspot.backend.maps.settings import MapRequest
 from blindspot.backend.retrieval.dense import build_index
 from blindspot.db.queue import Queue
 from tests.browser.servers import serving

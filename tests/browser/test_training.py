@@ -10,7 +10,6 @@ from collections.abc import Mapping
 import pytest
 from playwright.sync_api import TimeoutError, expect
 
-from blindspot.app import server
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import make_batch
@@ -99,12 +98,11 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
     with serving(study) as port:
         sit_down(tab, port)
         flagged = flag(tab, study, wrong)
-        tab.get_by_role("navigation").get_by_role("link", name="Training").click()
-        expect(tab.get_by_text("New labels would change 3 pairs")).to_be_visible()
+        tab.get_by_role("link", name="Next: see what the labels change in a training set").click()
+        expect(tab.get_by_role("heading", name="New labels would change 3 pairs")).to_be_visible()
         tab.get_by_role("button", name="Build raw-2 with these labels").click()
-        expect(tab.get_by_role("link", name="raw-2", exact=True)).to_be_visible(timeout=PATIENCE)
-
-        tab.goto(f"http://{server.ADDRESS}:{port}/training?set=raw-2")
+        tab.get_by_role("link", name="Open raw-2").click(timeout=PATIENCE)
+        expect(tab.get_by_role("heading", name="Training set raw-2")).to_be_visible(timeout=PATIENCE)
         choose(tab, "Compare with", "raw")
         expect(tab.locator("#changes h2")).to_contain_text("3 changed pairs")
         rows = tab.locator("#changes .changed-pairs li")
@@ -121,12 +119,13 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         changes = list(diff(TrainingSet.open(study, "raw"), TrainingSet.open(study, "raw-2")))
         assert {(change.question, change.passage) for change in changes} == flagged
 
+        tab.get_by_role("link", name="Train a retriever on this set").click()
         choose(tab, "Initial model", start)
-        tab.get_by_label("Steps", exact=True).fill("4")
+        tab.get_by_text("More settings").first.click()
+        tab.get_by_label("Steps", exact=True).first.fill("4")
         if layers:
-            tab.get_by_text("More settings").click()
             tab.get_by_label("Layers", exact=True).fill(str(layers))
-        tab.get_by_role("button", name="Train", exact=True).click()
+        tab.get_by_role("button", name="Train on raw-2", exact=True).click()
         tab.get_by_role("button", name="Index and retrieve for dev").click(timeout=PATIENCE)
         compare = tab.get_by_role("link", name=f"Compare {start}-dev (before) with model-1-dev (after)")
         compare.click(timeout=PATIENCE)

@@ -14,9 +14,9 @@ from blindspot.app.components.marks import INTERVAL, figure
 from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import Html, div, heads, link, row, show, span, tag, term
 from blindspot.app.markup import table as table_of
-from blindspot.backend.maps import Map
 from blindspot.backend.maps import edits as changes
 from blindspot.backend.maps.edits import Clusters
+from blindspot.backend.maps.stored import Map
 from blindspot.backend.maps.values import ClusterRow, cluster_rows
 from blindspot.backend.text.counting import counted
 

@@ -10,8 +10,8 @@ import streamlit as st
 from blindspot.analysis.neighbours import Neighbours
 from blindspot.app import study as opened_study
 from blindspot.backend.core.study import Study
-from blindspot.backend.maps import Map
 from blindspot.backend.maps.selection import PASSAGE, QUESTION
+from blindspot.backend.maps.stored import Map
 from blindspot.backend.maps.values import Known, known
 from blindspot.db.question_table import ids_of
 

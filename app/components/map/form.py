@@ -17,8 +17,8 @@ from blindspot.app.url import HOME
 from blindspot.backend.core.declared import build, declared
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
-from blindspot.backend.maps import MapRequest, make
-from blindspot.backend.maps.settings import MOST
+from blindspot.backend.maps.making import make
+from blindspot.backend.maps.settings import MOST, MapRequest
 from blindspot.backend.retrieval.dense import dense_indexes
 from blindspot.db.errors import BlindspotError
 

@@ -11,9 +11,9 @@ from blindspot.app.components.map.data import MapPoints, neighbours_of
 from blindspot.app.components.marks import notice, relation_label
 from blindspot.app.components.tables import scrolling
 from blindspot.app.markup import Html, div, join, link, span, tag, term
-from blindspot.backend.maps import Map
 from blindspot.backend.maps.selection import PASSAGE, QUESTION
 from blindspot.backend.maps.spreads import ALL
+from blindspot.backend.maps.stored import Map
 from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BlindspotError
 

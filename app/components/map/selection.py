@@ -13,8 +13,8 @@ from blindspot.app.components.map.parts import address, point_list
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import div, link, show, span, tag
 from blindspot.backend.evaluation.saved_selections import save_selection
-from blindspot.backend.maps import Map
 from blindspot.backend.maps.selection import QUESTION, pairs_to_judge, questions_of_selection, send_to_judging
+from blindspot.backend.maps.stored import Map
 from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BlindspotError
 

@@ -10,7 +10,7 @@ from blindspot.app.audit_words import powered_words
 from blindspot.app.components.marks import grouping, percent, relation_label
 from blindspot.app.components.quality.marks import bounds, gauge, gauge_head, rate_figure, stopping
 from blindspot.app.components.tables import scrolling
-from blindspot.app.components.training.judges import VIEW
+from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, div, heads, join, link, row, span, tag, term
 from blindspot.backend.judges.powered_audit import PoweredAudit
 from blindspot.backend.judging.audits import Audit, Rates
@@ -86,7 +86,7 @@ def audit_panel(
             "p",
             link(
                 "Judge agreement: annotators, cross-encoder and answer matching by rank",
-                url.href(url.TRAINING, {"view": VIEW}),
+                tabs.address("judges"),
             ),
             cls="convention",
         ),

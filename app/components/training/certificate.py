@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from blindspot.app import url
-from blindspot.app.certificates import bound_line, more_line, positives_line, verdict, withdrawal
-from blindspot.app.components.marks import command, notice
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import streamlit as st
+
+from blindspot.app import who
+from blindspot.app.certificates import bound_line, more_line, plan_lines, positives_line, verdict, withdrawal
+from blindspot.app.components.marks import notice
 from blindspot.app.components.tables import scrolling
-from blindspot.app.markup import Html, div, heads, link, row, span, table, tag, term
+from blindspot.app.components.training import tabs
+from blindspot.app.entry import one_line
+from blindspot.app.markup import Html, div, heads, link, row, show, span, table, tag, term
+from blindspot.backend.core.rights import require
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import counted
-from blindspot.backend.training_sets.certificates import Certificate, stated_certificate
-from blindspot.backend.training_sets.certification import read_plan
+from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.training_sets.certificates import Certificate, certify, stated_certificate
+from blindspot.backend.training_sets.certification import POSITIVES, draw_more, make_plan, queue_plan, read_plan
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.errors import BlindspotError
 
@@ -18,36 +26,131 @@ WHAT = (
     "An upper bound on the share of false negatives among the set's negatives, from pairs drawn at random that people judged. "
     "It holds however often one looks and however wrong the judge is"
 )
+NO_JUDGE = "none"
+SECONDS_A_PAIR = 10
+"""For the time that judging takes, before anybody has judged."""
+_SAID, _PLAN = "certificate-said", "certificate-plan"
 
 
-def certificate_panel(opened: Study, chosen: TrainingSet, sees_labels: bool) -> Html:
-    """Show a set's certificate, or what has been withdrawn and why, or how to certify it. Withdrawals name labels."""
-    title = tag("h2", term("Certificate", WHAT))
+def certificate_section(opened: Study, chosen: TrainingSet, sees_labels: bool) -> None:
+    """Show a set's certificate, or what has been withdrawn and why, and the buttons that draw pairs and state what the
+    labels prove. Withdrawals name labels.
+    """
     try:
         found, made = stated_certificate(opened, chosen), read_plan(chosen)
     except BlindspotError as error:
-        return div(title, notice(str(error), kind="error"), cls="panel certificate")
+        show(_panel(notice(str(error), kind="error")))
+        return
     if found is None:
-        text = (
-            "Not certified: draw pairs to judge with "
-            if made is None
-            else f"{counted(len(made.draws), 'negative')} drawn to judge. State what the labels prove with "
-        )
-        wanted = f"blindspot training-set certify {chosen.name}" + (" --at-most 2%" if made is None else "")
-        return div(title, tag("p", text, command(wanted)), cls="panel certificate")
-    if found.withdrawn:
+        drawn = f"{counted(len(made.draws), 'negative')} drawn to judge." if made else "No pairs were drawn yet."
+        show(_panel(tag("p", f"Not certified. {drawn}")))
+    elif found.withdrawn:
         why = withdrawal(found) if sees_labels else "Withdrawn: the set or a label that it rests on changed."
-        return div(title, notice(why, kind="error"), cls="panel certificate")
-    more = more_line(found)
-    return div(
-        title,
-        tag("p", tag("b", verdict(found))),
-        tag("p", bound_line(found)),
-        tag("p", positives_line(found)),
-        tag("p", more, cls="convention") if more else "",
-        _strata(found),
-        cls="panel certificate",
-    )
+        show(_panel(notice(why, kind="error")))
+    else:
+        more = more_line(found)
+        show(
+            _panel(
+                tag("p", tag("b", verdict(found))),
+                tag("p", bound_line(found)),
+                tag("p", positives_line(found)),
+                tag("p", more, cls="convention") if more else "",
+                _strata(found),
+            )
+        )
+    if not who.may(opened.labels_path, "make batches"):
+        return
+    if said := st.session_state.pop(_SAID, None):
+        show(notice(*(tag("p", line) for line in said)))
+    if made is None:
+        with st.expander("Certify this set"), one_line():
+            _plan_form(opened, chosen)
+    else:
+        _state_buttons(opened, chosen, found)
+
+
+def _panel(*parts: object) -> Html:
+    return div(tag("h2", term("Certificate", WHAT)), *parts, cls="panel certificate")
+
+
+def _plan_form(opened: Study, chosen: TrainingSet) -> None:
+    """Show the form that plans the draws, and once they are planned, what people have to judge and the button for it."""
+    scored = [NO_JUDGE, *reversed(opened.parts("scores"))]
+    with st.form("plan-certificate", border=False, enter_to_submit=False):
+        columns = st.columns([1.6, 1.6, 2.4, 1.8, 1.4, 1.2], vertical_alignment="bottom")
+        at_most = columns[0].number_input("False negatives, at most %", 0.1, 49.9, 2.0, step=0.5)
+        confidence = columns[1].number_input("Confidence, %", 50.0, 99.9, 95.0, step=1.0)
+        judge = columns[2].selectbox(
+            "Judge", scored, help="Its scores choose which pairs are drawn more often, and can save labels."
+        )
+        labels = columns[3].number_input("Negatives to judge", 1, None, None, placeholder="enough")
+        positives = columns[4].number_input("Positives", 0, None, POSITIVES)
+        with columns[5]:
+            pressed = st.form_submit_button("Plan")
+    key = f"{_PLAN}-{chosen.name}"
+    if pressed:
+        chosen_judge = None if judge == NO_JUDGE else judge
+        st.session_state.pop(key, None)
+        with st.spinner("Planning the draws …"):
+            st.session_state[key] = make_plan(
+                opened, chosen.name, at_most / 100, confidence / 100, chosen_judge, labels, int(positives)
+            )
+    planned = st.session_state.get(key)
+    if planned is None:
+        return
+    pairs = len(planned.draws) + len(planned.positive_draws)
+    show(*(tag("p", line) for line in plan_lines(chosen.name, planned)))
+    words = f"Queue {counted(pairs, 'pair')} (about {duration(pairs * SECONDS_A_PAIR)} of judging)"
+    st.button(words, key="queue-certificate", type="primary", on_click=_queue, args=(opened, chosen.name, key))
+
+
+def _state_buttons(opened: Study, chosen: TrainingSet, found: Certificate | None) -> None:
+    with st.container(horizontal=True):
+        st.button(
+            "State what the labels prove (a few seconds)", key="certify", on_click=_certify, args=(opened, chosen.name)
+        )
+        if found is not None and not found.withdrawn and found.more and not found.left:
+            cost = duration(found.more * SECONDS_A_PAIR)
+            st.button(
+                f"Draw {counted(found.more, 'more negative')} (about {cost} of judging)",
+                key="draw-more",
+                on_click=_draw,
+                args=(opened, chosen.name, found.more),
+            )
+
+
+def _queue(opened: Study, name: str, key: str) -> None:
+    planned = st.session_state.pop(key)
+    with _saying():
+        batch = queue_plan(opened, name, planned, by=who.acting(opened.labels_path))
+        st.session_state[_SAID] = [
+            f"Queued as batch {batch} (seed {planned.seed}). Judge it, then state what it proves."
+        ]
+
+
+def _draw(opened: Study, name: str, count: int) -> None:
+    with _saying():
+        batch = draw_more(opened, name, count, by=who.acting(opened.labels_path))
+        st.session_state[_SAID] = [f"Queued {counted(count, 'negative')} more as batch {batch}."]
+
+
+def _certify(opened: Study, name: str) -> None:
+    with _saying():
+        require(opened, who.acting(opened.labels_path), "make batches")
+        found = certify(opened, name)
+        if not found.judged + found.known:
+            st.session_state[_SAID] = [
+                f"Nothing is judged yet: {counted(found.drawn, 'drawn negative')} wait on Judge."
+            ]
+
+
+@contextmanager
+def _saying() -> Iterator[None]:
+    """Keep a refusal for the next run of the page, which shows it."""
+    try:
+        yield
+    except BlindspotError as error:
+        st.session_state[_SAID] = [str(error)]
 
 
 def certificates_panel(opened: Study) -> Html:
@@ -90,7 +193,7 @@ def _row(found: Certificate) -> Html:
         f"{100 * found.right_at_least:.1f}",
         f"{found.judged:,} + {found.positives_judged:,}",
         span(f"{target}: {state}", title="; ".join(found.withdrawn) or None),
-        head=link(found.training_set, url.href(url.TRAINING, {"set": found.training_set})),
+        head=link(found.training_set, tabs.address("set", set=found.training_set)),
     )
 
 

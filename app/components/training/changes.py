@@ -44,7 +44,7 @@ def changes_panel(opened: Study, before: TrainingSet, after: TrainingSet) -> Non
     key = url.one_of(KIND, list(kinds), next(iter(kinds)))
     kind, reasons = kinds[key]
     reason = url.one_of(REASON, list(reasons), "")
-    here = {"set": after.name, "before": before.name}
+    here = {"tab": "set", "set": after.name, "before": before.name}
     rows = [row for name, (each, why) in kinds.items() for row in _kind_rows(each, why, here, name == key, reason)]
     total = reasons[reason] if reason else sum(reasons.values())
     pages = -(-total // PER_PAGE)

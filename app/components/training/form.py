@@ -1,69 +1,140 @@
-"""The form that starts a training, with defaults for the hardware and a time estimate."""
+"""The forms that start a training, sized to the minutes that one wants to wait for it."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
 
-from blindspot.app import url, who
+from blindspot.app import url
 from blindspot.app.components import jobs
 from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
 from blindspot.app.entry import one_line
-from blindspot.app.markup import show
-from blindspot.backend.core.jobs import request
+from blindspot.app.markup import show, tag
+from blindspot.backend.core.jobs import JobRequest, request
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.model_kinds import encoders_of_kind
 from blindspot.backend.text.counting import counted, duration
 from blindspot.backend.training.checkpoints import models_of
+from blindspot.backend.training.cross_encoder import train_cross_encoder
 from blindspot.backend.training.dual_encoder import train_dual_encoder
-from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 from blindspot.backend.training_sets.training_set import TrainingSet
 
 BEGUN = "training-begun"
-"""Session key of the model whose training was started last."""
+"""Session key of the models whose training was started here: name to what was said of its time."""
+MINUTES, MINUTES_GPU = 2, 20
 CPU_COMPARISONS = {"held_out": 40, "pool": 200}
 """Settings for a CPU, where comparing checkpoints on many questions and passages would take longer than training."""
+CPU_PAIRS = {"held_out": 40, "pairs": 100, "calibration_pairs": 200}
 TIMED = 16  # passages to encode for the estimate of the indexing time
 NO_TEACHER = "none"
 DISTIL = (
     "Cross-encoder whose scores the retriever also learns from (distillation). Missing scores are computed first. "
     "Annotators' labels take precedence over them."
 )
+Sized = tuple[int, str]
+"""The steps of a training, and what to say of the time it takes."""
 
 
-def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
-    """Show the form. Without a GPU the default is a few steps, enough to show that training works."""
-    if not who.may(opened.labels_path, "train"):
-        show(notice("Only leads can train models."))
-        return
+def retriever_form(opened: Study, training_set: str, taken: set[str]) -> None:
+    """Show the form that trains a retriever on the current set."""
     gpu = has_gpu()
-    number = next(n for n in range(1, 10_000) if f"model-{n}" not in taken)
+    show(tag("p", _promise(gpu), cls="convention"))
     with st.form("train", border=False, enter_to_submit=False):
-        columns = st.columns([2, 2, 2, 1.5, 1.5, 1.5], vertical_alignment="bottom")
-        name = columns[0].text_input("Name", f"model-{number}", max_chars=64)
-        training_set = columns[1].selectbox("Training set", sets)
-        start = columns[2].selectbox("Initial model", encoders_of_kind(opened, "dense"))
-        steps = setting_field(columns[3], DualEncoderSettings, "steps", 2000 if gpu else 40)
-        batch = setting_field(columns[4], DualEncoderSettings, "batch", 128 if gpu else 8, minimum=2)
-        tokens = setting_field(columns[5], DualEncoderSettings, "passage_tokens", 256 if gpu else 96, minimum=16)
+        name, start, minutes = _first_fields(opened, "model", taken, gpu)
         with st.expander("More settings"):
+            columns = st.columns(3, vertical_alignment="bottom")
+            steps = setting_field(columns[0], DualEncoderSettings, "steps", placeholder="as many as fit")
+            batch = setting_field(columns[1], DualEncoderSettings, "batch", 128 if gpu else 8, minimum=2)
+            tokens = setting_field(columns[2], DualEncoderSettings, "passage_tokens", 256 if gpu else 96, minimum=16)
             settings = _further_settings(opened)
         with st.container(horizontal=True):
-            pressed = st.form_submit_button("Train", type="primary")
+            pressed = st.form_submit_button(f"Train on {training_set}", type="primary")
             estimating = st.form_submit_button("Estimate time")
-    settings |= {"steps": steps, "batch": batch, "passage_tokens": tokens}
-    if not gpu:
-        settings |= CPU_COMPARISONS
-    if estimating:
-        with st.spinner("Timing two steps …"), one_line():
-            show(notice(_estimate(opened, training_set, start, settings)))
-    if pressed:
-        if jobs.start(opened, request(train_dual_encoder, name.strip(), training_set, start, settings)):
-            st.session_state[BEGUN] = name.strip()
-            url.write("model", name.strip())
+    settings |= {"batch": batch, "passage_tokens": tokens} | ({} if gpu else CPU_COMPARISONS)
+    if steps:
+        settings["steps"] = steps
+    _act(
+        opened,
+        name,
+        settings,
+        lambda: _time_of_retriever(opened, training_set, start, settings, None if steps else 60 * minutes),
+        lambda: request(train_dual_encoder, name, training_set, start, settings),
+        (pressed, estimating),
+    )
+
+
+def cross_encoder_form(opened: Study, training_set: str, taken: set[str]) -> None:
+    """Show the form that trains a cross-encoder on the current set."""
+    gpu = has_gpu()
+    with st.form("train-cross-encoder", border=False, enter_to_submit=False):
+        name, start, minutes = _first_fields(opened, "cross-encoder", taken, gpu)
+        columns = st.columns([1, 1, 1, 3], vertical_alignment="bottom")
+        steps = setting_field(columns[0], CrossEncoderSettings, "steps", placeholder="as many as fit")
+        batch = setting_field(columns[1], CrossEncoderSettings, "batch", None if gpu else 4, minimum=1)
+        negatives = setting_field(columns[2], CrossEncoderSettings, "negatives", maximum=100)
+        with st.container(horizontal=True):
+            pressed = st.form_submit_button(f"Train a cross-encoder on {training_set}")
+            estimating = st.form_submit_button("Estimate its time")
+    settings: dict[str, Any] = {"batch": batch, "negatives": negatives} | ({} if gpu else CPU_PAIRS)
+    if steps:
+        settings["steps"] = steps
+    model = opened.settings.encoders[start].model or start
+    _act(
+        opened,
+        name,
+        settings,
+        lambda: _time_of_cross_encoder(opened, training_set, model, settings, None if steps else 60 * minutes),
+        lambda: request(train_cross_encoder, name, training_set, model, settings),
+        (pressed, estimating),
+    )
+
+
+def _promise(gpu: bool) -> str:
+    minutes = MINUTES_GPU if gpu else MINUTES
+    return (
+        f"About {minutes} minutes on this machine: two steps are timed first, and as many as fit are trained, up to "
+        f"{DualEncoderSettings().epochs:g} passes over the questions."
+    )
+
+
+def _first_fields(opened: Study, stem: str, taken: set[str], gpu: bool) -> tuple[str, str, int]:
+    """Show the fields of both forms: the name, the initial model, and the minutes that the training may take."""
+    number = next(n for n in range(1, 10_000) if f"{stem}-{n}" not in taken)
+    columns = st.columns([3, 3, 1.5], vertical_alignment="bottom")
+    name = columns[0].text_input("Name", f"{stem}-{number}", max_chars=64, key=f"name-{stem}-{number}")
+    start = columns[1].selectbox("Initial model", encoders_of_kind(opened, "dense"), key=f"start-{stem}")
+    minutes = columns[2].number_input("Minutes", 1, 1440, MINUTES_GPU if gpu else MINUTES, key=f"minutes-{stem}")
+    return name.strip(), start, int(minutes)
+
+
+def _act(
+    opened: Study,
+    name: str,
+    settings: dict[str, Any],
+    sized: Callable[[], Sized],
+    job: Callable[[], JobRequest],
+    pressed: tuple[bool, bool],
+) -> None:
+    """Do what was pressed: (train, estimate). Both time two steps, unless the number of steps of a training is given."""
+    trains, estimates = pressed
+    if not (trains or estimates):
+        return
+    with one_line():
+        said = f"{counted(settings.get('steps', 0), 'step')}"
+        if estimates or "steps" not in settings:
+            with st.spinner("Timing two steps …"):
+                settings["steps"], said = sized()
+        if not trains:
+            show(notice(said))
+            return
+        if jobs.start(opened, job()):
+            st.session_state[BEGUN] = {**st.session_state.get(BEGUN, {}), name: said}
+            url.write("model", name)
         st.rerun()
 
 
@@ -78,9 +149,7 @@ def _further_settings(opened: Study) -> dict[str, Any]:
         "Distil from",
         [NO_TEACHER, *judges],
         disabled=not judges,
-        help=DISTIL
-        if judges
-        else f"{DISTIL} This study has no cross-encoder yet; run: blindspot train cross-encoder NAME --on SET",
+        help=DISTIL if judges else f"{DISTIL} This study has no cross-encoder yet; the form below trains one.",
     )
     weight = setting_field(
         columns[5], DualEncoderSettings, "distil_weight", minimum=0.01, maximum=1000, disabled=not judges
@@ -106,8 +175,10 @@ def has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def _estimate(opened: Study, training_set: str, start: str, settings: dict[str, Any]) -> str:
-    """Return an estimate from two timed steps, some encoded passages and some scored pairs."""
+def _time_of_retriever(
+    opened: Study, training_set: str, start: str, settings: dict[str, Any], within: float | None
+) -> Sized:
+    """Time two steps, some encoded passages and some scored pairs."""
     from blindspot.backend.retrieval.encoder import load_encoder
     from blindspot.backend.training.distillation import Teacher
     from blindspot.backend.training.dual_encoder import start_encoder
@@ -116,8 +187,9 @@ def _estimate(opened: Study, training_set: str, start: str, settings: dict[str, 
 
     examples = TrainingSetExamples(opened, TrainingSet.open(opened, training_set))
     teacher = Teacher(opened, settings["distil"]) if "distil" in settings else None
-    cost = estimate(start_encoder(opened, start), examples, DualEncoderSettings(**settings), teacher=teacher)
-    encoder = load_encoder(start_encoder(opened, start))
+    begin, chosen = start_encoder(opened, start), DualEncoderSettings(**settings)
+    cost = estimate(begin, examples, chosen, within=within, teacher=teacher)
+    encoder = load_encoder(begin)
     passages = opened.corpus.passages(range(min(TIMED, len(opened.corpus))))
     began = time.perf_counter()
     encoder.encode_passages(passages)
@@ -126,8 +198,25 @@ def _estimate(opened: Study, training_set: str, start: str, settings: dict[str, 
     if cost.scoring is not None and cost.scoring.pairs:
         pairs = f"up to {counted(cost.scoring.pairs, 'pair')}, {duration(cost.scoring.seconds)}"
         scoring = f" Before training, {settings['distil']} computes missing scores ({pairs})."
-    return (
-        f"Training takes about {duration(cost.seconds)} on this machine ({counted(cost.steps, 'step')} of "
-        f"{cost.seconds_per_step:.1f} s, from two timed steps).{scoring} Indexing "
+    return cost.steps, (
+        f"{_takes(cost.steps, cost.seconds_per_step, cost.seconds)}{scoring} Indexing "
         f"{counted(len(opened.corpus), 'passage')} then takes about {duration(each * len(opened.corpus))}."
+    )
+
+
+def _time_of_cross_encoder(
+    opened: Study, training_set: str, start: str, settings: dict[str, Any], within: float | None
+) -> Sized:
+    from blindspot.backend.training.estimate import estimate_cross_encoder
+    from blindspot.backend.training.examples import TrainingSetExamples
+
+    examples = TrainingSetExamples(opened, TrainingSet.open(opened, training_set), hard=False)
+    cost = estimate_cross_encoder(start, examples, CrossEncoderSettings(**settings), within=within)
+    return cost.steps, _takes(cost.steps, cost.seconds_per_step, cost.seconds)
+
+
+def _takes(steps: int, each: float, seconds: float) -> str:
+    return (
+        f"Training takes about {duration(seconds)} on this machine ({counted(steps, 'step')} of {each:.2g} s, from two "
+        "timed steps)."
     )

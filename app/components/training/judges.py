@@ -1,4 +1,4 @@
-"""The view of the Training page that compares annotators, a cross-encoder and answer matching."""
+"""The part of the tab Judges that compares annotators, a cross-encoder and answer matching."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import numpy as np
 import streamlit as st
 
 from blindspot.analysis.disagreements import NO, YES, Disagreements, Pattern, pairs_of, tabulate
-from blindspot.app import study, url
+from blindspot.app import study, url, who
 from blindspot.app.components.marks import notice, percent
 from blindspot.app.components.pager import pager
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.components.tables import scrolling
+from blindspot.app.components.training import tabs
 from blindspot.app.components.training.form import cross_encoders
 from blindspot.app.components.training.pairs import pair_rows
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
+from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.text.counting import counted
@@ -25,8 +27,8 @@ from blindspot.backend.training_sets.judge_agreement import (
     judge_agreement,
 )
 from blindspot.db.labels import Labels
+from blindspot.db.rights import SETTLERS
 
-VIEW = "judges"
 PER_PAGE = 25
 CUTS = ("0.5", "0.1", "0.3", "0.7", "0.9")
 FORGET = ("cell", "ranks", "page")
@@ -55,21 +57,27 @@ MEANS = {
 }
 
 
-def judges_panel(opened: Study) -> None:
-    show(style_sheet("training/training.css"))
-    runs = study.shown_runs(opened)
-    if not runs:
+def agreement_panel(opened: Study, like: Manifest | None) -> None:
+    """Show where the judges differ on the passages of a run, at first of one that the current set was mined from."""
+    show(style_sheet("training/training.css"), tag("h2", "Judge agreement"))
+    if not who.may(opened.labels_path, "see others' labels"):
+        who_may = " and ".join(SETTLERS)
         show(
             notice(
-                "This view compares judges on the passages of a run. Retrieve on ", link("Home", url.HOME), " first."
+                f"Judge agreement shows other people's labels. Only people who settle disputes can see it: {who_may}s."
             )
         )
+        return
+    runs = study.shown_runs(opened)
+    if not runs:
+        show(notice("Judges are compared on the passages of a run. Retrieve on ", link("Home", url.HOME), " first."))
         return
     over_train = [name for name, manifest in runs.items() if manifest.get("split") == "train"]
     models = [model for model in cross_encoders(opened) if model in opened.parts("scores")]
     columns = st.columns([3, 3, 2, 4], vertical_alignment="bottom")
     with columns[0]:
-        run = url.select("Run", "run", list(runs), (over_train or list(runs))[-1], FORGET)
+        usual = tabs.pools(like, over_train) or list(runs)[-1:]
+        run = url.select("Run", "run", list(runs), usual[0], FORGET)
     with columns[1]:
         model = url.select(
             "Cross-encoder",
@@ -92,7 +100,7 @@ def judges_panel(opened: Study) -> None:
     table = tabulate(ranks, said)
     show(
         div(
-            tag("h2", f"Judge agreement: {counted(len(ranks), 'pair')} judged by {_all(found.judges)}"),
+            tag("h3", f"{counted(len(ranks), 'pair')} judged by {_all(found.judges)}"),
             scrolling(_table(found, table)),
             tag("p", _convention(found), cls="convention"),
             cls="panel",
@@ -253,7 +261,7 @@ def _pairs(
     show(
         div(
             div(
-                tag("h2", f"{counted(len(places), 'pair')} at {where}"),
+                tag("h3", f"{counted(len(places), 'pair')} at {where}"),
                 span(_pattern_words(found.judges, pattern), cls="soft"),
                 cls="list-head",
             ),

@@ -52,7 +52,7 @@ def _offer(opened: Study) -> None:
         return
     runs = over_training_questions(opened, study.shown_runs(opened))
     if not runs:
-        show(tag("p", "A batch of training questions needs a run over them; the form below starts one.", cls="soft"))
+        show(tag("p", "A batch of training questions needs a run over them; Sets starts one.", cls="soft"))
         return
     if not who.may(opened.labels_path, "make batches"):
         return

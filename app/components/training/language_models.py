@@ -12,8 +12,10 @@ from blindspot.app import study, who
 from blindspot.app.components import jobs
 from blindspot.app.components.consent import consent_form
 from blindspot.app.components.marks import command, notice
+from blindspot.app.components.training import tabs
 from blindspot.app.markup import Html, join, show, tag
 from blindspot.backend.core.jobs import request
+from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.llm.judge import LLMJudge, llm_judges
 from blindspot.backend.judges.llm.judging import DEPTH, LLMPlan, judge_with_llm, plan
@@ -24,7 +26,7 @@ SETTLED = "pairs that people settled"
 PAIRS = 500
 
 
-def ask_form(opened: Study) -> None:
+def ask_form(opened: Study, like: Manifest | None) -> None:
     """Show the form that asks a language model about the passages of a run, with what it takes."""
     if not who.may(opened.labels_path, "train"):
         show(notice("Only leads can ask language models."))
@@ -41,7 +43,8 @@ def ask_form(opened: Study) -> None:
         return
     columns = st.columns([3, 4, 1.6, 1.6], vertical_alignment="bottom")
     name = columns[0].selectbox("Judge", judges, key="ask-judge")
-    run = columns[1].selectbox("Passages of", [*study.shown_runs(opened), SETTLED], key="ask-run")
+    runs = [*study.shown_runs(opened), SETTLED]
+    run = columns[1].selectbox("Passages of", runs, runs.index(tabs.pools(like, runs)[0]), key="ask-run")
     depth = columns[2].number_input("Ranks", 1, 1000, DEPTH, key="ask-depth", disabled=run == SETTLED)
     limit = columns[3].number_input(
         "Pairs at most", 1, 20_000, PAIRS, key="ask-limit", help="Those that the judge has scored already included"

@@ -1,22 +1,28 @@
-"""Judges on the Training page: the study's judges of every kind, and a form that learns a feature judge."""
+"""The tab Judges of the Training page: the study's judges of every kind, and a form that learns a feature judge."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
 from blindspot.app import study, url, who
 from blindspot.app.components import jobs
-from blindspot.app.components.marks import command, notice
+from blindspot.app.components.marks import notice
 from blindspot.app.components.setting_fields import setting_field
+from blindspot.app.components.training import tabs
+from blindspot.app.components.training.judges import agreement_panel
+from blindspot.app.components.training.language_models import ask_form
 from blindspot.app.markup import Html, div, join, link, show, span, tag, term
 from blindspot.backend.core.jobs import request
+from blindspot.backend.core.manifest import Manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.feature_judge import KIND, feature_judges, judge_run, learn_judge
 from blindspot.backend.judges.feature_model import FeatureJudgeSettings
 from blindspot.backend.judges.judge import JudgeCard, judges_of, kind_title, unknown_judges
 from blindspot.backend.retrieval.dense import dense_indexes
+from blindspot.backend.text.counting import counted
 
 NO_ENCODER = "none"
 _ENCODER_HELP = (
@@ -24,21 +30,42 @@ _ENCODER_HELP = (
 )
 
 
-def judges_table(opened: Study) -> Html:
-    """The judges of the study with what each is worth; empty without any."""
-    cards, unknown = judges_of(opened), unknown_judges(opened)
-    if not cards and not unknown:
-        return Html("")
-    reports = {about["name"]: about for about in feature_judges(opened)}
+def judges_tab(opened: Study, like: Manifest | None) -> None:
+    """Show the judges, the forms that learn one and ask a language model, and where judges differ.
+
+    like: the current training set, whose run the forms begin with.
+    """
+    cards, reports = judges_of(opened), {about["name"]: about for about in feature_judges(opened)}
+    tabs.title("Judges", _sentence(cards, reports))
+    learn_form(opened, like)
+    with st.expander("Ask a language model"):
+        ask_form(opened, like)
+    show(*(tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown_judges(opened).items()))
+    if cards:
+        show(_table(cards, reports))
+        if who.may(opened.labels_path, "see others' labels"):
+            show(tag("p", link("How good are they? Measured on people's labels", url.QUALITY), cls="convention"))
+    agreement_panel(opened, like)
+
+
+def _sentence(cards: Sequence[JudgeCard], reports: Mapping[str, dict[str, Any]]) -> str:
+    about = "A judge says which unlabelled passages answer, so that a training set drops or adds them."
+    if not cards:
+        return f"No judge yet. {about}"
+    if not reports:
+        return f"{counted(len(cards), 'judge')}. {about}"
+    last = list(reports.values())[-1]
+    return (
+        f"{counted(len(cards), 'judge')}. {last['name']} tells answers from other passages with an AUC of "
+        f"{last['auc']:.3f}, learned from {counted(last['labelled_questions'], 'question')} (1 is perfect, 0.5 is chance)."
+    )
+
+
+def _table(cards: Sequence[JudgeCard], reports: Mapping[str, dict[str, Any]]) -> Html:
     names = ("judge", "kind", "learned from", "questions", "AUC", "negatives below", "positives from", "scores")
     head = tag("tr", *(tag("th", name, scope="col", cls="left" if i < 3 else None) for i, name in enumerate(names)))
     rows = [_row(card, reports.get(card.name) if card.kind == KIND else None) for card in cards]
-    table = div(tag("table", tag("thead", head), tag("tbody", *rows), cls="figures"), cls="scrolling")
-    measured = ""
-    if who.may(opened.labels_path, "see others' labels"):
-        measured = tag("p", link("How good are they? Measured on people's labels", url.QUALITY), cls="convention")
-    former = (tag("p", f"{name}: {line}.", cls="soft") for name, line in unknown.items())
-    return div(tag("h2", "Judges"), table if cards else "", *former, measured, cls="panel")
+    return div(tag("table", tag("thead", head), tag("tbody", *rows), cls="figures"), cls="scrolling panel")
 
 
 def _row(card: JudgeCard, report: dict[str, Any] | None) -> Html:
@@ -67,7 +94,7 @@ def _threshold(found: dict[str, Any]) -> Html | str:
     return term(f"{found['value']:.3f}", f"{said}{more}")
 
 
-def learn_form(opened: Study) -> None:
+def learn_form(opened: Study, like: Manifest | None) -> None:
     """Show the form that learns a feature judge from a run over training questions, and judges another run with it."""
     if not who.may(opened.labels_path, "train"):
         show(notice("Only leads can learn judges."))
@@ -77,8 +104,9 @@ def learn_form(opened: Study) -> None:
     if not runs:
         show(
             notice(
-                "A judge learns from a run over the training questions. This study has no such run yet: ",
-                command("blindspot retrieve --with bm25 --split train"),
+                "A judge learns from a run over the training questions. This study has no such run yet. ",
+                link("Retrieve for train on Sets", tabs.address("sets")),
+                ".",
             )
         )
         return
@@ -87,7 +115,7 @@ def learn_form(opened: Study) -> None:
     with st.form("learn-judge", border=False, enter_to_submit=False):
         columns = st.columns([2, 3, 2.5, 1.4, 1.6], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"judge-{number}", max_chars=64)
-        run = columns[1].selectbox("Learn from", runs)
+        run = columns[1].selectbox("Learn from", runs, runs.index(tabs.pools(like, runs)[0]))
         encoder = columns[2].selectbox("Encoder", [NO_ENCODER, *dense_indexes(opened)], help=_ENCODER_HELP)
         depth = setting_field(columns[3], FeatureJudgeSettings, "depth")
         with columns[4]:

@@ -1,4 +1,4 @@
-"""Models on the Training page: the list, the training curves, and the next steps after training."""
+"""The tab Models of the Training page: the forms that train, the curves, before and after, and the list."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ import streamlit as st
 
 from blindspot.app import study, url, who
 from blindspot.app.components import jobs
-from blindspot.app.components.marks import notice
-from blindspot.app.components.parts import described, descriptions
+from blindspot.app.components.marks import command, notice, percent
+from blindspot.app.components.parts import described, descriptions, parts_panel
 from blindspot.app.components.plots import plot
+from blindspot.app.components.training import tabs
+from blindspot.app.components.training.form import BEGUN, cross_encoder_form, retriever_form
 from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.backend.core import jobs as work
+from blindspot.backend.core.extras import install_command, lacking
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.chart_colours import BLUE, VERMILION
+from blindspot.backend.evaluation.comparison import at
 from blindspot.backend.judges.feature_judge import KIND
 from blindspot.backend.judges.judge import kind_title
 from blindspot.backend.reader.reading import read
 from blindspot.backend.reader.training import train_reader
 from blindspot.backend.recipes.rocketqa import train_rocketqa
-from blindspot.backend.text.counting import duration
+from blindspot.backend.text.counting import counted, duration
 from blindspot.backend.training.before_after import run_before, start_name
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.cross_encoder import train_cross_encoder
@@ -41,10 +45,77 @@ COMPARED_BY = {
 """The measures that compare checkpoints, with explanations."""
 RESUMABLE = (train_dual_encoder, train_cross_encoder, train_reader, train_rocketqa)
 """Jobs that resume from their last checkpoint when they are started again."""
+K = 20  # of the figure that says what a training changed
 JUDGED = 20  # passages per question for a cross-encoder to score; more take long on a CPU
 
 
-def models_table(opened: Study, models: dict[str, dict], chosen: str) -> Html:
+def models_tab(opened: Study, training_set: str) -> None:
+    """Show what the newest or chosen model changed, the forms that train on the current set, and all models."""
+    models, stopped = models_of(opened), unfinished(opened)
+    model = url.value("model") or next(reversed(models), "")
+    begun: dict[str, str] = st.session_state.get(BEGUN, {})
+    before, after = _before_and_after(opened, model, models)
+    tabs.title("Models", _sentence(opened, model, before, after, training_set))
+    if not training_set:
+        show(tag("p", link("Build a training set", tabs.address("sets"), cls="button")))
+    elif not who.may(opened.labels_path, "train"):
+        show(notice("Only leads can train models."))
+    elif extra := lacking(("train",)):
+        show(notice(f"Training needs the extra {extra}: ", command(install_command(extra))))
+    else:
+        taken = set(models) | set(opened.settings.encoders) | stopped
+        retriever_form(opened, training_set, taken)
+        with st.expander("Train a cross-encoder"):
+            cross_encoder_form(opened, training_set, taken)
+    if model in begun and model not in models:
+        show(notice(f"{model} is being trained. {begun[model]}"))
+    if model and (model in models or model in stopped or model in begun or read_log(opened, model)):
+        if model in models:
+            after_training(opened, model, before, after)
+        watch(opened, model)
+    elif model:
+        show(notice(f"This study has no model named {model}."))
+    if models:
+        show(div(div(models_table(opened, models, model, training_set), cls="scrolling"), cls="panel"))
+        if model in models:
+            parts_panel(opened, "model", [model])
+
+
+def _before_and_after(opened: Study, model: str, models: dict[str, dict]) -> tuple[str | None, str | None]:
+    """Return the runs before and after the training of a dual encoder; None for a run that there is not."""
+    runs, split = study.shown_runs(opened), _split(opened)
+    after = trial_run_name(model, split) if split else ""
+    if model not in models or after not in runs:
+        return None, None
+    return run_before(opened, models[model], after, split, runs), after
+
+
+def _split(opened: Study) -> str:
+    """The split that a trained model is tried on; "" if there is none."""
+    there = {row["split"] for row in opened.questions.counts()}
+    return next((split for split in ("dev", "test") if split in there), "")
+
+
+def _sentence(opened: Study, model: str, before: str | None, after: str | None, training_set: str) -> str:
+    if before and after:
+        compared = study.comparison(opened, before, after, "answers", study.rule(opened, before, after))
+        k = min(K, compared.depth)
+        if len(compared) and k:
+            found = at(compared, k)
+            return (
+                f"{model} answers {percent(found.b.value)}% of {counted(found.n, 'question')} within the first {k}, "
+                f"{before} {percent(found.a.value)}%: {found.flips.only_b:,} got better, {found.flips.only_a:,} worse."
+            )
+    if not training_set:
+        return "A retriever learns from a training set, and this study has none yet."
+    if not model:
+        return f"No model yet. A retriever learns from the {training_set} set; then you see which questions it changes."
+    return (
+        f"{model} is the model shown below. Index it and retrieve with it to see which questions its training changed."
+    )
+
+
+def models_table(opened: Study, models: dict[str, dict], chosen: str, training_set: str) -> Html:
     rows, described_as = [], descriptions(opened, "model")
     for name, about in reversed(models.items()):
         cells = (
@@ -61,7 +132,7 @@ def models_table(opened: Study, models: dict[str, dict], chosen: str) -> Html:
                 "tr",
                 tag(
                     "th",
-                    described(link(name, url.href(url.TRAINING, {"model": name})), described_as.get(name)),
+                    described(link(name, tabs.address("models", set=training_set, model=name)), described_as.get(name)),
                     scope="row",
                 ),
                 *(tag("td", cell, cls="left" if place < 3 else None) for place, cell in enumerate(cells)),
@@ -191,45 +262,42 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
     return figure
 
 
-def after_training(opened: Study, name: str) -> None:
+def after_training(opened: Study, name: str, before: str | None, after: str | None) -> None:
     """Show the next steps after training.
 
     A dual encoder can be indexed, tried and compared with its initial model; a cross-encoder can score a run; a reader
     can read a run.
+
+    Args:
+        before, after: the runs of a dual encoder, as far as there are any.
     """
-    runs, kind = study.shown_runs(opened), models_of(opened)[name].get("kind")
+    runs, about = study.shown_runs(opened), models_of(opened)[name]
+    kind = about.get("kind")
     if kind == "reader":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "dev"][-3:]:
             jobs.start_button(opened, request(read, run, reader=name), key=f"read-{name}-{run}", words=f"Read {run}")
-        return
-    if kind == KIND:  # "New judge" judges runs with it
-        return
-    if kind == "cross-encoder":
+    elif kind == "cross-encoder":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "train"][-2:]:
             words = f"Score the first {JUDGED} passages of each question of {run}"
             jobs.start_button(opened, request(score_run, name, run, JUDGED), key=f"score-{name}-{run}", words=words)
-        return
-    splits = [split for split in ("dev", "test") if any(row["split"] == split for row in opened.questions.counts())]
-    for split in splits[:1]:
-        made = trial_run_name(name, split)
-        if made not in runs:
+    elif kind != KIND and (split := _split(opened)):  # the tab Judges judges runs with a feature judge
+        if after is None:
             job = request(try_model, name, split, **fewer(opened))
-            jobs.start_button(opened, job, key=f"try-{name}", words=f"Index and retrieve for {split}")
-            continue
-        first = run_before(opened, models_of(opened).get(name, {}), made, split, runs)
-        if first:
+            words = f"Index and retrieve for {split}{_indexing_time(opened, about)}"
+            jobs.start_button(opened, job, key=f"try-{name}", words=words)
+        elif before:
+            pair = {"a": before, "b": after}
             show(
                 div(
-                    link(
-                        f"Compare {first} (before) with {made} (after)",
-                        url.href(url.COMPARE, {"a": first, "b": made}),
-                        cls="button",
-                    ),
+                    link(f"Compare {before} (before) with {after} (after)", url.href(url.COMPARE, pair), cls="button"),
                     " ",
-                    link(
-                        "Questions that got worse",
-                        url.href(url.COMPARE, {"a": first, "b": made, "cell": "only_a"}),
-                        cls="quiet",
-                    ),
+                    link("Questions that got worse", url.href(url.COMPARE, {**pair, "cell": "only_a"}), cls="quiet"),
                 )
             )
+
+
+def _indexing_time(opened: Study, about: dict[str, Any]) -> str:
+    """How long the index of the model's start took, in brackets; "" if it has none."""
+    index = opened.parts("indexes").get(start_name(opened, about) or "")
+    took = index.get("seconds") if index else None
+    return f" (about {duration(took)}, as its start took)" if took else ""

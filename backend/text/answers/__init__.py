@@ -1,7 +1,6 @@
 """Answer matching: the rules (`rules.py`), matching a whole run (`run.py`), and worker processes (`processes.py`)."""
 
 from blindspot.backend.text.answers.rules import (
-    DEFAULT_RULE,
     RULES,
     SEARCHES_TITLE,
     STOP_WORDS,
@@ -19,6 +18,7 @@ from blindspot.backend.text.answers.rules import (
     tokens,
 )
 from blindspot.backend.text.answers.run import match_run
+from blindspot.backend.text.default_rule import DEFAULT_RULE
 
 __all__ = [
     "DEFAULT_RULE",

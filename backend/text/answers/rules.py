@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 
 import regex
 
+from blindspot.backend.text.default_rule import DEFAULT_RULE
 from blindspot.backend.text.spans import SPACES, Normalised, merged, token_spans
 from blindspot.db.errors import Missing
 from blindspot.db.records import Passage, Question
 
 Span = tuple[int, int]
 
-DEFAULT_RULE = "dpr"
 MANY_ANSWERS = 24  # with at least this many answers to look for in one passage, a set of its tokens is faster
 PATTERN_SECONDS = 1.0  # time limit; an ordinary pattern takes about a millisecond on a passage
 PATTERN_LENGTH = 20_000  # characters

@@ -11,7 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.answers.rules import DEFAULT_RULE, RULES, PatternRule, rule_for, rule_named
+from blindspot.backend.text.answers.rules import RULES, PatternRule, rule_for, rule_named
+from blindspot.backend.text.default_rule import DEFAULT_RULE
 from blindspot.db.corpus import Corpus
 from blindspot.db.records import Passage, Question
 

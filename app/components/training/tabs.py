@@ -1,0 +1,64 @@
+"""The tabs of the Training page. The address keeps the tab (`tab`) and the set that all tabs are about (`set`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import streamlit as st
+
+from blindspot.app import url
+from blindspot.app.components.marks import notice
+from blindspot.app.components.panel_tables import choices
+from blindspot.app.components.training.changes import PARAMETERS
+from blindspot.app.markup import div, link, show, tag
+
+Tab = Literal["sets", "set", "judges", "models", "curve"]
+TITLES: dict[Tab, str] = {
+    "sets": "Sets",
+    "set": "This set",
+    "judges": "Judges",
+    "models": "Models",
+    "curve": "Learning curve",
+}
+_KNOWN = "training-sets-known"
+
+
+def current() -> Tab:
+    """Return the tab of the address. `view=judges`, `view=curve` and `model=NAME` are addresses of older versions."""
+    chosen = url.one_of("tab", get_args(Tab), url.one_of("view", ("judges", "curve"), "set"))
+    return "models" if url.value("model") and not url.value("tab") else chosen
+
+
+def address(tab: Tab, **parameters: object) -> str:
+    """Return the address of a tab."""
+    return url.href(url.TRAINING, {"tab": tab, **parameters})
+
+
+def head(tab: Tab, sets: Sequence[str], chosen: str) -> None:
+    """Show the tabs, the choice of the current set, and a line for each set that was built meanwhile."""
+    left, right = st.columns([7, 3], vertical_alignment="bottom")
+    with left:
+        offered = [(words, address(key, set=chosen), key == tab) for key, words in TITLES.items()]
+        show(div(choices("show", offered), cls="choosers"))
+    with right:
+        if sets:
+            names = list(reversed(sets))
+            url.select("Current set", "set", names, names[0], forget=("before", *PARAMETERS))
+    known: set[str] = st.session_state.setdefault(_KNOWN, set(sets))
+    for name in sets:
+        if name not in known:
+            leads_there = "" if name == chosen else link(f"Open {name}", address("set", set=name))
+            show(notice(f"The set {name} is built. ", leads_there))
+    known.add(chosen)
+
+
+def title(words: str, sentence: object) -> None:
+    """Show the heading of a tab, and the one sentence that says what is found here."""
+    show(tag("h1", words), tag("p", sentence))
+
+
+def pools(manifest: Mapping[str, Any] | None, offered: Sequence[str]) -> list[str]:
+    """Return the runs that a set was mined from, as far as they are offered; else the first one offered."""
+    mined = [name for name in (manifest or {}).get("request", {}).get("runs", ()) if name in offered]
+    return mined or list(offered[:1])

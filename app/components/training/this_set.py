@@ -1,0 +1,250 @@
+"""The tab This set of the Training page: what is in the set, what labels would change in it, its certificate, its
+export, and its differences from another set.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from blindspot.app import url, who
+from blindspot.app.components import jobs
+from blindspot.app.components.marks import notice
+from blindspot.app.components.parts import parts_panel
+from blindspot.app.components.plots import plot
+from blindspot.app.components.training import tabs
+from blindspot.app.components.training.certificate import certificate_section
+from blindspot.app.components.training.changes import PARAMETERS, changes_panel
+from blindspot.app.components.training.export import export_form
+from blindspot.app.components.training.labels import label_counts
+from blindspot.app.components.training.pairs import pair_rows
+from blindspot.app.desk import desk
+from blindspot.app.markup import Html, div, join, link, show, tag, term
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.manifest import Manifest
+from blindspot.backend.core.study import Study
+from blindspot.backend.demo import is_demo
+from blindspot.backend.evaluation.chart_colours import GREEN, PINK
+from blindspot.backend.text.counting import counted, duration
+from blindspot.backend.training_sets.builder import build
+from blindspot.backend.training_sets.differences import NewLabel, new_labels
+from blindspot.backend.training_sets.stratified_sample import queue_stratified_sample
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import BlindspotError
+from blindspot.db.rights import SETTLERS
+
+NEW_SHOWN = 12
+_SAID = "training-said"
+FATES = {
+    "kept": ("kept as negatives", "#8a94a0"),
+    "removed": ("removed by the policy", "#e69f00"),
+    "removed_by_people": ("removed by annotators", PINK),
+    "relabelled": ("relabelled positive by annotators", GREEN),
+}
+SOURCES = {
+    "label": "annotators",
+    "gold": "gold",
+    "distant": "distant supervision",
+    "cross_encoder": "cross-encoder",
+    "judge": "judge",
+    "run": "mined",
+    "random": "random",
+    "other_gold": "gold of other questions",
+}
+
+
+def set_tab(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> None:
+    """Show the set: what labels would change first, then its contents, its certificate and its export."""
+    sees_labels = _sees_labels(opened)
+    found = _new(opened, chosen) if sees_labels else []
+    new = f" New labels would change {counted(len(found), 'pair')}." if found else ""
+    tabs.title(f"Training set {chosen.name}", cleaned_words(chosen.name, made[chosen.name]) + new)
+    label_counts(opened)
+    if found:
+        _build_again(opened, chosen, found, made)
+    else:
+        show(tag("p", link("Train a retriever on this set", tabs.address("models", set=chosen.name), cls="button")))
+    _compared(opened, chosen, made, sees_labels)
+    counts = chosen.manifest["counts"]
+    show(div(tag("h2", "Contents"), _sources(counts), _left_out(chosen.manifest["left_out"]), cls="panel"))
+    certificate_section(opened, chosen, sees_labels)
+    _judge_strata(opened, chosen)
+    export_form(opened, chosen)
+    if counts["by_rank"]:
+        with st.expander("Mined passages by rank"):
+            plot(_fates(counts["by_rank"]), f"fates-{chosen.name}")
+    parts_panel(opened, "training-set", [chosen.name], can_download=False)
+
+
+def cleaned_words(name: str, manifest: Manifest) -> str:
+    """Say what the policy took out of the mined passages of a set, and what the set holds."""
+    counts, asked = manifest["counts"], manifest["request"]
+    fates = {fate: sum(row[fate] for row in counts["by_rank"].values()) for fate in FATES}
+    mined, kept = sum(fates.values()), fates["kept"]
+    roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
+    holds = (
+        f"{counted(counts['questions'], 'question')}, {counted(roles['positive'], 'positive')}, "
+        f"{counted(roles['negative'], 'negative')}"
+    )
+    if not mined:
+        return f"{name} holds {holds}."
+    return (
+        f"{name} takes {100 * (mined - kept) / mined:.1f}% of the {counted(mined, 'passage')} mined from "
+        f"{' and '.join(asked['runs'])} out of the negatives (policy {manifest['policy']}). It holds {holds}."
+    )
+
+
+def _compared(opened: Study, chosen: TrainingSet, made: dict[str, Manifest], sees_labels: bool) -> None:
+    """Show the choice of another set, and the differences from it."""
+    others = [name for name in made if name != chosen.name]
+    if not others:
+        return
+    if not sees_labels:
+        if url.value("before"):
+            show(
+                notice(
+                    "The differences of two sets show annotators' labels. Only people who settle disputes can see "
+                    f"them: {' and '.join(SETTLERS)}s. ",
+                    link("Sign in on Judge", url.JUDGE),
+                    ".",
+                )
+            )
+        return
+    with st.columns([1, 2])[0]:
+        before = url.select(
+            "Compare with",
+            "before",
+            ["", *others],
+            "",
+            forget=PARAMETERS,
+            format_func=lambda name: name or "choose a set",
+        )
+    if before:
+        changes_panel(opened, TrainingSet.open(opened, before), chosen)
+
+
+def _sees_labels(opened: Study) -> bool:
+    """Whether the viewer may see labels: by their role, or because all labels of a demo nobody has joined are
+    simulated.
+    """
+    if who.may(opened.labels_path, "see others' labels"):
+        return True
+    return is_demo(opened) and who.mode() == "local" and not who.real_people(opened.labels_path)
+
+
+def _judge_strata(opened: Study, chosen: TrainingSet) -> None:
+    """Show a button that queues a stratified sample of the set for judging; leads only."""
+    if not who.may(opened.labels_path, "make batches"):
+        return
+    words = "Queue a sample for judging"
+    st.button(words, key="judge-strata", on_click=_send, args=(opened, chosen.name))
+    if said := st.session_state.pop(_SAID, None):
+        show(
+            notice(
+                said, " ", link("Judge", url.JUDGE), " the sample; Quality then shows the precision of each stratum."
+            )
+        )
+
+
+def _send(opened: Study, name: str) -> None:
+    taken = {batch.name for batch in desk(opened).queue.batches()}
+    batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
+    try:
+        made = queue_stratified_sample(opened, batch, name, by=who.acting(opened.labels_path))
+        st.session_state[_SAID] = f"Queued {counted(made.passages, 'passage')} as batch {batch}."
+    except BlindspotError as error:
+        st.session_state[_SAID] = str(error)
+
+
+def _sources(counts: dict) -> Html:
+    parts = [tag("p", f"{counted(counts['questions'], 'question')}, {counted(counts['pairs'], 'pair')}")]
+    for role, row in counts["sources"].items():
+        if row:
+            total = sum(row.values())
+            name = f"{total:,} dropped" if role == "dropped" else counted(total, role)
+            sources = ", ".join(f"{number:,} {SOURCES.get(source, source)}" for source, number in row.items())
+            parts.append(tag("p", tag("b", f"{name}: "), sources))
+    return join(*parts)
+
+
+def _left_out(reasons: dict[str, int]) -> Html:
+    if not reasons:
+        return Html("")
+    by_reason = "; ".join(f"{number:,} ({reason})" for reason, number in reasons.items())
+    return tag(
+        "p",
+        term("Questions left out", "Questions without training data, by reason, including leaks from dev and test"),
+        f": {by_reason}.",
+        cls="convention",
+    )
+
+
+def _fates(ranks: dict[str, dict[str, int]]):
+    import plotly.graph_objects as go
+
+    at = [int(rank) for rank in ranks]
+    bars = [
+        go.Bar(
+            name=words,
+            x=at,
+            y=[row[fate] for row in ranks.values()],
+            marker_color=colour,
+            hovertemplate="rank %{x}: %{y:,}<extra>" + words + "</extra>",
+        )
+        for fate, (words, colour) in FATES.items()
+        if any(row[fate] for row in ranks.values())
+    ]
+    figure = go.Figure(bars)
+    figure.update_layout(
+        barmode="stack",
+        height=260,
+        margin={"l": 50, "r": 10, "t": 10, "b": 40},
+        xaxis_title="rank",
+        yaxis_title="passages",
+        legend={"orientation": "h", "y": 1.15},
+        bargap=0.1,
+    )
+    return figure
+
+
+def _new(opened: Study, chosen: TrainingSet) -> list[NewLabel]:
+    """Return the pairs that labels given since the set was built would change."""
+    last = desk(opened).labels.last_event
+    return _matter(opened, chosen, str(opened.folder), chosen.manifest["fingerprint"], last)
+
+
+@st.cache_data(max_entries=8, show_spinner="Comparing the labels with the set …")
+def _matter(_opened: Study, _chosen: TrainingSet, folder: str, fingerprint: str, last: int) -> list[NewLabel]:
+    return [each for each in new_labels(_opened, _chosen) if each.matters]
+
+
+def _build_again(opened: Study, chosen: TrainingSet, found: list[NewLabel], made: dict[str, Manifest]) -> None:
+    """Show the button that builds the set with the new labels, and the pairs that these change."""
+    policy = chosen.manifest["policy"]
+    wanted = policy if "labels" in policy else "labels" if policy == "none" else f"{policy}+labels"
+    stem = chosen.name.rstrip("0123456789").rstrip("-")
+    name = next(name for n in range(2, 10_000) if (name := f"{stem}-{n}") not in made)
+    arguments: dict[str, Any] = {key: value for key, value in chosen.manifest["request"].items() if key != "until"}
+    jobs.start_button(
+        opened,
+        request(build, **(arguments | {"name": name, "policy": wanted})),
+        key="build-again",
+        words=f"Build {name} with these labels (about {duration(chosen.manifest['seconds'])})",
+        primary=True,
+    )
+    rows = pair_rows(
+        opened,
+        [
+            (
+                each.question,
+                each.passage,
+                each.now or "undone",
+                f"{each.role or 'absent'} → {each.becomes or 'as without labels'}",
+            )
+            for each in found[:NEW_SHOWN]
+        ],
+    )
+    more = tag("p", f"The first {NEW_SHOWN} of {len(found):,}.", cls="convention") if len(found) > NEW_SHOWN else ""
+    table = div(tag("table", tag("tbody", *rows), cls="figures"), cls="scrolling")
+    show(div(tag("h2", f"New labels would change {counted(len(found), 'pair')}"), table, more, cls="panel"))

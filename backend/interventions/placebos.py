@@ -1,0 +1,75 @@
+"""The placebos of a miss: passages that cannot answer its question, sampled, on which the same edits are made."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from blindspot.backend.core.sampling import text_key
+from blindspot.backend.interventions.edits import EDITS, EditedMiss, MissedQuestion, Placebo
+from blindspot.backend.interventions.sentences import answer_sentence, sentences
+from blindspot.backend.text.answers import has_answer, mentions_subject, rule_for
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from blindspot.db.corpus import Corpus
+    from blindspot.db.records import Passage
+
+PLACEBOS = 9  # of a miss
+DRAWS = 8  # passages drawn for each placebo; those that answer, name the subject or have no words are passed over
+
+
+def placebos(
+    miss: MissedQuestion,
+    corpus: Corpus,
+    gold_rows: Collection[int],
+    other_answers: Sequence[tuple[str, ...]],
+    count: int = PLACEBOS,
+    seed: int = 0,
+) -> list[Placebo]:
+    """Return up to `count` placebos, which depend on the question's id, the collection and the seed alone.
+
+    Args:
+        other_answers: the answers of other questions.
+    """
+    question = miss.question
+    random = np.random.default_rng(list(text_key(f"placebo\0{seed}\0{question.id}")))
+    drawn = random.permutation(len(corpus)) if len(corpus) < 1000 else random.integers(len(corpus), size=DRAWS * count)
+    rows = [row for row in dict.fromkeys(drawn.tolist()) if row not in gold_rows][: DRAWS * count]
+    rule = rule_for(question, miss.rule)
+    place = answer_sentence(sentences(miss.gold.text), miss.plain or question.text, question.answers, rule)
+    own = {answer.casefold() for answer in question.answers}
+    others = [answers for answers in other_answers if own.isdisjoint(each.casefold() for each in answers)]
+    made: list[Placebo] = []
+    for row, passage in zip(rows, corpus.passages(rows), strict=True):
+        if len(made) == count:
+            break
+        if has_answer(f"{passage.title}\n{passage.text}", question.answers, rule) or (
+            question.subject and mentions_subject(passage, question)
+        ):
+            continue
+        word = None if place is None else _word(passage, place)
+        if place is not None and word is None:
+            continue
+        answers = others[int(random.integers(len(others)))] if others else ()
+        made.append(Placebo(passage, row, word, answers))
+    return made
+
+
+def edited_placebos(name: str, miss: MissedQuestion, given: Sequence[Placebo]) -> list[EditedMiss | None]:
+    """Return an edit of a miss made on its placebos; None where the edit finds nothing to change."""
+    edit = EDITS[name]
+    return [edit.apply(edit.stand_in(placebo, miss)) for placebo in given]
+
+
+def _word(passage: Passage, place: int) -> str | None:
+    """Return a word of the sentence at this place (of the last one if there are fewer): the last name in it, else its
+    longest word.
+    """
+    parts = sentences(passage.text)
+    found = re.findall(r"[^\W\d_]{3,}", parts[min(place, len(parts) - 1)]) if parts else []
+    names = [word for word in found[1:] if word[0].isupper()]
+    return names[-1] if names else max(found, key=len, default=None)
