@@ -65,13 +65,22 @@ def rules_panel(opened: Study, curve: RuleCurve, source: Path) -> None:
                 every,
             )
         )
-        if row is not None:
-            paste = row.rule.argument or (
-                f"blindspot check {shlex.quote(str(source))} --study {shlex.quote(str(opened.folder))} "
-                f"--out {shlex.quote(f'clean-{source.name}')} --rule {row.rule.as_text()}"
-            )
-            show(tag("p", "To mine again with it, paste:" if row.rule.argument else "To apply it in a terminal:"))
-            st.code(paste, language="python" if row.rule.argument else None, wrap_lines=True)
+        _pastes(opened, curve, row, source)
+
+
+def _pastes(opened: Study, curve: RuleCurve, row: RuleRow | None, source: Path) -> None:
+    """Show what applies the chosen row, and for the judge's the best argument that mining takes."""
+    if row is None:
+        return
+    if row.rule.argument is None:
+        show(tag("p", "To apply it in a terminal:"))
+        out = shlex.quote(f"clean-{source.name}")
+        places = f"{shlex.quote(str(source))} --study {shlex.quote(str(opened.folder))} --out {out}"
+        st.code(f"blindspot check {places} --rule {row.rule.as_text()}", language=None, wrap_lines=True)
+        row = None if curve.to_paste is None else curve.rows[curve.to_paste]
+    if row is not None and row.rule.argument is not None:
+        show(tag("p", f"To mine again with {row.rule.as_text()}, paste:"))
+        st.code(row.rule.argument, language="python", wrap_lines=True)
 
 
 def best_of_each(curve: RuleCurve) -> list[RuleRow]:
