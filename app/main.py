@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import logging
 
 import streamlit as st
 
@@ -16,9 +16,11 @@ from blindspot.app.components.marks import notice
 from blindspot.app.components.path import path
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.entry import THROUGH_MAIN
-from blindspot.app.markup import show
+from blindspot.app.markup import Html, show
 from blindspot.backend.checking.check import is_check
+from blindspot.backend.core.study import Study
 from blindspot.db.errors import BlindspotError
+from blindspot.db.people import Person
 
 PAGES = {
     "Home": "home",
@@ -61,10 +63,18 @@ def main() -> None:
         return
     st.set_page_config(page_title=f"{page.title} · {name}")
     show(header(name, page.title, person, is_check(opened)))
-    with suppress(BlindspotError):  # a page whose study has a fault says so itself
-        show(path(opened, page.title))
+    show(_path(opened, page.title, person))
     st.session_state[THROUGH_MAIN] = True
     page.run()
+
+
+def _path(opened: Study, page: str, person: Person | None) -> Html:
+    """Return the path, or nothing where it fails: the page below says what is wrong with the study."""
+    try:
+        return path(opened, page, person)
+    except Exception:
+        logging.getLogger(__name__).exception("the path failed")
+        return Html("")
 
 
 if __name__ == "__main__":

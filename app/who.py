@@ -83,7 +83,11 @@ def may(labels_path: Path, action: str) -> bool:
     """Return whether the signed-in person has the right to an action of `blindspot.db.rights.ACTIONS`; pages hide refused
     actions.
     """
-    person = who(labels_path)
+    return allowed(who(labels_path), action)
+
+
+def allowed(person: Person | None, action: str) -> bool:
+    """Return whether a person, None for nobody signed in, has the right to an action; see `may`."""
     if person is None:
         return mode() == "local" and ACTIONS[action].unnamed
     return person.may(action)

@@ -135,6 +135,11 @@ class Labels(PerThread):
         )
         return {row[0] for row in rows}
 
+    def has_labelled(self, annotator: str) -> bool:
+        """Return whether the annotator has ever stored a label."""
+        found = self.connection.execute("SELECT EXISTS (SELECT 1 FROM label_event WHERE annotator = ?)", (annotator,))
+        return bool(found.fetchone()[0])
+
     def undoable(self, annotator: str, count: int = 50) -> list[LabelEvent]:
         """Return the annotator's last events that an undo can undo, the last first: what `Z` means after a reload."""
         rows = self.connection.execute(

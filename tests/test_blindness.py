@@ -418,6 +418,8 @@ def test_a_question_page_asks_the_files_little(study, monkeypatch, stopped_clock
 
 def test_whether_anything_answers_questions_is_asked_of_one_kind_after_the_other(study, monkeypatch):
     class Kind:
+        extras = ()
+
         def __init__(self, names):
             self.names, self.asked = names, 0
 

@@ -112,7 +112,7 @@ def test_a_mean_over_groups_has_the_variance_of_their_means():
     assert made.mean() == pytest.approx(np.mean([part.mean() for part in parts]))
     assert made.var() / len(made) == pytest.approx(sum(part.var() / len(part) for part in parts) / 4)
     sure = macro_values(np.ones(340), names)
-    assert (crossed_mean(sure[None]).low, crossed_mean(sure[None]).high) == (pytest.approx(1), pytest.approx(1))
+    assert 0.95 < crossed_mean(sure[None]).low < 1 and crossed_mean(sure[None]).high == pytest.approx(1)
 
 
 def test_the_difference_of_two_groups_has_welchs_interval():

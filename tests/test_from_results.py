@@ -292,4 +292,4 @@ def test_import_run_takes_the_name_from_the_file(tmp_path, results, monkeypatch,
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert not end.value.code, capsys.readouterr().out
-    assert set(made.study.runs()) == {"dpr_output", "my-system.trec"}
+    assert set(made.study.runs()) == {"dpr_output", "my-system"}

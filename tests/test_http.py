@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx2
 import jsonschema
@@ -546,8 +547,9 @@ def test_why_a_job_failed_is_for_those_who_may_start_it(url, study):
 def test_the_same_job_with_the_same_id_is_started_once(url, study, monkeypatch):
     started = []
 
-    def sleeping(command: list, **options) -> None:
+    def sleeping(command: list, **options) -> Mock:
         started.append(command)
+        return Mock()
 
     monkeypatch.setattr(subprocess, "Popen", sleeping)
     asked_for = {"id": "nightly-1", "kind": "index bm25", "arguments": {"threads": 1}}
@@ -564,7 +566,7 @@ def test_the_same_job_with_the_same_id_is_started_once(url, study, monkeypatch):
 
 def test_many_at_once_with_the_same_id_start_one_job(url, monkeypatch):
     started, answers = [], []
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: started.append(command))
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: started.append(command) or Mock())
 
     def start() -> None:
         with client(url, "lea") as lea:
@@ -629,8 +631,9 @@ def test_a_waiting_job_can_be_cancelled(url, study, monkeypatch):
     """A process that sleeps stands for the job's own: it inherits the lock, so the job counts as alive."""
     start, children = subprocess.Popen, []
 
-    def sleeping(_: list, **options) -> None:
+    def sleeping(_: list, **options) -> subprocess.Popen:
         children.append(start(["sleep", "60"], stdin=subprocess.DEVNULL, pass_fds=options["pass_fds"]))
+        return children[-1]
 
     monkeypatch.setattr(subprocess, "Popen", sleeping)
     with client(url, "lea") as asked:

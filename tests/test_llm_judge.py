@@ -61,8 +61,8 @@ def truth(question, passage):
     return 3 if f"{name}\n" in passage and "born in" in passage else 1 if name in passage else 0
 
 
-def judged(study, server, name="llm", **more):
-    consent.give(study, server.url)
+def judged(study, server, name="llm", key_variable="", **more):
+    consent.give(study, server.url, key_variable)
     add_llm_judge(study, name, server.url, ["m"], settings=QUICK | more)
     return judge_with_llm(study, name, "run", depth=3)
 
@@ -152,12 +152,13 @@ def test_an_unreadable_answer_that_repeats_the_key_is_shown_without_it(study, mo
         ChatServer(truth, lambda number, body: (200, {}, b"Bearer sk-secret-key"), key="sk-secret-key") as server,
         pytest.raises(Refused, match=r"the last one: 'Bearer \*\*\*'"),
     ):
-        judged(study, server)
+        judged(study, server, key_variable="BLINDSPOT_LLM_KEY")
     assert b"sk-secret-key" not in study.path("judges", "answers.db").read_bytes()
 
 
 def test_the_limit_is_of_all_calls_together(study, blindspot):
     with ChatServer(truth) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "llm", server.url, ["m"], settings=QUICK)
         assert judge_with_llm(study, "llm", "run", depth=3, limit=50)["pairs"] == 50
         assert plan(study, "llm", "run", depth=3, limit=50).requests == 0
@@ -171,6 +172,7 @@ def test_the_limit_is_of_all_calls_together(study, blindspot):
 def test_the_maximum_cost_is_of_all_calls_together_and_is_not_exceeded(study, blindspot):
     each = (120 * 1000 + 8 * 1000) / 1e6  # of an answer of the server, at 1000 a million tokens
     with ChatServer(truth) as server:
+        consent.give(study, server.url)
         add_llm_judge(study, "free", server.url, ["m"], settings=QUICK)
         with pytest.raises(
             Refused, match="the cost of 'free' is unknown; add it again with --price-in and --price-out"

@@ -36,7 +36,7 @@ def test_the_intervals_cover_at_every_stop_together(rate, separation):
 
 def test_a_fixed_interval_that_is_looked_at_again_and_again_covers_far_less_often():
     """The control: what the confidence sequence is for."""
-    from blindspot.analysis.accuracy import wilson
+    from blindspot.analysis.intervals import wilson
 
     false, cells, member = population(0.1, None)
     orders = np.array([draw_order(cells.weights[member], seed, 200)[0] for seed in range(RUNS)])

@@ -72,7 +72,7 @@ def test_a_tracker_without_its_package_is_one_line(study, monkeypatch):
     hide(monkeypatch, "wandb", "tensorboard")
     with pytest.raises(Missing, match="^--report-to wandb needs the package wandb; run: pip install wandb$"):
         train_dual_encoder(study, "untracked", "clean", "tiny", {**QUICK, "report_to": "wandb"}, device="cpu")
-    with pytest.raises(Missing, match=r"run: pip install 'blindspot\[tracking\]'$"):
+    with pytest.raises(Missing, match=r"needs the extra tracking: pip install 'blindspot\[tracking\]'$"):
         train_dual_encoder(study, "untracked", "clean", "tiny", {**QUICK, "report_to": "tensorboard"}, device="cpu")
     assert not (study.folder / "models" / "untracked").exists()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blindspot.app.commands.common import AsJson, progress
+from blindspot.backend.text.counting import counted
 
 if TYPE_CHECKING:
     from blindspot.backend.checking.check import Check
@@ -88,7 +89,7 @@ def check(
         return
     _show(found)
     if written is not None:
-        print(f"\nWrote {written[0]:,} rows: {', '.join(str(path) for path in written[1])}")
+        print(f"\nWrote {counted(written[0], 'row')}: {', '.join(str(path) for path in written[1])}")
     if open_app:
         from blindspot.app.server import serve
 
@@ -107,7 +108,9 @@ def _show(found: Check) -> None:
     if not found.facts.findings:
         print("  nothing wrong")
     if found.facts.batches:
-        print(f"\nInside the batch ({found.facts.doubled:,} rows share a question or a positive with another row)")
+        print(
+            f"\nInside the batch ({counted(found.facts.doubled, 'row')} with the question or the positive of another)"
+        )
         for batch in found.facts.batches:
             print(f"  {batch_words(batch)}")
     rate = found.rate()

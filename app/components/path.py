@@ -22,6 +22,7 @@ from blindspot.backend.evaluation.findings import default_pair
 from blindspot.backend.training.before_after import run_before
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training_sets.training_set import training_sets
+from blindspot.db.people import Person
 
 LOOKED = "looked-at-a-question"
 
@@ -55,14 +56,13 @@ class PathStep:
 class PathState:
     """What the steps ask about a study and a person.
 
-    runs: the shown runs, name to manifest. pair: the runs of this page, else those that Home compares. waiting: whether questions
-    wait for the person. judged: whether the person has judged a passage. sets, models: name to
-    manifest. change: the runs before and after the newest training that has both.
+    runs: the shown runs, name to manifest. pair: the runs of this page, else those that Home compares. judged: whether
+    the person has judged a passage. sets, models: name to manifest. change: the runs before and after the newest
+    training that has both.
     """
 
     runs: dict[str, dict]
     pair: tuple[str, str]
-    waiting: bool
     judged: bool
     looked: bool
     sets: dict[str, Any]
@@ -79,9 +79,7 @@ def _look(state: PathState) -> Next | None:
 
 
 def _judge(state: PathState) -> Next | None:
-    if state.waiting:
-        return Next("Judge the next question", url.JUDGE)
-    return Next("Make a batch to judge", url.JUDGE) if state.may("make batches") else None
+    return Next("Judge passages", url.JUDGE)
 
 
 def _clean(state: PathState) -> Next | None:
@@ -121,13 +119,13 @@ STEPS = (
 )  # fmt: skip
 
 
-def path(opened: Study, page: str) -> Html:
+def path(opened: Study, page: str, person: Person | None) -> Html:
     """Return the path for a page; empty until the study has two runs to compare. A check has a path of its own."""
     if is_check(opened):
         from blindspot.app.components.check.path import check_path
 
         return check_path(opened, page)
-    state = _state(opened)
+    state = _state(opened, person)
     if state is None:
         return Html("")
     here = _here(state, page)
@@ -177,25 +175,30 @@ def _here(state: PathState, page: str) -> int:
     return next((number for number, step in enumerate(STEPS) if page in step.pages), -1)
 
 
-def _state(opened: Study) -> PathState | None:
+def _state(opened: Study, person: Person | None) -> PathState | None:
     runs = study.shown_runs(opened)
     if len(runs) < 2:
         return None
     a, b = default_pair(runs)
-    person = who.who(opened.labels_path)
-    stores = desk(opened)
     models = models_of(opened)
     return PathState(
         runs,
         (url.one_of("a", list(runs), a), url.one_of("b", list(runs), b)),
-        person is not None and any(stores.queue.open_to(person.name).values()),
-        person is not None and bool(stores.labels.undoable(person.name, 1)),
+        person is not None and _has_judged(opened, person.name),
         bool(st.session_state.get(LOOKED)),
         training_sets(opened),
         models,
         _before_and_after(opened, models, runs),
-        lambda action: who.may(opened.labels_path, action),
+        lambda action: who.allowed(person, action),
     )
+
+
+def _has_judged(opened: Study, name: str) -> bool:
+    """Return whether a person has judged a passage. Nobody loses that, so it is asked until it is so."""
+    key = f"has-judged-{name}"
+    if not st.session_state.get(key):
+        st.session_state[key] = desk(opened).labels.has_labelled(name)
+    return bool(st.session_state[key])
 
 
 def _before_and_after(opened: Study, models: dict[str, dict], runs: dict[str, dict]) -> tuple[str, str] | None:
