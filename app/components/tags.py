@@ -128,7 +128,8 @@ def tags_panel(opened: Study, facts: Facts, chosen: Selection, opens: Callable[[
             id="tags",
         )
     )
-    authors = who.may(opened.labels_path, "see others' labels")
+    person = who.who(opened.labels_path)
+    authors = who.allowed(person, "see others' labels")
     with st.container(key="save-tags", horizontal=True, vertical_alignment="center", gap="small"):
         for words, make, file, mime in (
             ("CSV", tags_as_csv, "tags.csv", "text/csv"),
@@ -136,7 +137,7 @@ def tags_panel(opened: Study, facts: Facts, chosen: Selection, opens: Callable[[
         ):
             content = make(opened, hidden, authors)
             st.download_button(words, content, file, mime, key=f"save-{file}", type="tertiary", on_click="ignore")
-    if who.may(opened.labels_path, "manage tags"):
+    if who.allowed(person, "manage tags"):
         _manage(opened, [each.tag for each in counts])
 
 
