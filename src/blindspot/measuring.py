@@ -212,5 +212,6 @@ class StudyMeasures(OpenedStudy):
 
 def _frame(results: Results, **attributes: object) -> pd.DataFrame:
     made = results.figures().as_frame()
-    made.attrs = dict(attributes)
+    made.attrs.clear()
+    made.attrs.update(attributes)
     return made
