@@ -65,7 +65,7 @@ class _AlongThePath(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for step, names in PATH.items():
             with formatter.section(step):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=200)) for name in names])
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=1000)) for name in names])
 
 
 app = group(

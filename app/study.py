@@ -29,7 +29,7 @@ from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.errors import Missing
 from blindspot.db.imports import Imports
 from blindspot.db.question_table import QuestionTable, rows_of
-from blindspot.db.records import Hits
+from blindspot.db.records import Hits, Question
 
 __all__ = ["Comparison", "Measured", "set_label"]  # re-exported for the pages
 
@@ -97,9 +97,9 @@ def questions_key(study: Study) -> Key:
     return str(study.folder), mark, unit, study.questions.last, _imports(str(study.folder), mark).last
 
 
-def with_answers(study: Study) -> bool:
-    """Return whether a question of the study has a known answer. Where none has, pages do not speak of answers."""
-    return _with_answers(study, questions_key(study))
+def with_answers(study: Study, question: Question | None = None) -> bool:
+    """Return whether this question, or any of the study, has a known answer. If not, pages do not speak of answers."""
+    return bool(question and question.answers) or _with_answers(study, questions_key(study))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)

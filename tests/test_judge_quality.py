@@ -308,16 +308,16 @@ def test_the_app_runs_language_models_and_adds_none(study, original, monkeypatch
     from blindspot.backend.core.consent import consents
     from blindspot.backend.judges.llm.judge import add_llm_judge
 
-    assert "Add one on the command line" in Page(study.folder, "training", "ann").text
+    assert "Add one on the command line" in Page(study.folder, "training", "ann", tab="judges").text
     add_llm_judge(study, "near", "http://127.0.0.1:9/v1", ["m"])
-    shown = Page(study.folder, "training", "ann")
+    shown = Page(study.folder, "training", "ann", tab="judges")
     assert "Texts go to 127.0.0.1:9 (this machine)" in shown.text
     assert shown.app.button(key="ask-start").disabled
     # Others may reach this app: only the command line allows it.
     assert "blindspot consent give http://127.0.0.1:9" in shown.text
     assert not [box for box in shown.app.checkbox if "may go to" in box.label]
     monkeypatch.setattr(who, "on_this_machine", lambda: True)
-    shown = Page(study.folder, "training", "ann")
+    shown = Page(study.folder, "training", "ann", tab="judges")
     shown.app.checkbox(key="consent-agreed-http://127.0.0.1:9").check()
     shown.app.text_input(key="consent-key-http://127.0.0.1:9").input("NEAR_KEY")
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
@@ -326,7 +326,7 @@ def test_the_app_runs_language_models_and_adds_none(study, original, monkeypatch
     assert not shown.app.button(key="ask-start").disabled
     assert [(each.server, each.key_variable) for each in consents(study)] == [("http://127.0.0.1:9", "NEAR_KEY")]
     add_llm_judge(study, "near", "https://far.example/v1", ["m"], replace=True)
-    shown = Page(study.folder, "training", "ann")
+    shown = Page(study.folder, "training", "ann", tab="judges")
     assert shown.app.button(key="ask-start").disabled  # sending is not allowed yet
     assert [box.label for box in shown.app.checkbox if "far.example" in box.label] == [
         "Texts of questions and passages may go to https://far.example:443"

@@ -5,7 +5,6 @@ import pytest
 from typer.testing import CliRunner
 
 from blindspot.app.cli import app
-from blindspot.app.components.training.learned_judges import judges_table
 from blindspot.backend.core.manifest import write_manifest
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.judges.judge import JUDGES, JudgeKind, judge_kind_of, judges_of, refuse_taken
@@ -17,6 +16,7 @@ from blindspot.backend.training_sets.judged_batches import drawn_negatives, make
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.queue import Queue
 from blindspot.db.records import Hits, Passage, Question
+from tests.app_pages import Page
 from tests.studies import make_study
 from tests.training_studies import build
 
@@ -157,7 +157,7 @@ def test_a_judge_of_a_kind_that_is_no_longer_made_is_named_and_its_scores_serve(
     ScoreStore.create(study, "mixed", False).add((*pair, value) for pair, value in scores.items())
     done = CliRunner().invoke(app, ["judge", "list", "--study", str(study.folder)], catch_exceptions=False)
     assert done.output.startswith("mixed: cascade, a kind of judge that is no longer made")
-    assert "mixed: cascade, a kind of judge that is no longer made" in str(judges_table(study))
+    assert "mixed: cascade, a kind of judge that is no longer made" in Page(study.folder, "training", tab="judges").text
     with pytest.raises(Refused, match="mixed: cascade, a kind of judge that is no longer made"):
         judge_kind_of(study, "mixed")
     with pytest.raises(Refused, match="already a model or judge named 'mixed'"):

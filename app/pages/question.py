@@ -114,9 +114,7 @@ def _listed(opened: Study) -> None:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.who(opened.labels_path)
     show(
-        question_head(
-            question, opened.questions.frequency_source, bool(question.answers) or study.with_answers(opened)
-        ),
+        question_head(question, opened.questions.frequency_source, study.with_answers(opened, question)),
         judged(opened, question, person),
     )
     question_tags(opened, question, person, chosen)

@@ -113,8 +113,8 @@ def revoke_and_pause(tab, team) -> None:
 
 def manage_the_run(tab, team) -> None:
     """Download, tag and rename the run by buttons, after reading what was made from it."""
-    tab.locator("summary", has_text="rename or delete runs").click()
-    panel = tab.get_by_test_id("stExpander").filter(has_text="rename or delete runs")
+    tab.locator("summary", has_text="rename or delete").click()
+    panel = tab.get_by_test_id("stExpander").filter(has_text="rename or delete")
     name, text = saved(tab, panel.locator(".st-key-download-run").get_by_role("button"))
     assert name == "alpha.trec" and text.splitlines()[0].split()[:3] == ["q0", "Q0", "Oslo"]
     panel.get_by_role("textbox", name="Keywords").fill("paper, before")
