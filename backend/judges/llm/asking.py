@@ -110,6 +110,7 @@ class Asking:
         self._spent_before = judge.cost(*self.store.tokens(judge.models, judge.recipe)) or 0.0
         self._in_a_row, self._news, self._doing = 0, 0.0, ""
         self._lock, self._unreadable_in_a_row = threading.Lock(), 0
+        self._asked_before: set[str] = set()  # hashes of pairs whose answer could not be read in an earlier call
 
     def __enter__(self) -> Asking:
         self._workers = ThreadPoolExecutor(self.judge.settings.concurrency)
@@ -130,12 +131,14 @@ class Asking:
         hashes = [pair_hash(pair.question.text, pair.passage) for pair in pairs]
         have = self.store.of(self.judge.models, self.judge.recipe, hashes)
         if self.again:
+            self._asked_before |= {hashed for (hashed, _, _), answer in have.items() if answer.grade is None}
             have = {key: answer for key, answer in have.items() if answer.grade is not None}
         by_pair: dict[str, list[StoredAnswer]] = {}
         for (hashed, _, _), answer in have.items():
             by_pair.setdefault(hashed, []).append(answer)
         waiting: dict[Future[list[StoredAnswer]], _Waiting] = {}
-        for pair, hashed in zip(pairs, hashes, strict=True):
+        # Pairs whose answer could not be read come last: they must not end the work before the others were asked.
+        for pair, hashed in sorted(zip(pairs, hashes, strict=True), key=lambda each: each[1] in self._asked_before):
             lacking, known = lacking_votes(self.judge, hashed, have), by_pair.get(hashed, [])
             if not lacking:
                 yield self._finished(pair, known)
@@ -246,8 +249,10 @@ class Asking:
             tokens_in, tokens_out = tokens_in + reply.tokens_in, tokens_out + reply.tokens_out
             grade = judge.prompt.grade(reply.text)
         with self._lock:
-            self._unreadable_in_a_row = 0 if grade is not None else self._unreadable_in_a_row + 1
-            if grade is None:
+            if grade is not None:
+                self._unreadable_in_a_row = 0
+            else:
+                self._unreadable_in_a_row += hashed not in self._asked_before or not self.judged
                 self.unreadable = text[:LONGEST_SHOWN]
         return StoredAnswer(
             model,
