@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.by_question import LEVEL, RESAMPLES, percentiles, resampled, summed
+from blindspot.analysis.by_question import RESAMPLES, percentiles, resampled, summed
+from blindspot.analysis.intervals import LEVEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +22,9 @@ class Agreement:
 
     value: None if it is undefined: no pair was judged twice, or all labels are the same.
     low, high: percentile bootstrap interval; None if value is None. It is too narrow with fewer than about 20
-    questions. Without any
-        disagreement it is the point 1, because every resample agrees as well.
+        questions. Without any disagreement it is the point 1, because every resample agrees as well.
     passages: number of (question, passage) pairs judged by two or more annotators. questions: number of their
-    questions.
+        questions.
     agreed: share of these pairs on which all annotators gave the same label; None if there are no such pairs.
     """
 

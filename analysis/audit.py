@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.by_question import LEVEL, RESAMPLES, ratio_error, share_interval, summed
+from blindspot.analysis.by_question import RESAMPLES, ratio_error, share_interval, summed
+from blindspot.analysis.intervals import LEVEL
 
 WIDTH = 0.10
 FEW = 10
@@ -29,13 +30,11 @@ class Rate:
     value, low, high: None without settled passages. low and high are also None with fewer than 2 units.
     units: number of units of observation of these questions; None if each question is one.
     questions, passages: numbers of settled questions and passages, the base of the rate. unsettled: number of sampled
-    passages on
-        which annotators are unsure or disagree; they do not enter the rate.
+        passages on which annotators are unsure or disagree; they do not enter the rate.
     lower_bound, upper_bound: the rate if every unsettled passage were a miss, or a hit.
     target: width of the interval at which a slice is finished.
     more: estimated number of further questions until then; 0 if the slice is finished, None if it cannot be estimated
-    (fewer than
-        `FEW` units).
+        (fewer than `FEW` units).
     """
 
     value: float | None

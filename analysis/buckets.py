@@ -75,10 +75,9 @@ def cumulative_buckets(frequency: np.ndarray, groups: np.ndarray | None = None, 
     """Return buckets of about equal cumulative frequency: 0 for the most frequent subjects, count - 1 for the rarest.
 
     The questions of a relation are sorted by the frequency of their subject and cut so that the frequencies of each
-    bucket have about
-    the same sum. Buckets of rare subjects therefore have many more questions (EntityQuestions, section 3). Equal
-    frequencies share the
-    bucket that contains the middle of their mass. A very frequent value may leave a bucket empty.
+    bucket have about the same sum. Buckets of rare subjects therefore have many more questions (EntityQuestions,
+    section 3). Equal frequencies share the bucket that contains the middle of their mass. A very frequent value may
+    leave a bucket empty.
 
     Args:
         frequency: (q,) int mentions of the subject; negative where unknown.
@@ -173,7 +172,7 @@ def value_curves(
     return points_by_run
 
 
-def seen(subjects: Sequence[str | None], training: set[str]) -> np.ndarray:
+def in_training(subjects: Sequence[str | None], training: set[str]) -> np.ndarray:
     """Return whether the training data asks about each question's subject. (q,) bool. `training` holds
     `subject_key`s."""
     return np.fromiter(

@@ -11,10 +11,9 @@ import math
 
 import numpy as np
 
-from blindspot.analysis.intervals import wilson
+from blindspot.analysis.intervals import LEVEL, wilson
 
 RESAMPLES = 2000
-LEVEL = 0.95
 _DRAWS_PER_BLOCK = 1 << 22
 
 

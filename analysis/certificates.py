@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from blindspot.analysis.exact_bounds import LEVEL
+from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.weighted_draws import Cells, log_odds, simulated_draws
 
 COEFFICIENTS = (0.0, 0.5, 1.0)
@@ -88,7 +88,7 @@ class Bets:
             low, high = np.where(rejected, low, middle), np.where(rejected, middle, high)
         return high
 
-    def found(self, n: int) -> np.ndarray:
+    def hits_among(self, n: int) -> np.ndarray:
         """Return the hits among the first n draws, (r,)."""
         return self.hits[:, n - 1] if n else np.zeros(len(self.hits))
 
@@ -231,7 +231,7 @@ def times_to(made: Bets, target: float, level: float = LEVEL, look: int = LOOK) 
         if not len(waiting):
             break
         part = Bets(made.stakes[:, waiting], made.estimates[:, waiting], made.hits[waiting], made.population)
-        wealth = part.log_wealth(share_before(part.found(seen), target, made.population), seen)
+        wealth = part.log_wealth(share_before(part.hits_among(seen), target, made.population), seen)
         times[waiting[wealth >= math.log(1 / (1 - level))]] = seen
     return times
 

@@ -9,8 +9,7 @@ evaluated as code.
     condition   = NAME [ "(" ARGUMENT ")" ] ( ":" | "=" ) VALUE | NAME [ "(" ARGUMENT ")" ] [ OPERATOR NUMBER ]
 
 A NAME is letters and `_`. A VALUE or ARGUMENT is a word without spaces, quotes and parentheses, or anything in double
-quotes, in which
-`\\"` is a quote and `\\\\` a backslash. OPERATOR is one of <= < >= > = !=.
+quotes, in which `\\"` is a quote and `\\\\` a backslash. OPERATOR is one of <= < >= > = !=.
 """
 
 from __future__ import annotations
@@ -170,14 +169,14 @@ class _Reader:
             raise NotAnExpression(f"expected 'and' or 'or' before {self.next.text!r}", self.next.position)
 
     def expression(self, depth: int) -> Expression:
-        return self._joined("or", Or, lambda: self._joined("and", And, lambda: self.factor(depth)))
+        return self._chain("or", Or, lambda: self._chain("and", And, lambda: self.factor(depth)))
 
-    def _joined(self, word: str, made: type, part: Callable[[], Expression]) -> Expression:
+    def _chain(self, word: str, node: type, part: Callable[[], Expression]) -> Expression:
         parts = [part()]
         while self.keyword(word):
             self.take()
             parts.append(part())
-        return parts[0] if len(parts) == 1 else made(tuple(parts))
+        return parts[0] if len(parts) == 1 else node(tuple(parts))
 
     def factor(self, depth: int) -> Expression:
         if depth > MAX_DEPTH:

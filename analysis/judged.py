@@ -24,8 +24,7 @@ class JudgedFigures:
     judged: Judged@k, the mean over questions with its interval; questions without hits do not count in its n.
     original: Success@k by the relevance before labels. corrected: Success@k with labels.
     lower_bound, upper_bound: the corrected figure if every unjudged passage were not relevant, or relevant. Further
-    labels cannot
-        move the figure beyond them. They are not a confidence interval.
+        labels cannot move the figure beyond them. They are not a confidence interval.
     """
 
     k: int

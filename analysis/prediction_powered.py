@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.analysis.by_question import LEVEL, share_interval, summed
+from blindspot.analysis.by_question import share_interval, summed
+from blindspot.analysis.intervals import LEVEL
 
 FEW = 10
 """With fewer units there is no estimate: the tuning would follow single ones."""

@@ -1,9 +1,8 @@
 """Maps: projections of vectors to a plane, the quality of a map, and two encoders on one plane.
 
 A map keeps near points near, as far as two dimensions allow. Distances between far groups, the sizes of groups and the
-empty
-space between them mean nothing (McInnes et al. 2018, UMAP; van der Maaten and Hinton 2008, t-SNE; Wattenberg et al.
-2016).
+empty space between them mean nothing (McInnes et al. 2018, UMAP; van der Maaten and Hinton 2008, t-SNE; Wattenberg et
+al. 2016).
 """
 
 from __future__ import annotations

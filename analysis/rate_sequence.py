@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blindspot.analysis.certificates import LARGEST_STAKE, hedge
-from blindspot.analysis.exact_bounds import LEVEL
+from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.weighted_draws import Cells
 
 GRID = np.unique(

@@ -101,8 +101,7 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return (m,) p values adjusted by Holm's step-down method. It is valid however the tests depend on each other.
 
     statsmodels' `multipletests` gives the same values, but each call runs a full garbage collection: 44 ms for 24 p
-    values, and
-    more in a server with many objects, where these lines take 5 microseconds. A test compares the two.
+    values, and more in a server with many objects, where these lines take 5 microseconds. A test compares the two.
     """
     p = np.asarray(p_values, np.float64)
     order = np.argsort(p, kind="stable")

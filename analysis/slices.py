@@ -8,17 +8,14 @@ often. So does Welch's t test if a small slice happens to have no difference, be
 is zero. The test here allows for both:
 
 1. The statistic is the score statistic of a difference of two means of values in {-1, 0, 1}. Each side's variance is
-its maximum
-   likelihood estimate under the null hypothesis (Tango 1998), which is never below |d| - d^2 for a common difference d.
-   Wilson
-   and Hilferty's transformation removes the skewness that a common difference other than zero brings.
+   its maximum likelihood estimate under the null hypothesis (Tango 1998), which is never below |d| - d^2 for a common
+   difference d. Wilson and Hilferty's transformation removes the skewness that a common difference other than zero
+   brings.
 2. The reference distribution comes from sign flips: each question's difference gets a random sign. Where the runs are
    interchangeable for each question, this is an exact test, whatever the pattern of disagreement. Where all slices
-   share a
-   difference other than zero, it is an approximation (`benchmarks/slice_finder.py` measures it).
+   share a difference other than zero, it is an approximation (`benchmarks/slice_finder.py` measures it).
 3. Westfall and Young's step-down maximum over all slices adjusts for the number of slices. It controls the probability
-of any
-   false finding and, unlike Holm's method, gains from slices that share questions.
+   of any false finding and, unlike Holm's method, gains from slices that share questions.
 
 The unit of observation need not be the question. The signs of a unit flip together, and the variance of a slice's
 difference is multiplied by its design effect: the variance over units divided by that over questions, at least 1.
@@ -132,9 +129,8 @@ class SliceTests:
     """The tests of m slices, as arrays of length m.
 
     first, second: positions of the slice's predicates, equal for a single predicate.
-    beyond_parts: whether the slice is single, or
-    farther from the mean of all questions than each of its two predicates alone. The other fields are those of
-    `Finding`.
+    beyond_parts: whether the slice is single, or farther from the mean of all questions than each of its two predicates
+        alone. The other fields are those of `Finding`.
     """
 
     first: np.ndarray

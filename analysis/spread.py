@@ -26,14 +26,13 @@ class Spread:
     """One group under one encoder.
 
     similarity: mean cosine of two different positives; high if they are close together. Jackknife interval with
-    Student's t.
+        Student's t.
     nearest: mean over positives of the cosine with the nearest other positive. Student's t interval. Two positives that
-    are
-        each other's nearest have the same value, so the values are not independent and the interval may be too narrow.
+        are each other's nearest have the same value, so the values are not independent and the interval may be too
+        narrow.
     margin: mean over questions of the cosine with the question's own best positive minus the cosine with the best
-    positive of
-        other questions in the group. Below 0, another question's positive ranks above its own. Student's t interval. None
-        without question vectors or without other positives.
+        positive of other questions in the group. Below 0, another question's positive ranks above its own. Student's t
+        interval. None without question vectors or without other positives.
     """
 
     positives: int

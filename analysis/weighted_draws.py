@@ -54,6 +54,24 @@ def log_odds(chances: np.ndarray) -> np.ndarray:
     return result
 
 
+def draw_keys(weights: np.ndarray, seed: int) -> np.ndarray:
+    """Return a key (population,) float64 for each pair; pairs are drawn in the order of their keys.
+
+    Exponential times of Efraimidis and Spirakis (2006): the next pair is drawn in proportion to the weights left.
+    """
+    keys: np.ndarray = np.random.default_rng(seed).exponential(size=len(weights)) / weights
+    return keys
+
+
+def inclusion(weights: np.ndarray, limit: float | None) -> np.ndarray:
+    """Return the probability (n,) that a pair's key is below `limit`, the first key that was not drawn; 1 for None.
+
+    Given that key, the draws below it are independent, so 1 / these probabilities are unbiased weights of a sample of
+    fixed size (rank conditioning: Cohen and Kaplan 2007, section 4).
+    """
+    return np.ones(len(weights)) if limit is None else -np.expm1(-np.asarray(weights, np.float64) * limit)
+
+
 def draw_order(weights: np.ndarray, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Draw n pairs. A longer sample of the same seed and weights begins with the shorter one.
 
@@ -62,7 +80,7 @@ def draw_order(weights: np.ndarray, seed: int, n: int) -> tuple[np.ndarray, np.n
 
     Returns: (n,) int64 places in the order of the draws, (n,) float64 probability of each draw among the pairs left.
     """
-    keys = np.random.default_rng(seed).exponential(size=len(weights)) / weights  # Efraimidis and Spirakis (2006)
+    keys = draw_keys(weights, seed)
     n = min(n, len(weights))
     first = np.argpartition(keys, n - 1)[:n] if n < len(keys) else np.arange(n)
     order = first[np.argsort(keys[first], kind="stable")]

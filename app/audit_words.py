@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from blindspot.analysis.audit import Rate
 from blindspot.analysis.prediction_powered import PoweredRate
 from blindspot.backend.core.result_table import ResultTable, rich_tables
 from blindspot.backend.judges.powered_audit import PoweredAudit
+from blindspot.backend.judges.powered_success import RunSuccess
 from blindspot.backend.judging.audits import Audit
+from blindspot.backend.training_sets.training_set import cleaned_for
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
 
 
 def powered_words(found: PoweredAudit) -> str:
@@ -23,6 +29,17 @@ def powered_words(found: PoweredAudit) -> str:
         f"{rate.questions:,} questions and {rate.scored:,} scored ones, judge {found.judge}, lambda {rate.weight:.2f} "
         f"(its scores alone say {100 * rate.predicted:.1f}%)"
     )
+
+
+def success_lines(study: Study, found: RunSuccess) -> Iterator[str]:
+    """Yield Success@k by the labels that people would give, and whether a judge of it also cleaned what the run learned from."""
+    yield from found.sentences()
+    cleaning = cleaned_for(study, found.run)
+    if cleaning is not None and cleaning in [each.judge for each in found.judges]:
+        yield (
+            f"Judge {cleaning} also cleaned the training set of {found.run}: before and after training its scores are no "
+            "independent witness; the labels are."
+        )
 
 
 def print_audit(found: Audit, powered: Sequence[PoweredAudit]) -> None:

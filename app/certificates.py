@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from blindspot.backend.text.counting import counted
-from blindspot.backend.training_sets.certificates import Certificate
+from blindspot.backend.training_sets.certificates import Certificate, sensitivity
 from blindspot.backend.training_sets.certification import CertificatePlan
 
 
@@ -59,6 +59,7 @@ def state_lines(found: Certificate) -> Iterator[str]:
     )
     yield verdict(found)
     yield bound_line(found)
+    yield sensitivity(found)
     yield positives_line(found)
     for each in found.strata:
         yield (
@@ -80,6 +81,7 @@ def stated_lines(found: Certificate | None) -> Iterator[str]:
     else:
         yield verdict(found)
         yield bound_line(found)
+        yield sensitivity(found)
         yield positives_line(found)
 
 
@@ -100,9 +102,15 @@ def bound_line(found: Certificate) -> str:
     return (
         f"False negatives: at most {_percent(found.upper)} of {counted(found.negatives, 'negative')} as the set is, at most "
         f"{_percent(found.upper_after)} after the found ones are taken out ({_percent(found.confidence)} confidence, "
-        f"{found.judged:,} drawn and {found.known:,} earlier labels, {f'judge {found.judge}' if found.judge else 'no judge'}, "
+        f"{found.judged:,} drawn and {found.known:,} earlier labels, {_judge_words(found)}, "
         f"seed {found.seed})."
     )
+
+
+def _judge_words(found: Certificate) -> str:
+    if found.judge is None:
+        return "no judge"
+    return f"judge {found.judge}" + (", which also cleaned this set" if found.judge == found.cleaned_by else "")
 
 
 def positives_line(found: Certificate) -> str:

@@ -101,7 +101,6 @@ GROUPS = {
 train.train_app.command("rocketqa")(recipe.rocketqa)
 train.train_app.command("reader")(train_reader)
 experiments.add_experiments()
-experiments.experiment_app.command("label-budget")(recipe.label_budget)
 for name, command in COMMANDS.items():
     app.command(name, cls=LATE.get(name))(command)
 for name, commands in GROUPS.items():

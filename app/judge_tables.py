@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-from rich.table import Column, Table
-
 from blindspot.analysis.judge_quality import CUT, MISSED_POSITIVES, RIGHT_POSITIVES
-from blindspot.app.console import Terminal
+from blindspot.app.tables import console, print_rows
 from blindspot.backend.core.result_table import ResultTable, rich_tables
 from blindspot.backend.text.counting import counted
 
@@ -17,37 +14,28 @@ if TYPE_CHECKING:
     from blindspot.analysis.judge_quality import JudgeFigures
     from blindspot.backend.judges.measuring import JudgeTable
 
-console = Terminal(highlight=False)
-
 
 def print_judges(found: JudgeTable) -> None:
-    """Print the judges below each other, with what their figures are measured on."""
-    names = ("AUC", "kappa", "precision\n%", "recall\n%", "missed\n%")
-    table = Table(Column("judge", overflow="fold"), *(Column(name, justify="right", no_wrap=True) for name in names))
-    table.show_lines = True
+    """Print a row for each judge, with what the figures are measured on."""
+    rows = []
     for judge in found.judges:
         figures = judge.figures
-        n = 0 if figures is None else figures.pairs
-        about = f"{judge.name}\n{judge.kind}\n{counted(n, 'pair')}\ncost {_cost(judge.cost)}"
+        about = [judge.name, judge.kind, 0 if figures is None else figures.pairs, _cost(judge.cost)]
         if figures is None:
-            table.add_row(escape(about), *["–"] * len(names))
+            rows.append([*about, *[None] * 5])
             continue
         cut, agreed = figures.at_cut, figures.kappa
-        table.add_row(
-            escape(about),
-            _bounded(figures.auc, figures.auc_low, figures.auc_high),
-            _bounded(agreed.value, agreed.low, agreed.high),
-            *(_stacked(rate) for rate in (cut.precision, cut.recall, cut.missed)),
-        )
-    console.print(table)
-    print(
+        bounded = (figures.auc, figures.auc_low, figures.auc_high), (agreed.value, agreed.low, agreed.high)
+        rates = (rate_text(rate) for rate in (cut.precision, cut.recall, cut.missed))
+        rows.append([*about, *(_bounded(*each) for each in bounded), *rates])
+    notes = [
         f"Measured on {counted(found.pairs, 'pair')} of {counted(found.questions, 'question')}: {found.about}. "
-        "95% intervals over questions."
-    )
-    print(
+        "95% intervals over questions.",
         f"Precision, recall and missed (positives among what scores lower) at a score of {CUT:g}. Cost: price of a "
-        "label."
-    )
+        "label.",
+    ]
+    heads = ["judge", "kind", "pairs", "cost", "AUC", "kappa", "precision %", "recall %", "missed %"]
+    print_rows(heads, rows, notes)
 
 
 def print_judge(figures: JudgeFigures) -> None:
@@ -93,18 +81,10 @@ def rate_text(rate: Rate) -> str:
     return f"{100 * rate.value:.1f}{interval} n={rate.passages:,}"
 
 
-def _stacked(rate: Rate) -> str:
-    """A share, its interval and its n below each other."""
-    if rate.value is None:
-        return "–"
-    interval = "" if rate.low is None or rate.high is None else f"\n{100 * rate.low:.1f}–{100 * rate.high:.1f}"
-    return f"{100 * rate.value:.1f}{interval}\nn={rate.passages:,}"
-
-
-def _bounded(value: float | None, low: float | None, high: float | None) -> str:
+def _bounded(value: float | None, low: float | None, high: float | None) -> str | None:
     if value is None:
-        return "–"
-    return f"{value:.2f}" if low is None or high is None else f"{value:.2f}\n{low:.2f}–{high:.2f}"
+        return None
+    return f"{value:.2f}" if low is None or high is None else f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _cost(cost: float | None) -> str:

@@ -30,10 +30,9 @@ def quality_lines(about: dict[str, Any]) -> list[str]:
         )
     else:
         lines.append(
-            f"keep as negatives below {drop['value']:.3f}: {drop['share']:.1%} of the kept are known positives "
-            f"[{drop['low']:.1%}, {drop['high']:.1%}], n={drop['pairs']:,}"
+            f"keep as negatives below {drop['value']:.3f}: up to {_worst(drop):.1%} of them could be false{_left_out(drop)}; "
+            f"{drop['share']:.1%} of the kept are known positives [{drop['low']:.1%}, {drop['high']:.1%}], n={drop['pairs']:,}"
         )
-        lines += _bound(drop)
     with_answer = about.get("drop_with_answer") or {"value": None}
     if with_answer["value"] is None:
         lines.append("passages that contain an answer: kept as negatives only if people label them so")
@@ -55,16 +54,17 @@ def quality_lines(about: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _bound(drop: dict[str, Any]) -> list[str]:
-    """Say what the share of false negatives would be if every pair that the threshold left out were one."""
+def _worst(drop: dict[str, Any]) -> float:
+    """Return the upper bound of the share of false negatives, with every pair that the threshold left out as one."""
+    left_out = drop.get("left_out", 0)
+    return float((drop["high"] * drop["pairs"] + left_out) / (drop["pairs"] + left_out))
+
+
+def _left_out(drop: dict[str, Any]) -> str:
     left_out = drop.get("left_out", 0)
     if not left_out:
-        return []
-    worst = (drop["share"] * drop["pairs"] + left_out) / (drop["pairs"] + left_out)
-    return [
-        f"another {counted(left_out, 'pair')} below it contain an answer and are not labelled: with them as "
-        f"negatives, up to {worst:.1%} could be false, so the policy does not keep them"
-    ]
+        return ""
+    return f", with {counted(left_out, 'pair')} that contain an answer and are not labelled (the policy does not keep them)"
 
 
 def asked_lines(found: dict[str, Any], limit: int | None, max_cost: float | None) -> list[str]:

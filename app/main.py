@@ -17,7 +17,9 @@ from blindspot.app.components.path import path
 from blindspot.app.components.sign_in import sign_in
 from blindspot.app.entry import THROUGH_MAIN
 from blindspot.app.markup import Html, show
+from blindspot.app.per_run import one_run
 from blindspot.backend.checking.check import is_check
+from blindspot.backend.checking.logs import log_run
 from blindspot.backend.core.study import Study
 from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
@@ -40,6 +42,11 @@ PAGES = {
 
 
 def main() -> None:
+    with one_run():
+        _main()
+
+
+def _main() -> None:
     st.set_page_config(page_title="Blindspot", layout="wide", initial_sidebar_state="collapsed")
     page = st.navigation(
         [
@@ -62,10 +69,24 @@ def main() -> None:
         sign_in(opened.labels_path, "This study is open to its members only.")
         return
     st.set_page_config(page_title=f"{page.title} · {name}")
-    show(header(name, page.title, person, is_check(opened)))
+    show(header(name, page.title, person, _without(opened)))
     show(_path(opened, page.title, person))
     st.session_state[THROUGH_MAIN] = True
     page.run()
+
+
+def _without(opened: Study) -> list[str]:
+    """Return the titles of the pages of which a study has nothing; an empty study may get everything but a check.
+
+    Where that cannot be read, all pages are named: the page below says what is wrong with the study.
+    """
+    try:
+        without = [] if is_check(opened) or log_run(opened, study.parts(opened, "runs")) is not None else ["Check"]
+        has_facts = opened.questions.last < 0 or study.available_facts(opened) & {"relations", "frequencies"}
+    except Exception:
+        logging.getLogger(__name__).exception("the pages of a study failed")
+        return []
+    return without if has_facts else [*without, "Relations"]
 
 
 def _path(opened: Study, page: str, person: Person | None) -> Html:

@@ -26,6 +26,12 @@ def offered_runs(opened: Study) -> dict[str, dict]:
     return {name: each for name, each in study.runs(opened).items() if "learning_curve" not in each or name in named}
 
 
+def runs_like(runs: Mapping[str, dict], a: str, b: str) -> list[str]:
+    """Return the runs over the questions of a run, without the two that are compared."""
+    questions = runs[a].get("question_set")
+    return [name for name in runs if name not in (a, b) and runs[name].get("question_set") == questions]
+
+
 def pair_of_address(runs: Mapping[str, dict]) -> tuple[str, str]:
     """Return the two runs of the address. A run that is absent there or in the study is replaced, by another than the
     one given.

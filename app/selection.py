@@ -29,7 +29,7 @@ FALLS_FIRST = frozenset({"contrast", "frequency"})  # sorted from the highest do
 @dataclass(frozen=True)
 class Selection:
     """The selection in the address. `rule` follows from the runs; `sort` is a key of SORTS, with a leading "-" to
-    reverse it.
+    reverse it; `more` are further runs, separated by commas, to show beside A and B.
     """
 
     a: str
@@ -46,6 +46,7 @@ class Selection:
     sort: str = ""
     page: int = 1
     measure: str = SUCCESS.name
+    more: str = ""
 
     def parameters(self, **changes: Any) -> dict[str, Any]:
         """Return the query parameters, without those at their defaults."""
@@ -108,6 +109,7 @@ def read(a: str, b: str, depth: int, rule: str = "dpr", kind: str = "answers") -
         sort=url.one_of("sort", sorts, ""),
         page=url.number("page", 1),
         measure=url.one_of("measure", offered_measures(kind), SUCCESS.name),
+        more=url.value("more"),
     )
 
 

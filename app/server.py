@@ -60,6 +60,7 @@ def serve(
         Refused: the address or port cannot be used, or others can reach the address but nobody could sign in.
     """
     from blindspot.backend.checking.check import is_check
+    from blindspot.backend.checking.logs import log_run
     from blindspot.backend.core.children import child
     from blindspot.backend.service.guard import EVERYWHERE, in_url, is_loopback, listen
 
@@ -76,7 +77,7 @@ def serve(
         ) as server:
             wait_until_up(port, server, address)
             shown = socket.gethostname() if address in EVERYWHERE else address
-            page = "/check" if is_check(study) else ""
+            page = "/check" if is_check(study) or log_run(study) else ""
             print(f"{study.settings.name} is open on http://{in_url(shown)}:{port}{page} (Ctrl-C ends it)", flush=True)
             server.wait()
     except KeyboardInterrupt:

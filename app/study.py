@@ -19,6 +19,7 @@ import numpy as np
 import streamlit as st
 
 from blindspot.app import blind
+from blindspot.app.per_run import once
 from blindspot.backend.core.runs import Run
 from blindspot.backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 from blindspot.backend.evaluation.comparison import Comparison, Measured, measure, set_label
@@ -26,6 +27,7 @@ from blindspot.backend.evaluation.panel import Panel
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.retrieval.explanation import TermWeights, TokenMatches
 from blindspot.backend.text.answers import DEFAULT_RULE
+from blindspot.backend.training.checkpoints import models_of
 from blindspot.db.errors import Missing
 from blindspot.db.imports import Imports
 from blindspot.db.question_table import QuestionTable, rows_of
@@ -92,36 +94,72 @@ def _imports(folder: str, mark: int | None) -> Imports:
 
 def questions_key(study: Study) -> Key:
     """Return a key that changes with every import of questions or frequencies, and with the settings."""
+    return once(("questions", study.folder), lambda: _questions_key(study))
+
+
+def _questions_key(study: Study) -> Key:
     mark = _mark(study.labels_path)
     unit = study.settings_path.stat().st_mtime_ns  # study.toml names the unit of observation
     return str(study.folder), mark, unit, study.questions.last, _imports(str(study.folder), mark).last
 
 
-def with_answers(study: Study, question: Question | None = None) -> bool:
-    """Return whether this question, or any of the study, has a known answer. If not, pages do not speak of answers."""
-    return bool(question and question.answers) or _with_answers(study, questions_key(study))
+def available_facts(study: Study) -> frozenset[str]:
+    """Return which of answers, relations and frequencies some question has. Pages do not speak of the others."""
+    return _available_facts(study, questions_key(study))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _with_answers(_study: Study, questions: Key) -> bool:
-    return any(count["with_answers"] for count in _study.questions.counts())
+def _available_facts(_study: Study, questions: Key) -> frozenset[str]:
+    return _study.questions.available_facts()
+
+
+def with_answers(study: Study, question: Question | None = None) -> bool:
+    """Return whether this question, or any of the study, has a known answer. If not, pages do not speak of answers."""
+    return bool(question and question.answers) or "answers" in available_facts(study)
+
+
+def relevance_kinds(study: Study) -> dict[Kind, str]:
+    """Return the kinds of relevance that a study can be measured by, in words."""
+    kinds: dict[Kind, str] = {"answers": "contains an answer", "gold": "gold passages"}
+    return kinds if with_answers(study) else {"gold": kinds["gold"]}
 
 
 def runs(study: Study) -> dict[str, dict]:
     """Return the finished runs over this study's passages: name to manifest, oldest first."""
     if not study.has_corpus:
         return {}
-    return dict(_runs(study, str(study.folder), study.corpus.digest, _changed(study.folder / "runs")))
+    digest = study.corpus.digest
+    return {name: manifest for name, manifest in parts(study, "runs").items() if manifest.get("corpus") == digest}
+
+
+def parts(study: Study, kind: str) -> dict[str, dict]:
+    """Return `Study.parts`, read again when a part is added, replaced or deleted."""
+    return dict(_parts(study, str(study.folder), kind, _changed(study.folder / kind)))
+
+
+def models(study: Study) -> dict[str, dict]:
+    """Return `models_of`, read again when a model is added, replaced or deleted."""
+    return dict(_models(study, str(study.folder), _changed(study.folder / "models")))
+
+
+def run(study: Study, name: str) -> Run:
+    """Return a run, opened once in one run of the page's script. Raises Missing for an unknown one."""
+    return once(("run", study.folder, name), lambda: study.run(name))
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _parts(_study: Study, folder: str, kind: str, changed: Key) -> dict[str, dict]:
+    return dict(_study.parts(kind))
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _models(_study: Study, folder: str, changed: Key) -> dict[str, dict]:
+    return models_of(_study)
 
 
 def shown_runs(study: Study) -> dict[str, dict]:
     """Return the runs without those of the learning curve, which only its own links open."""
     return {name: manifest for name, manifest in runs(study).items() if "learning_curve" not in manifest}
-
-
-@st.cache_resource(max_entries=4, show_spinner=False)
-def _runs(_study: Study, folder: str, digest: str, changed: Key) -> dict[str, dict]:
-    return {name: manifest for name, manifest in _study.parts("runs").items() if manifest.get("corpus") == digest}
 
 
 def _changed(folder: Path) -> Key:
@@ -251,19 +289,19 @@ def live(study: Study, retriever: str, question: str, k: int) -> Hits:
     Raises Refused for a question that is hidden from the signed-in person.
     """
     blind.refuse_live(study, question)
-    from blindspot.backend.retrieval.live import made
+    from blindspot.backend.retrieval.live import index_state
 
     settings = study.settings_path.stat().st_mtime_ns
-    return _live(study, str(study.folder), made(study), settings, retriever, question, k)
+    return _live(study, str(study.folder), index_state(study), settings, retriever, question, k)
 
 
 def explained(study: Study, retriever: str, question: str, row: int) -> TermWeights | TokenMatches:
     """Return what the score of a passage is made of. Raises Refused for a question that is hidden from the person."""
     blind.refuse_live(study, question)
-    from blindspot.backend.retrieval.live import made
+    from blindspot.backend.retrieval.live import index_state
 
     settings = study.settings_path.stat().st_mtime_ns
-    return _explained(study, str(study.folder), made(study), settings, retriever, question, row)
+    return _explained(study, str(study.folder), index_state(study), settings, retriever, question, row)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)

@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
-from rich.table import Column, Table
 
 from blindspot.app.console import Terminal
 from blindspot.app.terminal import clean_json
@@ -15,8 +14,10 @@ from blindspot.backend.core.units import counted_by
 from blindspot.backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from blindspot.backend.checking.logs import LogFacts
+    from blindspot.backend.core.study import Study
     from blindspot.backend.core.summary import Step
     from blindspot.backend.data.importing.from_results import ResultsImport
     from blindspot.backend.evaluation.oracle import Oracle
@@ -30,18 +31,22 @@ def print_json(content: Any) -> None:
     print(clean_json(json.dumps(content, ensure_ascii=False, indent=1)))
 
 
-def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
+def print_rows(heads: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str] = ()) -> None:
+    """Print a table without a title, and a line for each note."""
+    console.print(ResultTable("", heads, rows, notes).as_rich())
+
+
+def print_status(summary: dict[str, Any], following: Step | None) -> None:
+    """Print the contents of a study; the last line is the one next command."""
     passages = summary["passages"]
     console.print(f"[bold]{escape(summary['name'])}[/bold]  {escape(summary['folder'])}")
     console.print(
         f"Passages: {passages['count']:,} from {escape(passages['source'])}" if passages else "Passages: none"
     )
     if summary["questions"]:
-        table = Table("question set", "split", *(_right(name) for name in ("questions", "with gold", "with answers")))
-        for count in summary["questions"]:
-            held = (f"{count[key]:,}" for key in ("questions", "with_gold", "with_answers"))
-            table.add_row(escape(count["dataset"]), count["split"], *held)
-        console.print(table)
+        keys = ("dataset", "split", "questions", "with_gold", "with_answers")
+        heads = ["question set", *(key.replace("_", " ") for key in keys[1:])]
+        print_rows(heads, [[count[key] for key in keys] for count in summary["questions"]])
         console.print(f"Frequencies: {escape(summary['frequency_source'] or 'none')}")
     else:
         console.print("Questions: none")
@@ -63,10 +68,23 @@ def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
     for job in summary["jobs"]:
         if job["state"] in ("running", "failed"):
             console.print(f"Job {job['id']} ({job['kind']}): {job['state']} {escape(job['error'] or '')}")
-    if steps:
-        console.print("\nNext:")
-        for step in steps:
-            console.print(f"  {escape(step.command)}   [dim]{escape(step.why)}[/dim]")
+    if following is not None:
+        console.print(f"\n{escape(following.why)} Next: {escape(following.command)}")
+
+
+def print_preview(columns: Mapping[str, list[str]]) -> None:
+    """Print the first values of each column of a table that was not recognised."""
+    for name, values in columns.items():
+        print(f"{name}: {' | '.join(values)}")
+
+
+def print_log(study: Study, form: str, facts: LogFacts) -> None:
+    from blindspot.backend.checking.log_words import fact_lines
+
+    print(f"Created the study {study.folder} from a log ({form}).")
+    for line in fact_lines(facts):
+        print(f"  {line}")
+    print(f"Next: blindspot open --study {study.folder}, and judge the sample 'log' by keys.")
 
 
 def print_results_import(made: ResultsImport, folder: str) -> None:
@@ -111,17 +129,17 @@ def print_oracle(found: Oracle) -> None:
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:
-    """The id is whole at 80 columns; it begins with the time (UTC) at which the job was requested."""
+    """Print a row for each job, and below the table how far each has got or why it failed. The id begins with the time
+    (UTC) of the request.
+    """
     from blindspot.backend.core.jobs import title
 
-    table = Table(Column("id", no_wrap=True), "job", Column("state", no_wrap=True), "progress or reason")
+    notes = []
     for job in jobs:
-        about = job.error or ""
-        if job.unfinished:
-            count = f"{job.done:,} of {job.total:,}" if job.total else f"{job.done:,}" if job.done else ""
-            about = ": ".join(filter(None, (job.doing, count)))
-        table.add_row(job.id, escape(title(job.kind, job.arguments)), job.state, escape(about))
-    console.print(table)
+        count = f"{job.done:,} of {job.total:,}" if job.total else f"{job.done:,}" if job.done else ""
+        about = job.error or (": ".join(filter(None, (job.doing, count))) if job.unfinished else "")
+        notes += [f"{job.id}: {about}"] if about else []
+    print_rows(["state", "id", "job"], [[job.state, job.id, title(job.kind, job.arguments)] for job in jobs], notes)
 
 
 def print_curve(points: Sequence[CurvePoint]) -> None:
@@ -144,12 +162,8 @@ def print_curve(points: Sequence[CurvePoint]) -> None:
         *worked(last),
     ]
     heads = ["point", "labels", "judged", "from", "reranker @1", "adapter @20"]
-    console.print(ResultTable("", heads, rows, notes).as_rich())
+    print_rows(heads, rows, notes)
 
 
 def _interval(share: Share | None) -> str:
     return "" if share is None else f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
-
-
-def _right(name: str):
-    return Column(name, justify="right")

@@ -87,6 +87,19 @@ def select(
     return current
 
 
+def several(
+    label: str, key: str, options: Sequence[Option], default: Sequence[Option] = (), **more: Any
+) -> list[Option]:
+    """Show a field for several values of a query parameter, separated by commas, and return the chosen ones."""
+    named = value(key).split(",")
+    current = [option for option in options if option in named] or list(default)
+    name = f"url-{key}"
+    if st.session_state.get(name) != current:
+        st.session_state[name] = current
+    st.multiselect(label, options, key=name, on_change=lambda: write(key, ",".join(st.session_state[name])), **more)
+    return current
+
+
 def text_box(label: str, key: str, forget: Sequence[str] = (), **more: Any) -> str:
     """Show a text field for a query parameter, and return its text."""
     current = value(key)

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 
 import streamlit as st
 
+from blindspot.app import per_run
 from blindspot.app.links import INVALID, INVITATION, cookie_name, session_cookie
 from blindspot.app.server import SIGN_IN
 from blindspot.backend.service.guard import is_loopback
@@ -49,6 +50,10 @@ def on_this_machine() -> bool:
 
 def who(labels_path: Path) -> Person | None:
     """Return the person signed in to this session, from the store; None if nobody is signed in."""
+    return per_run.once(("who", labels_path), lambda: _who(labels_path))
+
+
+def _who(labels_path: Path) -> Person | None:
     everybody = people(labels_path)
     if _oidc():
         email = st.user.email if st.user.is_logged_in else None
@@ -154,6 +159,7 @@ def _session(labels_path: Path) -> str:
 
 
 def _remember(labels_path: Path, token: str) -> None:
+    per_run.forget()
     st.session_state[_TOKEN] = token
     st.session_state[_COOKIE] = (cookie_name(labels_path), quote(token, safe=""))
     st.session_state.pop(_WRONG, None)

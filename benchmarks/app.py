@@ -38,7 +38,7 @@ SIGN = {
     "home": 'class="figures runs"',
     "compare": 'class="flips"',
     "question": 'class="lists"',
-    "slices": "Slices that explain the difference",
+    "slices": 'class="spoken"',
 }
 WORDS = "river town bridge harbour school poet record station valley market island theatre museum castle forest garden".split()
 

@@ -34,9 +34,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.machine import machine
+from benchmarks.simple_samples import sample_size_alone
 from blindspot.analysis.audit import rate
 from blindspot.analysis.certificates import bets, pilot_chances, plan, times_to
-from blindspot.analysis.exact_bounds import sample_size_alone
 from blindspot.analysis.prediction_powered import ScoredSample, powered_rate
 from blindspot.analysis.weighted_draws import cells_of, draw_order
 from blindspot.backend.core.study import Study

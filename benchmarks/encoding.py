@@ -8,7 +8,7 @@ from the texts to float16 vectors in this process's memory, in the blocks of an 
 are medians. The cosines compare each vector with the peer's float32 vector. On a GPU use `--passages 50000`.
 `--random-bert` measures BERT-base's shape with random weights, for speed only, with `--precision bfloat16`, because
 rounding changes the output of random weights more than that of trained weights. Where OpenVINO is installed, our
-encoders in OpenVINO are measured too, int8 among them.
+encoders in OpenVINO are measured too.
 """
 
 from __future__ import annotations
@@ -125,14 +125,10 @@ def measure(
 
 
 def openvino_encoders(encoder: Encoder, passages: list[Passage]) -> list[PassageEncoder]:
-    """What OpenVINO makes of the encoder: the precision that "auto" takes, and int8 calibrated on 300 other passages.
-    None on a GPU or without OpenVINO.
-    """
+    """What OpenVINO makes of the encoder in the precision that "auto" takes. None on a GPU or without OpenVINO."""
     if encoder.model.device.type != "cpu" or not has_openvino():
         return []
-    others = some_passages(300 + len(passages))[len(passages) :] or passages
-    chosen = PassageEncoder(encoder, "auto", passages[:: max(1, len(passages) // 32)], engine="openvino")
-    return [chosen, PassageEncoder(encoder, "int8", others)]
+    return [PassageEncoder(encoder, "auto", passages[:: max(1, len(passages) // 32)], engine="openvino")]
 
 
 def report(count: int, seconds: dict[str, list[float]], made: dict[str, np.ndarray]) -> None:

@@ -2,7 +2,7 @@
 
 python -m benchmarks.interventions [--each 200] [--seed 2026] [--generator prose]
 
-Misses of known causes are planted by two generators. `encyclopedia`: misses of six causes are planted in a generated encyclopedia (`blindspot.backend.data.encyclopedia.planted`), each written with and
+Misses of known causes are planted by two generators. `encyclopedia`: misses of six causes are planted in a generated encyclopedia (`benchmarks.planted_misses`), each written with and
 without its cause. A planted miss counts if MiniLM finds its gold passage without the cause and misses it with the
 cause. The first EACH of each cause that count are explained by `blindspot.backend.interventions`, which knows nothing of the
 planting. `prose` (`benchmarks.planted_prose`): eight causes in other sentence forms and filler, on which nothing was tuned.
@@ -24,12 +24,12 @@ import numpy as np
 
 from benchmarks import planted_prose
 from benchmarks.machine import machine
+from benchmarks.planted_misses import CAUSES, PlantedMiss, PlantedStudy
 from benchmarks.planted_prose import PlantedProse
 from blindspot.analysis.accuracy import proportion
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.encyclopedia import Encyclopedia
-from blindspot.backend.data.encyclopedia.planted import CAUSES, PlantedMiss, PlantedStudy
 from blindspot.backend.interventions.batch import NONE, SHARED
 from blindspot.backend.interventions.explaining import MissExplainer
 from blindspot.backend.interventions.searching import Attempt, reached

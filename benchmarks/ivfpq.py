@@ -32,7 +32,7 @@ def main() -> None:
     given = parser.parse_args()
     study = Study.open(given.study)
     dense = Dense(study, given.encoder)
-    queries = _queries(study, dense)
+    queries = queries_of(study, dense)
     exact = dense.search_vectors(queries, K).ordinals
     print(f"{machine()}; {len(dense.vectors):,} vectors, {len(queries)} queries")
     seconds = {}
@@ -51,7 +51,8 @@ def main() -> None:
         )
 
 
-def _queries(study: Study, dense: Dense) -> np.ndarray:
+def queries_of(study: Study, dense: Dense) -> np.ndarray:
+    """Return vectors (q, d) to search with: those of the first 500 questions, else of passages."""
     questions = study.questions.all()[:QUESTIONS]
     if not questions:
         return np.asarray(dense.vectors[:QUESTIONS], np.float32)

@@ -2,7 +2,7 @@
 subordinate clauses.
 
 Nothing in `blindspot why` was tuned on it. It shares no sentence, name or list with
-`blindspot.backend.data.encyclopedia.planted`, only the record of a planted miss.
+`benchmarks.planted_misses`, only the record of a planted miss.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from blindspot.backend.data.encyclopedia.planted import PlantedMiss
+from benchmarks.planted_misses import PlantedMiss
 from blindspot.db.records import Passage, Question
 
 CAUSES = (

@@ -31,7 +31,6 @@ def retrievers(adapter: str) -> dict[str, list[str]]:
         "hybrid of both": ["--with", "hybrid", "--encoder", "minilm"],
         "BM25 reranked by the feature judge": ["--with", "rerank", "--judge", JUDGE],
         "MiniLM with an adapter": ["--with", "dense", "--encoder", adapter],
-        "entity lookup": ["--with", "titles"],
     }
 
 
@@ -62,7 +61,6 @@ def main() -> None:
     asked = parser.parse_args()
     titles = {f"six-{number}": title for number, title in enumerate(retrievers(asked.adapter), 1)}
     if not asked.table:
-        blindspot(asked.study, "index", "titles")
         blindspot(asked.study, "judge", "learn", JUDGE, "--run", asked.learn_from, "--encoder", "minilm", "--replace")
         for name, options in zip(titles, retrievers(asked.adapter).values(), strict=True):
             more = ["--split", SPLIT, "--k", str(K), "--name", name, "--replace"]

@@ -184,8 +184,7 @@ def _is_read_only_snapshot(path: Path, error: sqlite3.Error) -> bool:
     """Return whether a file that failed to open can be read as it is.
 
     SQLite reads a WAL database in a folder without write permission only if its -wal and -shm exist already. Without a
-    -wal
-    everything is in the file itself.
+    -wal everything is in the file itself.
     """
     failed = error_name(error).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
     return failed and path.is_file() and not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK)
@@ -289,8 +288,7 @@ def saving(store: PerThread) -> Iterator[sqlite3.Connection]:
     written.
 
     If anything is raised, nothing was stored. Writers wait for each other fairly. SQLite's own waiting slows down the
-    longer
-    it lasts, so under load an unlucky writer waits for seconds and may give up; see benchmarks/RESULTS.md.
+    longer it lasts, so under load an unlucky writer waits for seconds and may give up; see benchmarks/RESULTS.md.
     """
     try:
         with writing(store.connection, _begin) as connection:

@@ -29,7 +29,7 @@ Passages = Callable[[Iterable[str]], Mapping[str, Any]]
 SURPLUS = "others have finished this question meanwhile; your labels are saved as surplus"
 
 
-class _Shown(NamedTuple):
+class _CandidateOrigin(NamedTuple):
     """What a batch says about a candidate: its best rank with run and score, and its inclusion probability."""
 
     run: str | None
@@ -51,29 +51,23 @@ def write_label_event(
     Args:
         passages: Returns those of some passage ids that exist. Called for events outside batches.
         from_browser: Refuse a question of a batch that the queue never gave to the annotator, and outside batches a
-            question
-            that is hidden from them. Decide here whether the label is blind.
+            question that is hidden from them. Decide here whether the label is blind.
 
     Raises:
         Missing: The event names something that does not exist.
         Refused: The annotator may not do this, or the id was used for another event.
     """
-    stored = rows_where(connection, "WHERE gesture = ? ORDER BY part", (event.id,))
-    if stored:
-        _refuse_other_content(connection, stored, annotator, event)
+    if _is_stored(connection, annotator, event):
         return Receipt(event.id, "known")
-    if connection.execute("SELECT 1 FROM queue_act WHERE gesture = ?", (event.id,)).fetchone():
-        raise Refused(_used_before(event.id))
     annotating = person(connection, annotator)
     if annotating.kind == "machine":
         raise Refused(f"{annotator} is a machine; its labels are imported")
     action = "adjudicate" if event.kind == "adjudicate" else "judge"
     if not annotating.may(action):
         raise Forbidden(refusal(annotating, action))
-    if connection.execute("SELECT 1 FROM question WHERE id = ?", (event.question,)).fetchone() is None:
-        raise Missing(f"there is no question {event.question!r} in this study")
+    _refuse_unknown_question(connection, event)
     if from_browser and event.kind != "undo":
-        event = _as_given(connection, annotating, event, now)
+        event = _with_known_blindness(connection, annotating, event, now)
     if event.kind == "undo":
         if annotating.paused:
             _refuse_paused_undo(connection, annotating, event, now)
@@ -98,12 +92,8 @@ def write_machine_labels(
     """
     if event.kind != "label" or event.batch is not None:
         raise Refused("a machine gives labels outside batches, and nothing else")
-    stored = rows_where(connection, "WHERE gesture = ? ORDER BY part", (event.id,))
-    if stored:
-        _refuse_other_content(connection, stored, machine, event)
+    if _is_stored(connection, machine, event):
         return Receipt(event.id, "known")
-    if connection.execute("SELECT 1 FROM queue_act WHERE gesture = ?", (event.id,)).fetchone():
-        raise Refused(_used_before(event.id))
     check_display_name(machine, "machine's")
     connection.execute(
         "INSERT OR IGNORE INTO annotator (name, role, made, kind) VALUES (?, 'annotator', ?, 'machine')", (machine, now)
@@ -111,8 +101,7 @@ def write_machine_labels(
     annotating = person(connection, machine)
     if annotating.kind != "machine":
         raise Refused(f"{machine} is a person; name another annotator for a machine's labels")
-    if connection.execute("SELECT 1 FROM question WHERE id = ?", (event.question,)).fetchone() is None:
-        raise Missing(f"there is no question {event.question!r} in this study")
+    _refuse_unknown_question(connection, event)
     event = replace(event, blind=False, guideline_version=MACHINE)
     rows = _label_rows(connection, annotating, event, passages, now)
     connection.executemany(INSERT, map(astuple, rows))
@@ -123,8 +112,7 @@ def write_queue_event(connection: sqlite3.Connection, annotator: str, event: Que
     """Finish, skip or reopen a question, unless the store has the event already.
 
     An event that changes nothing (a second finish) is "known". The store records it anyway: if it arrives again after
-    the
-    question was reopened, it must not finish the question.
+    the question was reopened, it must not finish the question.
 
     Raises:
         Missing, Refused: See `blindspot.db.leases`.
@@ -165,7 +153,24 @@ def write_queue_event(connection: sqlite3.Connection, annotator: str, event: Que
     return Receipt(event.id, "stored" if is_new else "known", SURPLUS if surplus else "")
 
 
-def _as_given(connection: sqlite3.Connection, annotating: Person, event: LabelEvent, now: float) -> LabelEvent:
+def _is_stored(connection: sqlite3.Connection, annotator: str, event: LabelEvent) -> bool:
+    """Return whether the store has the event. Raises Refused if it has another event with this id."""
+    stored = rows_where(connection, "WHERE gesture = ? ORDER BY part", (event.id,))
+    if stored:
+        _refuse_other_content(connection, stored, annotator, event)
+    elif connection.execute("SELECT 1 FROM queue_act WHERE gesture = ?", (event.id,)).fetchone():
+        raise Refused(_used_before(event.id))
+    return bool(stored)
+
+
+def _refuse_unknown_question(connection: sqlite3.Connection, event: LabelEvent) -> None:
+    if connection.execute("SELECT 1 FROM question WHERE id = ?", (event.question,)).fetchone() is None:
+        raise Missing(f"there is no question {event.question!r} in this study")
+
+
+def _with_known_blindness(
+    connection: sqlite3.Connection, annotating: Person, event: LabelEvent, now: float
+) -> LabelEvent:
     """Return a browser's event with `blind` as the store knows it.
 
     Raises:
@@ -182,7 +187,7 @@ def _as_given(connection: sqlite3.Connection, annotating: Person, event: LabelEv
     if event.kind == "adjudicate":
         raise Refused("passages are adjudicated outside batches; nothing was stored of this event")
     batch = batch_number(connection, event.batch)
-    if not _was_given(connection, batch, event.question, name):
+    if not _was_leased(connection, batch, event.question, name):
         raise Refused(
             f"question {event.question!r} of batch {event.batch!r} was not given to {name}; nothing was stored of "
             "this event"
@@ -190,7 +195,7 @@ def _as_given(connection: sqlite3.Connection, annotating: Person, event: LabelEv
     return replace(event, blind=not judged_before(connection, annotating, batch, event.question))
 
 
-def _was_given(connection: sqlite3.Connection, batch: int, question: str, name: str) -> bool:
+def _was_leased(connection: sqlite3.Connection, batch: int, question: str, name: str) -> bool:
     """Return whether the queue ever gave a question of a batch to a person."""
     row = connection.execute(
         "SELECT 1 FROM lease WHERE batch = ?1 AND question = ?2 AND annotator = ?3 UNION ALL "
@@ -208,7 +213,7 @@ def _label_rows(
     connection: sqlite3.Connection, annotating: Person, event: LabelEvent, passages: Passages | None, now: float
 ) -> list[EventRow]:
     batch, practice = None, 0
-    candidates: dict[str, _Shown] = {}
+    candidates: dict[str, _CandidateOrigin] = {}
     if event.batch is not None:
         batch = batch_number(connection, event.batch)
         practice, candidates = _batch_item(connection, batch, event)
@@ -250,8 +255,8 @@ def _label_rows(
     ]
 
 
-def _choice_row(template: EventRow, choice: Choice, shown: _Shown | None) -> EventRow:
-    found = shown or _Shown(
+def _choice_row(template: EventRow, choice: Choice, shown: _CandidateOrigin | None) -> EventRow:
+    found = shown or _CandidateOrigin(
         choice.run, choice.rank, choice.score, None
     )  # a batch knows where its candidates were found
     return replace(
@@ -340,7 +345,9 @@ def _reopen_after_undo(connection: sqlite3.Connection, undo: EventRow, now: floa
         reopen(connection, row[0], undo.question, undo.annotator, now)
 
 
-def _batch_item(connection: sqlite3.Connection, batch: int, event: LabelEvent) -> tuple[int, dict[str, _Shown]]:
+def _batch_item(
+    connection: sqlite3.Connection, batch: int, event: LabelEvent
+) -> tuple[int, dict[str, _CandidateOrigin]]:
     """Return whether the batch is practice, and the question's candidates in the batch."""
     row = connection.execute(
         "SELECT b.practice FROM batch_question i JOIN batch b ON b.number = i.batch "
@@ -353,7 +360,7 @@ def _batch_item(connection: sqlite3.Connection, batch: int, event: LabelEvent) -
         "SELECT passage, run, rank, score, inclusion_probability FROM candidate WHERE batch = ? AND question = ?",
         (batch, event.question),
     )
-    candidates = {passage: _Shown(*shown) for passage, *shown in rows}
+    candidates = {passage: _CandidateOrigin(*shown) for passage, *shown in rows}
     if absent := next((choice.passage for choice in event.choices if choice.passage not in candidates), None):
         raise Missing(f"passage {absent!r} is not among those of question {event.question!r} in batch {event.batch!r}")
     return row[0], candidates

@@ -167,8 +167,7 @@ def parse_label_event(value: Any, guideline_version: str = "0") -> LabelEvent:
     """Read a label event that a browser sent: an object with the fields of `LabelEvent`.
 
     The server knows whether a label is blind, where a passage was found and which guidelines the page showed. It
-    ignores what
-    a browser says about these.
+    ignores what a browser says about these.
 
     Args:
         guideline_version: The guidelines that the page showed, as the server knows them.

@@ -1,8 +1,7 @@
 """The label store. Append-only events are the truth; everything else is a view of them (see `blindspot.db.migrations`).
 
 The number of an event row alone orders the rows. A label event may have several rows, one for each passage. An undo
-undoes
-all rows of an event, and only an event of the same annotator.
+undoes all rows of an event, and only an event of the same annotator.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ class Labels(PerThread):
 
     Args:
         passages: Returns those of some passage ids that exist, as `Corpus.ordinals` does. The store checks labels
-            outside
-            batches with it, and refuses them without it. Whoever makes a batch checks the passages of the batch.
+            outside batches with it, and refuses them without it. Whoever makes a batch checks the passages of the
+            batch.
     """
 
     def __init__(
@@ -94,8 +93,7 @@ class Labels(PerThread):
 
         Args:
             outbox: Mappings are messages of a browser. The store does not believe them about what it knows itself, and
-                checks
-                that it gave their questions to the annotator; see `write_label_event`.
+                checks that it gave their questions to the annotator; see `write_label_event`.
             guideline_version: The guidelines that the page showed.
 
         Raises:
@@ -170,8 +168,7 @@ class Labels(PerThread):
 
         Args:
             batch: Only labels given in this batch; None for labels outside batches. Labels of other batches are left
-                out,
-                because an annotator judges a repeated question afresh.
+                out, because an annotator judges a repeated question afresh.
         """
         rows = self.connection.execute(
             "SELECT question, passage, label FROM live_event "
@@ -221,6 +218,17 @@ class Labels(PerThread):
             CorrectedRelevance(question, passage, relevance, bool(gold), state, people, split, bool(trains))
             for question, passage, relevance, gold, state, people, split, trains in rows
         ]
+
+    def rejected_gold(self) -> dict[str, set[str]]:
+        """Return the gold passages that people call related or negative, by question."""
+        rejected: dict[str, set[str]] = {}
+        rows = self.connection.execute(
+            "SELECT c.question, c.passage FROM consensus c JOIN question q ON q.id = c.question "
+            "WHERE c.label IN ('related', 'negative') AND c.passage IN (SELECT value FROM json_each(q.gold))"
+        )
+        for question, passage in rows:
+            rejected.setdefault(question, set()).add(passage)
+        return rejected
 
     def machines(self) -> dict[str, int]:
         """Return the machine annotators with the number of their labels."""
@@ -305,6 +313,13 @@ class Labels(PerThread):
         """The number of the newest event row; 0 if there is none. Numbers may have gaps, so they are not a count."""
         return _last_number(self.connection)
 
+    def given_by_split(self) -> dict[str, int]:
+        """Return the labels in force by the split of their questions: each person's last label of each pair counts once."""
+        rows = self.connection.execute(
+            "SELECT q.split, count(*) FROM judgement j JOIN question q ON q.id = j.question GROUP BY q.split"
+        )
+        return dict(rows.fetchall())
+
     def labels_since(self, number: int, splits: Sequence[str]) -> dict[str, int]:
         """Return how many labels each person gave after an event row, about questions of some splits.
 
@@ -340,6 +355,14 @@ class Labels(PerThread):
             (json.dumps(list(ids)),),
         )
 
+    def bad_questions_as_of(self, number: int) -> set[str]:
+        """Return the questions that were marked as bad when row `number` was the last."""
+        with as_of(self.path, number) as connection:
+            rows = connection.execute(
+                "SELECT DISTINCT question FROM live_event WHERE kind = 'bad_question' AND practice = 0"
+            )
+            return {question for (question,) in rows}
+
     def consensus_as_of(self, number: int) -> list[Consensus]:
         """Return the consensus as it was when row `number` was the last."""
         with as_of(self.path, number) as connection:
@@ -352,10 +375,9 @@ class Labels(PerThread):
         """Add event rows that another store recorded, all or none. Return how many.
 
         An empty store keeps their numbers, so that exports of both stores are the same to the byte. Otherwise the rows
-        get new
-        numbers at the end. Permissions are not checked here; they were checked when the event was recorded. Unknown
-        annotators are added with the lowest role that the rows need. Questions of batches that the rows label whole
-        count as finished.
+        get new numbers at the end. Permissions are not checked here; they were checked when the event was recorded.
+        Unknown annotators are added with the lowest role that the rows need. Questions of batches that the rows label
+        whole count as finished.
 
         Args:
             known: Numbers of rows that the store has already: in the file, and here.

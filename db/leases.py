@@ -67,8 +67,7 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
     Raises:
         Missing: The batch has no such question.
         Refused: The annotator has neither labelled a passage of the question nor marked it as bad, or is paused and no
-        longer
-            holds it.
+            longer holds it.
     """
     number = batch_number(connection, batch)
     needed, assigned_to, practice, _ = _item(connection, number, batch, question)
@@ -158,7 +157,7 @@ def forget_the_future(connection: sqlite3.Connection, now: float) -> None:
 
 
 def recount(connection: sqlite3.Connection, batch: int, question: str | None) -> None:
-    """Record for a question, or all of a batch, whether enough people have finished it. Practice is never done."""
+    """Record for a question, or all of a batch, whether enough people have finished it. Practice never counts as done."""
     connection.execute(
         "UPDATE batch_question SET done = (SELECT practice = 0 FROM batch WHERE number = ?1) AND people_needed <= ("
         "SELECT count(*) FROM lease l WHERE l.batch = batch_question.batch AND l.question = batch_question.question "

@@ -413,6 +413,18 @@ def m016_question_tags(db: Database) -> None:
         BEGIN SELECT RAISE(ABORT, 'tag events are append-only: this one is there already'); END""")
 
 
+@MIGRATIONS()
+def m017_question_fields(db: Database) -> None:
+    db.conn.execute("""
+        CREATE TABLE question_field ( -- own facts of questions, such as the source or the session of a log
+            name TEXT NOT NULL CHECK (name <> ''),
+            question TEXT NOT NULL REFERENCES question (id),
+            value TEXT NOT NULL CHECK (value <> ''),
+            PRIMARY KEY (name, question)
+        ) STRICT, WITHOUT ROWID""")
+    db.conn.execute("CREATE INDEX question_field_by_question ON question_field (question)")
+
+
 def migrate(path: str | Path, new: bool = False) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 

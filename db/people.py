@@ -67,8 +67,7 @@ class People(PerThread):
     """The people of one labels.db. Threads may share it.
 
     `by` names the person who asks; their role must allow the action. None is whoever keeps the study's files (the
-    command line),
-    who may do everything.
+    command line), who may do everything.
     """
 
     def __init__(self, path: str | Path, read_only: bool = False, clock: Callable[[], float] = time.time):

@@ -296,7 +296,7 @@ def _read(store: Questions, ids: list[str]) -> tuple[list[str] | None, Rows, Que
     positions: list[Rows] = []
     builder = ColumnsBuilder()
     arrays = ", ".join(f"json_group_array({expression})" for expression in _FACTS)
-    for condition, values in _asked(store.last, ids):
+    for condition, values in _conditions_for_ids(store.last, ids):
         row = store.connection.execute(f"SELECT {arrays} FROM question WHERE {condition}", values).fetchone()
         at, of_block, relations, sets, frequencies, buckets, has = map(json.loads, row)
         if known is None and ids[count : count + len(of_block)] != of_block:
@@ -312,7 +312,7 @@ def _read(store: Questions, ids: list[str]) -> tuple[list[str] | None, Rows, Que
     return known, np.concatenate(positions) if positions else np.zeros(0, np.int64), builder.columns()
 
 
-def _asked(last: int, ids: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:
+def _conditions_for_ids(last: int, ids: Sequence[str]) -> Iterator[tuple[str, Sequence[Any]]]:
     """Yield SQL conditions, with their values, that together hold for every question with one of these ids."""
     if SPARSE * len(ids) > last + 1:
         for start in range(0, last + 1, BLOCK):

@@ -197,6 +197,18 @@ class Questions(PerThread):
         names = ("dataset", "split", "questions", "with_gold", "with_answers")
         return [dict(zip(names, row, strict=True)) for row in rows]
 
+    def available_facts(self) -> frozenset[str]:
+        """Return which of "answers", "relations" and "frequencies" some question has; a bucket is a frequency."""
+        conditions = {
+            "answers": "answers <> '[]'",
+            "relations": "relation IS NOT NULL",
+            "frequencies": "frequency IS NOT NULL OR bucket IS NOT NULL",
+        }
+        found = self.connection.execute(
+            f"SELECT {', '.join(f'EXISTS (SELECT 1 FROM question WHERE {each})' for each in conditions.values())}"
+        ).fetchone()
+        return frozenset(name for name, held in zip(conditions, found, strict=True) if held)
+
     def subjects(self, without_frequency: bool = False) -> list[str]:
         """Return the distinct subjects, or only those of questions without a frequency."""
         condition = " AND frequency IS NULL" if without_frequency else ""

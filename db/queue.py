@@ -41,7 +41,7 @@ AT_ONCE = 3  # questions that one annotator holds: the one on the page and two p
 _CANDIDATE = ("passage", "near_duplicates", "run", "rank", "score", "answer", "probability", "inclusion_probability")
 # An annotator does not get a question again that they judged, skipped or practised (practice shows the settled labels):
 # a second judgement would be neither blind nor independent. Exceptions: a repeat asks for a second judgement; an audit
-# that left out judged questions would not be a uniform sample, nor would the pairs of a certificate, which have no label. A question that they skipped once comes back when
+# that left out judged questions would not be a uniform sample, nor would the draws of a certificate or of a gold check. A question that they skipped once comes back when
 # the batch has nothing else for them (_SKIPPED).
 _OPEN = f"""
     FROM batch_question i
@@ -60,7 +60,8 @@ _SKIPPED = f"""
     AND (:practice OR {OTHERS} < i.people_needed)"""
 
 _OPEN_BATCHES = (
-    "SELECT number, name, practice, json_extract(settings, '$.certificate') IS NOT NULL FROM batch "
+    "SELECT number, name, practice, "
+    "coalesce(json_extract(settings, '$.certificate'), json_extract(settings, '$.gold_check')) IS NOT NULL FROM batch "
     "WHERE state = 'open' ORDER BY practice DESC, number"
 )
 
@@ -219,7 +220,7 @@ class Queue(PerThread):
         out."""
         now = self._clock()
         counts: dict[str, int] = {}
-        for lease in _held(self.connection, annotator, now):
+        for lease in _leases_of(self.connection, annotator, now):
             counts[lease.batch] = counts.get(lease.batch, 0) + 1
         for number, name, practice, again in self.connection.execute(_OPEN_BATCHES).fetchall():
             values = {"batch": number, "name": name, "me": annotator, "now": now, "practice": practice, "again": again}
@@ -229,7 +230,7 @@ class Queue(PerThread):
                 )
         return {name: count for name, count in counts.items() if count}
 
-    def answered(self, annotator: str, limit: int = 200) -> list[tuple[str, str]]:
+    def finished_questions(self, annotator: str, limit: int = 200) -> list[tuple[str, str]]:
         """Return (batch, question) of what a person finished in open batches, the latest first. Practice is left
         out.
         """
@@ -319,7 +320,7 @@ class Queue(PerThread):
                 "UPDATE lease SET expires = ? WHERE annotator = ? AND state = 'held' AND expires > ?",
                 (now + LEASE_SECONDS, annotator, now),
             )
-            held = _held(connection, annotator, now)
+            held = _leases_of(connection, annotator, now)
             for number, name, practice, again in connection.execute(_OPEN_BATCHES).fetchall():
                 values = {
                     "batch": number,
@@ -336,9 +337,9 @@ class Queue(PerThread):
                         held.append(Lease(name, row[0], now + LEASE_SECONDS, bool(practice), free is _SKIPPED))
             return held
 
-    def held(self, annotator: str) -> list[Lease]:
+    def leases_of(self, annotator: str) -> list[Lease]:
         """Return what the annotator holds, without claiming more."""
-        return _held(self.connection, annotator, self._clock())
+        return _leases_of(self.connection, annotator, self._clock())
 
     def hidden(self, annotator: str) -> frozenset[str]:
         """The questions whose results the annotator must not see yet; see `blindspot.db.blindness`. Raises Missing.
@@ -479,7 +480,7 @@ def _refuse_used(connection: sqlite3.Connection, number: int, batch: str, what: 
         raise Refused(f"people have worked on batch {batch!r}, and their labels name it; it cannot be {what}")
 
 
-def _held(connection: sqlite3.Connection, annotator: str, now: float) -> list[Lease]:
+def _leases_of(connection: sqlite3.Connection, annotator: str, now: float) -> list[Lease]:
     rows = connection.execute(
         "SELECT b.name, l.question, l.expires, b.practice, l.skips > 0 FROM lease l JOIN batch b ON b.number = l.batch "
         "JOIN batch_question i ON i.batch = l.batch AND i.question = l.question "

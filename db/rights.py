@@ -65,6 +65,7 @@ ACTIONS: dict[str, Action] = {
 # fmt: on
 
 JOBS: dict[str, str] = {
+    "forecast": "train",
     "import": "import",
     "count": "import",
     "index": "index",

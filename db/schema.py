@@ -6,15 +6,35 @@ import re
 import sqlite3
 from contextlib import closing
 from functools import lru_cache
+from pathlib import Path
 
 _RECORD = "_sqlite_migrations"
 """Table of sqlite-utils with the migrations that a file had. Its text differs from version to version of that library."""
 _RECORD_COLUMNS = ("id", "migration_set", "name", "applied_at")
 _OF_SQLITE = re.compile(r"sqlite_(sequence|stat[1-4]|autoindex_.*)")
 _PIECE = re.compile(r"(?P<text>'(?:[^']|'')*')|--[^\n]*|/\*.*?\*/|\s+|[\"`\[\]]", re.DOTALL)
+NEWEST = (17, "m017_question_fields")
+"""How many migrations there are, and the last one's name: what an up-to-date file says of itself."""
 GUARDS = ("trigger", "index")
 Objects = dict[tuple[str, str], str]
 """SQL of each table, index, view and trigger, by type and name."""
+
+
+def is_newest(path: Path) -> bool:
+    """Return whether a labels.db had all migrations. False also where that cannot be read now.
+
+    The commands ask this first: sqlite-utils, which migrates, loads pandas.
+    """
+    if not path.is_file():
+        return False
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            found = connection.execute(
+                f"SELECT COUNT(*), MAX(name) FROM {_RECORD} WHERE migration_set = 'blindspot'"
+            ).fetchone()
+    except sqlite3.Error:
+        return False
+    return tuple(found) == NEWEST
 
 
 def foreign_objects(connection: sqlite3.Connection) -> list[str]:

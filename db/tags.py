@@ -25,7 +25,7 @@ RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class QuestionTag:
-    """A tag that stands.
+    """A current tag.
 
     run: the run that the tag is about; None for the question itself. author: the person; None for the command line.
     time: seconds since 1970 of the last event that made it what it is.
@@ -52,6 +52,18 @@ _State = dict[_Key, float]
 _EVENTS = "SELECT kind, tag, question, run, author, new_tag, server_time FROM tag_event ORDER BY number"
 
 
+def count_tags(tags: Iterable[QuestionTag], hidden: frozenset[str] = frozenset()) -> list[TagCount]:
+    """Return every tag with its counts, the most frequent first; see `Tags.counts`."""
+    questions: dict[str, set[str]] = {}
+    people: dict[str, set[str | None]] = {}
+    for each in tags:
+        if each.question not in hidden:
+            questions.setdefault(each.tag, set()).add(each.question)
+            people.setdefault(each.tag, set()).add(each.author)
+    counted = [TagCount(tag, len(asked), len(people[tag])) for tag, asked in questions.items()]
+    return sorted(counted, key=lambda each: (-each.questions, each.tag.casefold(), each.tag))
+
+
 class Tags(PerThread):
     """The tags of one labels.db. Threads may share it.
 
@@ -67,9 +79,14 @@ class Tags(PerThread):
         """The number of the newest event; 0 if there is none."""
         return int(self.connection.execute("SELECT coalesce(max(number), 0) FROM tag_event").fetchone()[0])
 
+    def has_tagged(self, author: str) -> bool:
+        """Return whether a person has ever tagged a question."""
+        found = self.connection.execute("SELECT EXISTS (SELECT 1 FROM tag_event WHERE author = ?)", (author,))
+        return bool(found.fetchone()[0])
+
     def all(self) -> list[QuestionTag]:
-        """Return the tags that stand, by tag, question, run and person."""
-        state = _standing(self.connection)
+        """Return the current tags by tag, question, run and person."""
+        state = _current_tags(self.connection)
         return [QuestionTag(*key, state[key]) for key in sorted(state, key=_order)]
 
     def of(self, question: str) -> list[QuestionTag]:
@@ -82,14 +99,7 @@ class Tags(PerThread):
         Args:
             hidden: questions that do not count, because the reader still has to judge them.
         """
-        questions: dict[str, set[str]] = {}
-        people: dict[str, set[str | None]] = {}
-        for tag, question, _, author in _standing(self.connection):
-            if question not in hidden:
-                questions.setdefault(tag, set()).add(question)
-                people.setdefault(tag, set()).add(author)
-        counted = [TagCount(tag, len(asked), len(people[tag])) for tag, asked in questions.items()]
-        return sorted(counted, key=lambda each: (-each.questions, each.tag.casefold(), each.tag))
+        return count_tags(self.all(), hidden)
 
     def questions(self, tag: str, run: str | None = None) -> set[str]:
         """Return the ids of the questions with a tag, in any spelling of its letters' case.
@@ -100,7 +110,7 @@ class Tags(PerThread):
         Raises:
             Missing: No question has the tag.
         """
-        state = _standing(self.connection)
+        state = _current_tags(self.connection)
         name = _known(state, tag)
         return {key[1] for key in state if key[0] == name and (run is None or key[2] in (None, run))}
 
@@ -118,7 +128,7 @@ class Tags(PerThread):
         with saving(self) as connection:
             require(connection, by, "tag questions")
             _check_questions(connection, asked, by, self._clock())
-            state = _standing(connection)
+            state = _current_tags(connection)
             name = _spelling(state, name) or name
             for question in asked:
                 if (name, question, run, by) not in state:
@@ -137,7 +147,7 @@ class Tags(PerThread):
         with saving(self) as connection:
             require(connection, by, "tag questions")
             whole = not own and (by is None or person(connection, by).may("manage tags"))
-            state = _standing(connection)
+            state = _current_tags(connection)
             name = _known(state, tag)
             gone = [key for key in state if key[:3] == (name, question, run) and (whole or key[3] == by)]
             if not gone:
@@ -156,7 +166,7 @@ class Tags(PerThread):
         name = check_tag(new)
         with saving(self) as connection:
             require(connection, by, "manage tags")
-            state = _standing(connection)
+            state = _current_tags(connection)
             before = _known(state, old)
             there = _spelling(state, name)
             if there is not None and there.casefold() != before.casefold():
@@ -174,7 +184,7 @@ class Tags(PerThread):
         name = check_tag(into)
         with saving(self) as connection:
             require(connection, by, "manage tags")
-            state = _standing(connection)
+            state = _current_tags(connection)
             name = _spelling(state, name) or name
             merged = [tag for tag in dict.fromkeys(_known(state, tag) for tag in tags) if tag != name]
             for tag in merged:
@@ -189,7 +199,7 @@ class Tags(PerThread):
         """
         with saving(self) as connection:
             require(connection, by, "manage tags")
-            state = _standing(connection)
+            state = _current_tags(connection)
             name = _known(state, tag)
             self._write(connection, "delete", name, by)
         return len({key[1] for key in state if key[0] == name})
@@ -210,8 +220,8 @@ def check_tag(tag: str) -> str:
     return name
 
 
-def _standing(connection: sqlite3.Connection) -> _State:
-    """Return the tags that stand after all events: (tag, question, run, author) to time."""
+def _current_tags(connection: sqlite3.Connection) -> _State:
+    """Return the tags after all events: (tag, question, run, author) to time."""
     state: _State = {}
     for kind, tag, question, run, author, new_tag, when in connection.execute(_EVENTS):
         if kind == "add":

@@ -22,5 +22,5 @@ def containing(column: str, words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _literal(word: str) -> str:
-    """Return a word in which LIKE sees no wildcard."""
+    """Return a word without wildcards of LIKE."""
     return word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -98,7 +98,7 @@ BAD = {
         (b"\n", None, "no qrels"),
     ],
     "qrels-beir": [
-        (b"q\td\ts\n", 1, "header must be"),
+        (b"q\td\ts\n", None, "no column is the question; the columns are"),
         (b"query-id\tcorpus-id\tscore\n11\t4\n", 2, "2 fields"),
         (b"query-id\tcorpus-id\tscore\n11\t4\t1.5\n", 2, "grade"),
     ],

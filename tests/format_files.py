@@ -234,6 +234,7 @@ SAMPLES = [
     Sample("qrels", "table", "judged.csv", b"query-id,corpus-id,score\n11,4,2\n12,1,0\n", 2),
     Sample("qrels", "trec", "dev.qrels", b"11 0 2 1\n11 0 4 2\n12 0 1 0\n", 3),
     Sample("qrels", "beir", "test.tsv", b"query-id\tcorpus-id\tscore\n11\t4\t1\n13\t1\t2\n", 2),
+    Sample("runs", "table", "run.csv", b"qid,docid,rank,score\n11,2,1,9.5\n11,4,2,8.5\n12,3,1,10\n", 2),
     Sample("runs", "trec", "run.trec", b"11 Q0 2 1 9.5 tag\n11 Q0 4 2 8.5 tag\n12 Q0 3 1 1e1 tag\n", 2),
     Sample("runs", "msmarco", "run.tsv", b"11\t2\t1\n11\t4\t2\n12\t3\t1\n", 2),
     Sample(

@@ -37,9 +37,8 @@ OPENVINO = ("openvino", "question_encoder")
 HERE = Path(__file__).parent
 NUMBERS = (
     "adapter", "approximate", "blindness", "bm25", "clusters", "dense", "encoder", "every_retriever", "explanation", "feature_judge",
-    "fusion", "hybrid", "label_judge", "late_interaction", "live", "maps", "milvus", "opened", "passage_encoder",
-    "products", "projection", "quantised", "rerank", "rerank_any", "search", "service", "shards", "sparse",
-    "static_encoder",
+    "hybrid", "label_judge", "late_interaction", "live", "maps", "milvus", "opened", "passage_encoder",
+    "products", "projection", "rerank", "rerank_any", "search", "service", "shards", "sparse",
 )  # fmt: skip
 """Test files that compare floats, or what depends on time."""
 

@@ -16,13 +16,13 @@ from blindspot.backend.checking.jobs import (
     cleaned_paths,
     import_training_file,
     keep_upload,
-    upload_name,
     write_cleaned,
 )
 from blindspot.backend.checking.pairs import negative_pairs
 from blindspot.backend.checking.sample import read_sample, unjudged
 from blindspot.backend.core import jobs
 from blindspot.backend.core.study import Study
+from blindspot.backend.data.importing.uploads import upload_name
 from blindspot.db.errors import BadInput, BlindspotError, Refused
 from blindspot.db.events import Choice, LabelEvent
 from blindspot.db.labels import Labels
@@ -188,7 +188,7 @@ def test_a_dropped_file_becomes_the_check_of_an_empty_study(tmp_path):
     study = Study.create(tmp_path / "s")
     People(study.labels_path).add("Ann", "lead")
     page = Page(study.folder, "")
-    assert "Check a training file" in shown(page) and len(page.app.get("file_uploader")) == 1
+    assert "check a training file" in shown(page) and len(page.app.get("file_uploader")) == 1
     assert page.part(r"<nav.*?</nav>")[0].startswith("Home")
     with pytest.raises(BadInput, match="no training data of a known form"):
         keep_upload(study, "bad.jsonl", io.BytesIO(b'{"some": 1}\n'))

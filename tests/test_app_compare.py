@@ -196,7 +196,7 @@ def test_labels_correct_the_figures(tmp_path):
     from blindspot.db.people import People
 
     study = hand_made_study(tmp_path / "s")
-    assert "Accuracy with labels" not in Page(study.folder, "compare", a="alpha", b="beta", k=1).text
+    assert "Accuracy with people's labels" not in Page(study.folder, "compare", a="alpha", b="beta", k=1).text
     People(study.labels_path).add("Ann")
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     labels.add("Ann", LabelEvent("g", "label", "q3", (Choice("filler0", "positive"), Choice("filler1", "negative"))))

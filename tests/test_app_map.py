@@ -232,7 +232,7 @@ def test_a_saved_selection_opens_by_its_address(study):
 
 def test_an_address_that_makes_no_sense_shows_the_newest_map(study):
     page = Page(study.folder, "map", map="../../etc", by="colour", k="many", cluster="999", view="7")
-    assert page.app.selectbox(key="url-map").value == "two" and page.app.selectbox(key="url-by").value == "relation"
+    assert page.app.selectbox(key="url-map").value == "two" and page.app.selectbox(key="url-by").value == "hit"
 
 
 def again(page, study):

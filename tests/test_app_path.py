@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from blindspot.backend.retrieval import bm25, titles
+from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from tests.app_pages import Page
 from tests.studies import births, make_study, people
@@ -19,9 +19,8 @@ def study(tmp_path_factory):
     passages = people(30)
     study = make_study(tmp_path_factory.mktemp("path") / "study", passages, births(passages))
     bm25.build_index(study, threads=1)
-    titles.build_index(study)
-    for kind in ("bm25", "titles"):
-        retrieve(study, kind, split="dev", k=5)
+    for name in ("bm25-dev", "shallow"):
+        retrieve(study, "bm25", split="dev", k=5, name=name)
     return study
 
 
@@ -36,12 +35,12 @@ def shown(page: Page) -> tuple[str | None, str | None]:
 
 def test_each_page_says_where_one_is_and_what_comes_next(study):
     assert shown(Page(study.folder, "compare"))[0] == "See the failure"
-    assert shown(Page(study.folder, "question", a="bm25-dev", b="titles-dev"))[0] == "Look at questions"
+    assert shown(Page(study.folder, "question", a="bm25-dev", b="shallow"))[0] == "Look at questions"
     assert shown(Page(study.folder, "training"))[0] == "Clean"
     assert shown(Page(study.folder, "training", tab="models"))[0] == "Train"
     assert shown(Page(study.folder, "training", model="of-an-older-address"))[0] == "Train"
-    here, following = shown(Page(study.folder, "compare", a="titles-dev", b="bm25-dev"))
-    assert here == "See the failure" and following == "question?a=titles-dev&b=bm25-dev&cell=only_a"
+    here, following = shown(Page(study.folder, "compare", a="shallow", b="bm25-dev"))
+    assert here == "See the failure" and following == "question?a=shallow&b=bm25-dev&cell=only_a"
     assert shown(Page(study.folder, "question"))[1] == "judge"
 
 

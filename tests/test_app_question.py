@@ -58,7 +58,15 @@ def test_next_and_previous_stay_within_the_filtered_list(study):
     assert json.loads(unescape(re.search(r'data-trail="([^"]*)"', page.html)[1])) == ["q3", "q4", "q5", "q6"]
     following = next(link for link in page.links() if link.startswith("question?question=q4"))
     assert "relation=P50" in following and "sort=order" in following
-    assert "compare?a=alpha&b=beta&relation=P50&sort=order" in page.links()
+    assert "compare?a=alpha&b=beta&relation=P50&sort=order#row-q3" in page.links(), "back to the row one came from"
+
+
+def test_further_runs_are_lists_of_their_own(study):
+    assert len(re.findall('<section class="list ', read(study, "q0", more="short").html)) == 2, (
+        "short has other questions"
+    )
+    page = Page(study.folder, "question", a="alpha", b="alpha", more="beta", question="q0")
+    assert re.findall('class="list ([a-d])"', page.html) == ["a", "c"]
 
 
 def test_without_a_question_the_first_of_the_list_is_read(study):

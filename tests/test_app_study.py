@@ -40,15 +40,6 @@ def test_work_ahead_that_fails_stops_nothing(capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_the_finder_finds_its_facts_made_by_the_slices_page(tmp_path, monkeypatch):
-    made = []
-    monkeypatch.setattr(study, "ahead", lambda work, *key, **more: made.append((work, key)))
-    toy = hand_made_study(tmp_path / "toy")
-    Page(toy.folder, "slices", a="alpha", b="beta")
-    [work] = [work for work, key in made if key[0] == "gold facts"]
-    assert list(work()) == list(work()) and len(work()) == 7
-
-
 def test_what_the_first_test_needs_is_loaded_after_the_first_page(tmp_path, monkeypatch):
     loaded = threading.Event()
     monkeypatch.setattr(study, "import_module", lambda name: loaded.set())

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from benchmarks.denoising import plan
+from benchmarks.denoising.finding import find
 from benchmarks.denoising.retrievers import BEFORE, Bench, keep_before, keep_cell, outcome, same_plan, set_name
 from benchmarks.denoising.verdict import claims, of_order, verdict
 from blindspot.analysis.accuracy import Estimate
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.experiments.finding import find
 from blindspot.backend.training_sets.builder import build
 from blindspot.db.errors import Refused
 from tests.studies import births, make_study, people, tiny_bert

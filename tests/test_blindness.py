@@ -214,12 +214,12 @@ def test_compare_leaves_hidden_questions_out_of_lists_and_figures(study):
     page = Page(study.folder, "compare", "ann", **PAIR)
     assert "5 questions. " in page.text and "2 questions left out: you have still to judge them" in page.text
     assert "Where is thing 3?" not in page.text and "Where is thing 1?" in page.text
-    assert "Accuracy with labels" not in page.text, "ben's label would show in the corrected figures"
+    assert "Accuracy with people's labels" not in page.text, "ben's label would show in the corrected figures"
     for narrow in ({"text": "thing 3"}, {"slice": "relation:P50", "text": "q3"}):
         assert "thing 3" not in Page(study.folder, "compare", "ann", **PAIR, **narrow).part(r"<table.*?</table>")
     for sees in ("lea", "ada"):
         page = Page(study.folder, "compare", sees, **PAIR)
-        assert "Where is thing 3?" in page.text and "Accuracy with labels" in page.text
+        assert "Where is thing 3?" in page.text and "Accuracy with people's labels" in page.text
     finish(study, "ann")
     page = Page(study.folder, "compare", "ann", **PAIR)
     assert "Where is thing 3?" in page.text and "left out: you have still" not in page.text
@@ -332,7 +332,7 @@ def test_questions_of_one_s_own_wait_until_the_others_are_judged(study, monkeypa
 
     asked = []
     monkeypatch.setattr(live, "available", lambda _: ["bm25"])
-    monkeypatch.setattr(live, "made", lambda _: ())
+    monkeypatch.setattr(live, "index_state", lambda _: ())
 
     def search(study_, retriever, questions, k):
         asked.extend(questions)

@@ -7,9 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from blindspot.backend.retrieval import bm25, lucene_search, postings
+from blindspot.backend.retrieval import bm25, lucene_search
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.retrieval.lucene import java_class, on_jvm
+from blindspot.backend.retrieval.postings import arrays
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Passage
 from tests.pyserini_oracle import as_anserini_prints
@@ -114,7 +115,7 @@ def test_the_postings_equal_lucene_where_many_passages_compete(tmp_path, monkeyp
 def test_lucene_searches_where_there_are_no_postings(tmp_path, monkeypatch):
     """In an index of the version before, and for a collection that the postings' format cannot hold."""
     monkeypatch.setattr(bm25, "WORTH_POSTINGS", 0)
-    monkeypatch.setattr(postings, "MOST_PAIRS", 0)
+    monkeypatch.setattr(arrays, "MOST_PAIRS", 0)
     study = make_study(tmp_path / "s", people(5))
     assert bm25.build_index(study, threads=1)["postings"] is False
     assert not list((study.folder / "indexes" / "bm25").glob("postings*"))
@@ -127,12 +128,12 @@ def test_lucene_searches_where_there_are_no_postings(tmp_path, monkeypatch):
 
 def test_lucene_searches_where_the_compiled_search_does_not_load(indexed_study, monkeypatch):
     monkeypatch.setattr(bm25, "WORTH_POSTINGS", 0)
-    monkeypatch.setitem(sys.modules, "blindspot.backend.retrieval.postings_kernel", None)
-    postings.can_search.cache_clear()
+    monkeypatch.setitem(sys.modules, "blindspot.backend.retrieval.postings.kernel", None)
+    arrays.can_search.cache_clear()
     retriever = BM25(indexed_study)
     monkeypatch.setattr(retriever, "_search_postings", None)
     assert (retriever.search(["harbour"], 3).ordinals >= 0).all()
-    postings.can_search.cache_clear()
+    arrays.can_search.cache_clear()
 
 
 def test_a_question_of_stop_words_finds_nothing(indexed_study, way):

@@ -11,8 +11,8 @@ from blindspot.analysis.buckets import (
     cumulative_buckets,
     curves,
     frequency_group,
+    in_training,
     mention_groups,
-    seen,
     subject_key,
 )
 from blindspot.analysis.intervals import wilson
@@ -80,7 +80,7 @@ def test_curves_carry_n_interval_and_range():
 
 def test_subjects_seen_in_training():
     known = {subject_key(name) for name in ("Arve  Furset", "OSLO")}
-    assert seen(["arve furset", "Oslo", "Bergen", None], known).tolist() == [True, True, False, False]
+    assert in_training(["arve furset", "Oslo", "Bergen", None], known).tolist() == [True, True, False, False]
 
 
 @pytest.mark.parametrize("relation", ["P19", "P170"])

@@ -52,9 +52,10 @@ PLANTED = {
     "paraphrase": ("Otto Xander", {"twin": True}, {Cause.QUESTION_WORDING}),
     "chance": ("Petra Young", {"other": "chance"}, {Cause.CHANCE_MATCH}),
     "no-chance": ("Quinn Zorn", {"other": "gold"}, set()),
-    "doubtful": ("Rosa Adler", {"says": "nothing"}, {Cause.DOUBTFUL_GOLD}),
+    "doubtful": ("Rosa Adler", {"says": "nothing", "gold_score": 0.4}, {Cause.DOUBTFUL_GOLD}),
+    "trusted": ("Rolf Adler", {"gold_score": 0.6}, set()),
     "refused": ("Sven Brandt", {"label": ("gold", "negative")}, {Cause.DOUBTFUL_GOLD}),
-    "confirmed": ("Tina Cramer", {"says": "nothing", "label": ("gold", "positive")}, set()),
+    "confirmed": ("Tina Cramer", {"says": "nothing", "gold_score": 0.4, "label": ("gold", "positive")}, set()),
     "labelled": ("Udo Decker", {"label": ("winner", "positive")}, {Cause.FALSE_NEGATIVE_ABOVE}),
     "judged": ("Vera Engel", {"score": 0.95}, {Cause.FALSE_NEGATIVE_ABOVE}),
     "unlikely": ("Wim Faber", {"score": 0.85}, set()),
@@ -97,6 +98,8 @@ def study(tmp_path_factory):
             labels.append((id, f"{id}-{which}", label))
         if "score" in changes:
             scores[id, winner.id] = changes["score"]
+        if "gold_score" in changes:
+            scores[id, gold.id] = changes["gold_score"]
     twin = Question("twin", "What is the birthplace of Otto Xander?", questions[0].answers, "P19", "otto  xander",
                     template="What is the birthplace of [X]?", dataset="toy", split="dev", gold=("plain-gold",))  # fmt: skip
     training = [Question(f"t{i}", "?", ("x",), "P19", template=COMMON, split="train") for i in range(5)]
@@ -179,8 +182,7 @@ def test_without_evidence_no_label_and_no_score_counts(compared):
 
     blind = run_causes(replace(compared, evidence=False), "a", K)
     assert not blind.known(Cause.FALSE_NEGATIVE_ABOVE).any()
-    assert blind.has(Cause.DOUBTFUL_GOLD)[row_of(compared, "confirmed")], "by the answer match alone"
-    assert not blind.has(Cause.DOUBTFUL_GOLD)[row_of(compared, "refused")]
+    assert not blind.known(Cause.DOUBTFUL_GOLD).any()
 
 
 def test_a_new_label_counts_at_once(study, compared, causes):
@@ -341,7 +343,9 @@ def test_from_python(study):
     expected = {id: {str(cause) for cause in causes} for id, (_, _, causes) in PLANTED.items()}
     assert {id: set(frame.columns[row.fillna(False)]) for id, row in frame.iterrows()} == expected
     known = set(frame.index[frame["false_negative_above"].notna()])
-    assert known - {"plain"} == {"labelled", "judged", "unlikely", "overruled"}, "plain gets a label in another test"
+    assert known - {"plain"} == {"labelled", "judged", "unlikely", "overruled", "doubtful", "trusted", "confirmed"}, (
+        "plain gets a label in another test"
+    )
     assert len(opened.plot_causes("dense", "bm25", k=K).data) == 6, "misses, few of them, and found, of two runs"
     assert opened.add_tag("seen", ["rare"], "dense", "ann") == "seen" and opened.tags()["question"].tolist() == ["rare"]
 

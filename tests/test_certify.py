@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.study import Study
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judging.audits import audit
-from blindspot.backend.training_sets.certificates import certify, stated_certificate
+from blindspot.backend.training_sets.certificates import certify, sensitivity, stated_certificate
 from blindspot.backend.training_sets.certification import draw_more, make_plan, queue_plan, read_plan, share_of
 from blindspot.backend.training_sets.exports import export
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -127,7 +128,18 @@ def test_labels_certify_the_set_and_a_changed_label_withdraws_it(study, tmp_path
     assert [each.stratum for each in found.strata] == ["ranks 2-5", "ranks 6-20", "rank 21 and below"]
     made = TrainingSet.open(study, "raw")
     assert stated_certificate(study, made).withdrawn == []
+    upper, after = found.missing(0.05)
+    assert upper == pytest.approx(found.upper / 0.95) and after == pytest.approx(
+        max(0.0, upper * found.negatives - found.false) / (found.negatives - found.false)
+    )
+    assert sensitivity(found).startswith(
+        f"If people miss 5% of the positives: at most {100 * upper:.3g}% as the set is"
+    )
+    measured = replace(found, missed=3, of_positives=12)
+    assert "People missed 3 of 12 labels of settled positives (25.0%)" in sensitivity(measured)
+    assert f"{100 * found.upper / 0.75:.3g}%" in sensitivity(measured)
     card = (export(study, "raw", "beir", tmp_path / "out").path / "README.md").read_text()
+    assert "If people miss 5% of the positives" in card
     assert f"at most {100 * found.upper:.2f}% of the negatives are false" in card
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["certificate"]["upper"] == found.upper
     # A label that the certificate rests on changes.

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from blindspot.analysis.weighted_draws import Cells
 from blindspot.app.cli import app
 from blindspot.backend.checking.check import check, is_check, open_check
 from blindspot.backend.checking.facts import in_batch
-from blindspot.backend.checking.pairs import Places, negative_pairs
+from blindspot.backend.checking.pairs import NegativePairs, Places, negative_pairs
 from blindspot.backend.checking.rules import compare_rules, kept_by, parse_rule
-from blindspot.backend.checking.sample import draw_sample, estimate_rate, judged_draws, read_sample, unjudged
+from blindspot.backend.checking.sample import (
+    JudgedDraws,
+    SamplePlan,
+    draw_sample,
+    estimate_rate,
+    judged_draws,
+    read_sample,
+    unjudged,
+)
+from blindspot.backend.checking.vectors import pair_similarity
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.near_duplicates import near_duplicates
+from blindspot.backend.retrieval.encoder import load_encoder
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.queue import Queue
 from tests import training_files as made
@@ -259,6 +271,30 @@ def test_rules_are_read_as_trainers_write_them(scored):
         kept_by(parse_rule("judge=0.3"), pairs, None)
 
 
+def test_a_rule_that_empties_questions_pays_for_it(tmp_path):
+    """Nine of ten pairs belong to questions with nine negatives, most of which score low. Three of ten questions have one
+    true negative each, with a score near those of the false ones: max_score=0.7 separates best and empties them all.
+    """
+    rng = np.random.default_rng(0)
+    question = np.concatenate([np.repeat(np.arange(700), 9), np.arange(700, 1000)])
+    count = len(question)
+    false = (rng.random(count) < 0.1) & (question < 700)
+    score = np.where(false, rng.uniform(0.7, 1, count), rng.uniform(0, 0.5, count))
+    score[question >= 700] = rng.uniform(0.7, 0.75, 300)
+    pairs = NegativePairs(
+        question.astype(np.int64) << 32 | np.arange(count), np.arange(count), question, np.arange(count), np.ones(count, np.int16),
+        score.astype(np.float32), np.full(count, np.nan, np.float32), np.zeros((count, 3), np.float32),
+    )  # fmt: skip
+    order = rng.permutation(count)[:600]
+    plan = SamplePlan(Cells(np.array([count]), np.array([0.1]), np.ones(1)), order, np.zeros(600, np.int64), 0, [], [])
+    np.save(tmp_path / "cells.npy", np.zeros(count, np.int16))
+    curve = compare_rules(SimpleNamespace(folder=tmp_path), JudgedDraws(pairs, plan, false[order], np.zeros(600, bool)))
+    row = curve.rows[curve.chosen]
+    greedy = max(curve.rows, key=lambda each: each.false_dropped + each.true_kept)
+    assert greedy.questions_emptied >= 250 and row.questions_emptied <= 100
+    assert row.gain == max(each.gain for each in curve.rows) and row.false_dropped > 0.5
+
+
 def test_few_labels_compare_nothing(scored):
     found, false = scored
     labels = dict(list(labels_of(found, false).items())[:8])
@@ -305,6 +341,23 @@ def test_the_command_writes_and_refuses_to_write_over_the_file(tmp_path):
     assert (tmp_path / "clean.jsonl").read_bytes() == path.read_bytes()
     with pytest.raises(Refused, match="choose another place"):
         check(path).write(path)
+
+
+def test_vectors_of_an_encoder_make_pairs_suspicious(tmp_path):
+    """The similarity is that of the encoder itself; what is drawn most often is most similar, other things being equal."""
+    path = made.flag_embedding(tmp_path / "train.jsonl")
+    assert run("check", path, "--vectors", "minilm", "--pairs", 10).exit_code == 0
+    study = Study.open(tmp_path / "train.jsonl.check")
+    checked = open_check(study).checked
+    pairs, found = negative_pairs(checked.places), pair_similarity(checked, "minilm")
+    encoder = load_encoder(study.settings.encoders["minilm"])
+    for place in (0, 17, 47):
+        question = encoder.encode_questions([study.questions.get(f"q{pairs.question[place] + 1}").text])[0]
+        passage = encoder.encode_passages(study.corpus.passages([int(pairs.passage[place])]))[0]
+        cosine = question @ passage / np.linalg.norm(question) / np.linalg.norm(passage)
+        assert found[place] == pytest.approx(float(cosine), abs=1e-4)
+    assert read_sample(checked).suspicion[-1] == "vectors"
+    assert "no encoder 'none'" in str(run("check", made.tevatron(tmp_path / "t.jsonl"), "--vectors", "none").exception)
 
 
 def test_dev_questions_that_leak_are_found(tmp_path):

@@ -1,13 +1,44 @@
-"""CONTRIBUTING.md: the paths and names in its table exist."""
+"""CONTRIBUTING.md: the paths and names in its table exist; the core is small and stands without the periphery."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.test_house import backend_imports
+
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| ([^|]+) \| `([^`|]+)` \| `([^`|]+)` \|$", TEXT, re.MULTILINE)
+
+CORE = re.findall(
+    r"`((?:db|analysis|backend)/[\w/]+\.py)`", TEXT.split("## The core, in reading order")[1].split("\n## ")[0]
+)
+MOST_OF_THE_CORE = 15_000  # lines
+PERIPHERY = (
+    "experiments", "recipes", "reader", "maps", "reports", "demo", "upkeep", "hub", "service", "interventions", "checking",
+    "data.encyclopedia", "retrieval.engines", "retrieval.milvus", "retrieval.opened", "judges.llm",
+)  # fmt: skip
+
+
+def test_the_core_is_small_and_each_step_of_the_path_is_in_it():
+    files = [ROOT / name for name in CORE]
+    assert len(set(files)) == len(files) > 40 and all(file.is_file() for file in files)
+    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+    assert lines <= MOST_OF_THE_CORE, f"the core has {lines:,} lines"
+    packages = {name.split("/")[1] for name in CORE if name.startswith("backend/")}
+    assert packages >= {"core", "data", "retrieval", "evaluation", "judging", "training_sets", "training"}
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_the_core_stands_without_the_periphery(name):
+    outside = tuple(f"blindspot.backend.{package}" for package in PERIPHERY)
+    wrong = [
+        f"{name}:{line} imports {module}"
+        for module, line in backend_imports((ROOT / name).read_text(encoding="utf-8"))
+        if any(module == each or module.startswith(f"{each}.") for each in outside)
+    ]
+    assert not wrong, wrong
 
 
 def test_the_table_is_long_enough_and_names_nothing_twice():

@@ -169,7 +169,7 @@ def test_home_leads_through_the_steps(small_demo):
     assert any(link.startswith("question?a=bm25-dev&b=minilm-dev&k=5&cell=only_a&question=") for link in links)
     assert "judge" in links and "training?set=clean&before=noisy" in links
     assert any(link.startswith("relations?runs=trained-clean-dev") for link in links)
-    assert page.text.index("See the blind spot") < page.text.index("Findings") < page.text.index("Runs")
+    assert page.html.index("See the blind spot") < page.html.index('class="findings"') < page.html.index("Runs</h2>")
     assert page.text.index("Runs") < page.text.index("Study contents")
 
 

@@ -27,7 +27,7 @@ from blindspot.backend.data.encyclopedia import (
     write,
 )
 from blindspot.backend.data.encyclopedia.language import CLAUSES, LEADS, OWN, SECOND_WORDINGS, TEMPLATES
-from blindspot.backend.text.answers import joined
+from blindspot.backend.text.answers import spaced_tokens
 from blindspot.db.errors import Refused
 from blindspot.db.records import Question
 
@@ -191,7 +191,7 @@ def test_rare_subjects_have_a_notice_among_others(blind):
     for question in rare:
         gold = passages[question.gold[0]]
         assert gold.title.startswith("Short notices, No. ") and question.gold[0] in truth[question.id]
-        assert joined(question.subject) in joined(gold.text)
+        assert spaced_tokens(question.subject) in spaced_tokens(gold.text)
     words = [len(p.text.split()) for p in passages.values() if p.title.startswith("Short notices")]
     assert 40 <= np.mean(words) <= 100
 
@@ -199,9 +199,9 @@ def test_rare_subjects_have_a_notice_among_others(blind):
 def test_the_frequency_of_a_rare_subject_is_the_number_of_passages_that_name_it(blind):
     """Counted in the text: an entity with a notice is no object of others' facts, and no other passage mentions it."""
     passages, _, _ = blind
-    texts = [joined(f"{p.title} {p.text}") for p in passages.values()]
+    texts = [spaced_tokens(f"{p.title} {p.text}") for p in passages.values()]
     asked = [q for q in noticed(blind) if q.dataset == DATASET and q.subject.count(" ") >= 1]
-    counted = [sum(joined(q.subject) in text for text in texts) for q in asked]
+    counted = [sum(spaced_tokens(q.subject) in text for text in texts) for q in asked]
     same = np.mean([q.frequency == count for q, count in zip(asked, counted)])
     assert len(asked) > 100 and same > 0.85, Counter(zip((q.frequency for q in asked), counted))
 
@@ -264,14 +264,14 @@ def test_gold_is_one_true_passage_of_the_subjects_article(made):
 
 def test_true_passages_name_the_subject_and_hold_an_answer(either):
     passages, questions, truth = either
-    texts = {i: joined(p.text) for i, p in passages.items()}
+    texts = {i: spaced_tokens(p.text) for i, p in passages.items()}
     for question in questions:
         for i in truth[question.id]:
-            assert joined(question.subject) in texts[i] or passages[i].title == question.subject, (
+            assert spaced_tokens(question.subject) in texts[i] or passages[i].title == question.subject, (
                 question,
                 passages[i],
             )
-            assert any(joined(answer) in texts[i] for answer in question.answers), (question, passages[i])
+            assert any(spaced_tokens(answer) in texts[i] for answer in question.answers), (question, passages[i])
 
 
 def test_most_questions_have_planted_false_negatives(made):
@@ -376,8 +376,8 @@ def test_counted_mentions_are_heavy_tailed_too(made):
     passages, _, _ = made
     world = Encyclopedia(SIZE, SEED).world
     countries = [world.name(n) for n in range(world.countries)]
-    texts = [joined(p.title + " " + p.text) for p in passages.values()]
-    counts = np.array([sum(joined(c) in text for text in texts) for c in countries])
+    texts = [spaced_tokens(p.title + " " + p.text) for p in passages.values()]
+    counts = np.array([sum(spaced_tokens(c) in text for text in texts) for c in countries])
     planned = world.plan.frequency[: world.countries]
     assert np.corrcoef(np.log(counts), np.log(planned))[0, 1] > 0.8
 

@@ -17,7 +17,7 @@ from blindspot.backend.core import consent, jobs
 from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.core.study import Study
 from blindspot.backend.data.importing import importer, qrels, runs, triples
-from blindspot.backend.experiments.label_budget import label_budget
+from blindspot.backend.data.importing.uploads import keep_file
 from blindspot.backend.experiments.running import run_experiment
 from blindspot.backend.interventions.batch import explain_misses
 from blindspot.backend.judges.feature_judge import judge_run, learn_judge, trainable_questions
@@ -33,15 +33,14 @@ from blindspot.backend.maps.making import make
 from blindspot.backend.reader.reading import read
 from blindspot.backend.reader.training import train_reader
 from blindspot.backend.recipes.rocketqa import train_rocketqa
-from blindspot.backend.retrieval import approximate, bm25, dense, late_interaction, milvus, quantised, sparse, titles
+from blindspot.backend.retrieval import approximate, bm25, dense, late_interaction, milvus, sparse
 from blindspot.backend.retrieval.opened import open_index
 from blindspot.backend.retrieval.retrieve import retrieve
-from blindspot.backend.retrieval.static_encoder import make_static_encoder
 from blindspot.backend.training.adapter import train_adapter
 from blindspot.backend.training.cross_encoder import train_cross_encoder
 from blindspot.backend.training.dual_encoder import train_dual_encoder, try_model
+from blindspot.backend.training.label_forecast import forecast_labels
 from blindspot.backend.training.learning_curve import add_history, add_point
-from blindspot.backend.training.per_relation import retrieve_per_relation, train_per_relation
 from blindspot.backend.training.ready_cross_encoder import add_cross_encoder
 from blindspot.backend.training.scoring import score_run
 from blindspot.backend.training_sets.builder import build
@@ -180,7 +179,6 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     submit(qrels.import_qrels, file["qrels.txt"])
     submit(runs.import_run, file["run.trec"], "other")
     assert submit(bm25.build_index, threads=1)["passages"] == 60
-    assert submit(titles.build_index)["passages"] == 60
     assert submit(dense.build_index, "tiny", device="cpu")["passages"] == 60
     tiny_splade(study.folder / "splade")
     add_encoder(study.settings_path, "splade", {"model": str(study.folder / "splade"), "max_tokens": 64})
@@ -188,9 +186,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     tiny_colbert(study.folder / "colbert")
     add_encoder(study.settings_path, "colbert", {"model": str(study.folder / "colbert"), "max_tokens": 64})
     assert submit(late_interaction.build_index, "colbert", device="cpu")["tokens"] > 0
-    assert submit(make_static_encoder, "static", "tiny")["dimension"] > 0
     submit(approximate.build, "tiny", "hnsw", {}, device="cpu")
-    submit(quantised.build, "tiny", "binary")
     submit(milvus.build, "tiny", str(tmp_path / "milvus.db"))
     assert submit(open_index, "lucene", str(study.path("indexes", "bm25")), "lucene")["matched"] == 60
     assert submit(retrieve, "bm25", k=10, split="train", name="mined") == {"name": "mined"}
@@ -217,8 +213,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
         assert submit(measure_injections, "llm", 1)["tried"] == 10
     assert submit(make_batch_by_judge, "judged", ["mined"], "features", "clean", size=3, by="ann")["name"] == "judged"
     assert submit(add_point)["number"] == 1 and submit(add_history) == []
-    submit(train_per_relation, "by-relation", "model", "clean", {**QUICK, "held_out": 2}, device="cpu")
-    submit(retrieve_per_relation, "by-relation", "dev", k=5, device="cpu")
+    assert submit(forecast_labels)["lines"]
     submit(train_reader, "reader", "mined", str(study.folder / "reader"), QUICK_READER, device="cpu")
     submit(read, "dev", "reader", device="cpu")
     submit(train_rocketqa, "recipe", "mined", "tiny", RECIPE, device="cpu")
@@ -231,7 +226,6 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     say(study, "ann", question.id, {next(p.id for p in listed if p.id not in question.gold): "negative"})
     assert submit(learn_label_judge, "said", "mined")["labels"] > 0
     assert submit(judge_with_labels, "said", "mined")["run"] == "mined"
-    submit(label_budget, "budget", "mined", start="tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
     mined = "".join(
         f'{{"query": "where is {n}", "answer": "in town {n}", "negative": "place {n}"}}\n' for n in range(9)
     )
@@ -240,5 +234,10 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     assert submit(checking.import_training_file, path, of=checked) == {"rows": 9, "negatives": 9}
     assert submit(checking.draw_pairs, 5, of=checked) == {"pairs": 9}, "all pairs were drawn when the check was made"
     assert submit(checking.write_cleaned, of=checked)["rows"] == 9
+    log = "".join(f'{{"question": "where is {n}", "contexts": ["place {n}", "town {n}"]}}\n' for n in range(50))
+    logged = Study.create(tmp_path / "logged")
+    path = keep_file(logged, "log.jsonl", io.BytesIO(log.encode())).name
+    assert submit(checking.import_retrieval_log, path, of=logged) == {"questions": 50, "chunks": 100}
+    assert submit(checking.draw_log_questions, 3, of=Study.open(logged.folder))["batch"] == "log-2"
     assert set(results) == registered - IN_THE_DEMO
     assert len(registered) >= 26 and "torch" in sys.modules

@@ -14,8 +14,7 @@ from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.retrieval.bm25 import BM25
 from blindspot.backend.training.training_settings import check
 from blindspot.backend.training_sets.denoising import Thresholds
-from blindspot.backend.training_sets.training_set import TrainingSet
-from blindspot.db.errors import BadInput
+from blindspot.db.errors import BadInput, Refused
 from tests.experiments import TINY, experiment_study
 from tests.training_studies import copied
 
@@ -137,8 +136,8 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
     }
     try:
         plan = chosen.plan(chosen.setting(given), bench)
-    except BadInput as error:
-        assert name in ("audit",), error
+    except (BadInput, Refused) as error:
+        assert name in ("audit", "label-budget"), error  # need an audit, and labels of training questions
         return
     places = {(cell.row, cell.column) for cell in plan.cells}
     assert len(places) == len(plan.cells) and len({row for row, _ in places}) > 1
@@ -153,17 +152,6 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
         }:
             if isinstance(part, DualEncoder):
                 check(part.settings)
-
-
-def test_a_second_round_in_an_experiment_takes_nothing_that_its_sets_dropped(study, monkeypatch):
-    from blindspot.backend.training import refresh
-
-    given, mine = [], refresh._mine
-    monkeypatch.setattr(refresh, "_mine", lambda *each: (given.append(each[3]), mine(*each))[1])
-    found(study, "distant-supervision", ks=[1, 5], training={**TINY["training"], "refresh": True})
-    folders = (study.folder / "experiments" / "parts" / "training_sets").glob("part-*")
-    sets = [TrainingSet(folder, {}).dropped() for folder in folders]
-    assert given and all(dropped in sets for dropped in given) and any(given)
 
 
 @pytest.fixture

@@ -86,18 +86,6 @@ def test_a_word_is_as_dark_as_what_it_adds():
     assert re.findall(r"rgba\(0,114,178,([\d.]+)\)", html) == ["0.55", "0.49"] and html.startswith("x <mark")
 
 
-def test_both_kinds_can_be_joined_with_others(study):
-    run = retrieve(study, "fusion", of="sparse:splade,late-interaction:colbert", split="dev", k=5, device="cpu")
-    assert list(run.manifest["weights"]) == ["sparse:splade", "late-interaction:colbert"]
-    first = study.questions.some(run.question_ids)[0].text
-    fused: dict[int, float] = {}
-    for name in run.manifest["weights"]:
-        for rank, row in enumerate(live.search(study, name, [first], 60).ordinals[0].tolist(), 1):
-            fused[row] = fused.get(row, 0.0) + (1 / (60 + rank) if row >= 0 else 0.0)
-    fused.pop(-1, None)
-    assert run.hits.ordinals[0].tolist() == sorted(fused, key=lambda row: (-np.float32(fused[row]), row))[:5]
-
-
 def test_the_commands_index_and_retrieve(study, blindspot):
     for kind, name, said in (
         ("sparse", "splade", "terms a passage"),
@@ -116,5 +104,3 @@ def test_the_commands_index_and_retrieve(study, blindspot):
 def test_findings_call_the_retrievers_by_their_kind(study):
     runs = {name: study.run(name).manifest for name in ("splade-dev", "colbert-dev")}
     assert spoken_names(runs, "splade-dev", "colbert-dev") == ("learned sparse (splade)", "late interaction (colbert)")
-    titles = {"retriever": "titles"}
-    assert spoken_names({"a": titles, "b": {"retriever": "bm25"}}, "a", "b") == ("entity lookup", "BM25")

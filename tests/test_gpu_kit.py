@@ -37,14 +37,17 @@ def kit(monkeypatch, tmp_path):
 
 
 def test_items_without_inputs_run_on_a_cpu_and_are_not_run_again(kit, tmp_path, capsys):
-    assert kit("--small", "--device", "cpu", "--only", "search-correctness,search") == 0
+    assert kit("--small", "--device", "cpu", "--only", "first-search,search-correctness,search") == 0
     said = capsys.readouterr().out
     rows = [line for line in said.splitlines() if line.startswith("| `search-correctness`")]
     assert len(rows) == 12 and all("| 100.0000% |" in row for row in rows)
-    assert "faiss-gpu" in said and "slowest kernel" in said
+    firsts = [line for line in said.splitlines() if line.startswith("| `first-search`")]
+    assert "| 100.0000% | float64 products of all rows, on the CPU" in firsts[-1]
+    assert said.count("making 20,000 vectors") == 1, "the second item takes the vectors of the first"
+    assert "FlashLib" in said and "faiss-gpu" in said and "slowest kernel" in said
     assert "| `training` | memory of a training step | flat with the batch | not measured |" in said
     found = Results(tmp_path / "gpu-results").finished(small=True)
-    assert set(found) == {"search-correctness", "search"} and found["search"].about["device"] == "cpu"
+    assert set(found) == {"first-search", "search-correctness", "search"} and found["search"].about["device"] == "cpu"
     assert not (tmp_path / "gpu-work" / "vectors").exists()
 
     assert kit("--small", "--device", "cpu") == 0
@@ -176,9 +179,11 @@ def test_the_devices_have_numbers_because_a_limit_of_memory_needs_one(monkeypatc
 def test_the_roofline_is_the_longer_of_reading_and_multiplying():
     vectors = np.zeros((1000, 64), np.float16)
     one = search.roofline_row(vectors, 1, [0.128], (1e6, 1e6))  # 0.128 s of reading, 0.128 s of products
-    assert "reading the rows" in one.what and one.ours == "128.0 ms, 100%" and one.target == "8 ms"
+    assert (
+        "reading the rows" in one.what and one.ours == "128.0 ms, 100%; 100% of the bandwidth" and one.target == "8 ms"
+    )
     many = search.roofline_row(vectors, 4096, [1048.576], (1e6, 1e6))
-    assert "the products" in many.what and many.ours == "4 questions/s, 50%"
+    assert "the products" in many.what and many.ours == "4 questions/s, 50%; 0% of the bandwidth"
 
 
 def test_half_an_input_of_a_killed_process_is_copied_again(tmp_path):

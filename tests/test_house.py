@@ -200,6 +200,7 @@ def test_every_third_party_import_is_required():
         "sentence_transformers": "sentence-transformers", "faiss": "faiss-cpu", "huggingface_hub": "huggingface-hub", "jnius": "pyjnius",
         "jnius_config": "pyjnius", "sqlite_utils": "sqlite-utils", "sklearn": "scikit-learn", "umap": "umap-learn",
         "prometheus_client": "prometheus-client", "markdown_it": "markdown-it-py", "ir_datasets": "ir-datasets",
+        "qdrant_client": "qdrant-client",
     }  # fmt: skip
     own = set(MAY_IMPORT) | {"tests", "benchmarks"}
     used = (
@@ -207,7 +208,8 @@ def test_every_third_party_import_is_required():
         - set(sys.stdlib_module_names)
         - own
     )
-    missing = {name for name in used if names.get(name, name) not in pins("requirements.txt")}
+    pinned = {**pins("requirements.txt"), **pins("requirements-stores.txt")}
+    missing = {name for name in used if names.get(name, name) not in pinned}
     assert not missing
 
 
@@ -236,15 +238,17 @@ def test_no_two_classes_share_a_name():
 
 
 MOST_PARAMETERS, MOST_LINES = 8, 70
-# Functions beyond those limits. Take one out with the change that mends it; put none in.
+# Functions beyond those limits, each with its reason. Take one out with the change that mends it; put none in.
+PARTS_OF_A_TRAINING = (
+    "its hyper-parameters are one record; the others are what jobs, recipes and experiments each give differently"
+)
 TOO_MANY_PARAMETERS = {
-    "backend/reader/training.py:train",
-    "backend/training/cross_encoder.py:train",
-    "backend/training/dual_encoder.py:_run_trainer",
-    "backend/training/dual_encoder.py:train",
-    "backend/training/losses.py:__init__",
+    "backend/reader/training.py:train": PARTS_OF_A_TRAINING,
+    "backend/training/cross_encoder.py:train": PARTS_OF_A_TRAINING,
+    "backend/training/dual_encoder.py:train": PARTS_OF_A_TRAINING,
+    "backend/training/losses.py:__init__": "arguments as sentence-transformers' losses take them, which plug-ins and tests name one by one",
 }
-TOO_LONG: set[str] = set()
+TOO_LONG: dict[str, str] = {}
 
 
 def functions(source):
@@ -289,8 +293,10 @@ def test_functions_are_short_and_take_few_parameters():
             found = beyond_limits(path.read_text(encoding="utf-8"))
             for names, beyond in zip(found, (many, long), strict=True):
                 beyond |= {f"{path.relative_to(ROOT)}:{name}" for name in names}
-    assert many - TOO_MANY_PARAMETERS == set() and long - TOO_LONG == set()
-    assert TOO_MANY_PARAMETERS - many == set() and TOO_LONG - long == set(), "mended: take it out of the list"
+    assert many - TOO_MANY_PARAMETERS.keys() == set() and long - TOO_LONG.keys() == set()
+    assert TOO_MANY_PARAMETERS.keys() - many == set() and TOO_LONG.keys() - long == set(), (
+        "mended: take it out of the list"
+    )
 
 
 def test_a_planted_long_function_is_found():

@@ -497,7 +497,6 @@ WRONG_VALUES = [
     ("learn judge", {"name": "x", "run": "alpha", "settings": {"deep": {"er": ["/etc"]}}}, 400, "'er' of 'learn judge'"),
     ("retrieve", {"kind": "opened", "index": "theirs", "split": "dev"}, 403, "sends the questions to another server"),
     ("retrieve", {"kind": "milvus", "split": "dev"}, 403, "sends the questions to another server"),
-    ("retrieve", {"kind": "fusion", "of": "bm25,opened:theirs"}, 403, "sends the questions to another server"),
     ("retrieve", {"kind": "rerank", "judge": "j", "over": "opened:theirs"}, 403, "sends the questions to another server"),
 ]  # fmt: skip
 

@@ -24,7 +24,7 @@ from blindspot.backend.data.importing.importer import (
     import_questions,
 )
 from blindspot.backend.data.importing.mentions import count_mentions
-from blindspot.backend.text.answers import joined, nfd
+from blindspot.backend.text.answers import nfd, spaced_tokens
 from blindspot.backend.text.token_arrays import token_arrays
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BadInput, Missing, Refused
@@ -317,7 +317,7 @@ def test_counting_is_the_same_as_looking_at_every_place(entities, passages):
 
 @pytest.mark.parametrize("stop", [0x3100, pytest.param(0x110000, marks=pytest.mark.slow)])
 def test_a_token_of_every_character_is_that_of_the_answer_rules(stop):
-    """Alone, after a letter and before a letter: the arrays hold the tokens of `joined(nfd(text))`."""
+    """Alone, after a letter and before a letter: the arrays hold the tokens of `spaced_tokens(nfd(text))`."""
     characters = [chr(code) for code in range(1, stop) if not 0xD800 <= code < 0xE000]
     texts = [
         " ".join(f"{character} a{character} {character}a" for character in characters[start : start + 5000])
@@ -325,7 +325,7 @@ def test_a_token_of_every_character_is_that_of_the_answer_rules(stop):
     ]
     found = token_arrays(texts)
     words = [found.text[start:end] for start, end in zip(found.starts, found.ends, strict=True)]
-    whole = "\0".join(joined(nfd(text)) for text in texts)
+    whole = "\0".join(spaced_tokens(nfd(text)) for text in texts)
     assert words == whole.replace("\0", " ").split()
     assert found.numbers.tolist() == [i for i, text in enumerate(whole.split("\0")) for _ in text.split()]
     same = {}

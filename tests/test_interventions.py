@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from blindspot.backend.interventions.batch import NONE, SHARED, cause_counts, explain_misses
 from blindspot.backend.interventions.edits import EDITS, MissedQuestion, Placebo, changed_tokens, edited, renamed
-from blindspot.backend.interventions.explaining import ExplainedMiss, MissExplainer, TriedEdit
+from blindspot.backend.interventions.explaining import FEW, ExplainedMiss, MissExplainer, TriedEdit
 from blindspot.backend.interventions.misses import Wordings
 from blindspot.backend.interventions.placebos import PLACEBOS, edited_placebos, placebos
 from blindspot.backend.interventions.searching import Attempt, Reached, reached
@@ -58,10 +58,10 @@ def test_the_answers_sentence_moves_first():
     assert after("move_first", miss("She kept bees. Rome is her town.")) is None
 
 
-def test_the_answers_sentence_is_said_in_the_questions_words():
+def test_the_questions_missing_words_come_before_the_answers_sentence():
     put = after("put_words_in", miss())
-    assert put.passage.text == TEXT.replace("In Oslo she came into the world.", "Where was Ada Holm born? Oslo.")
-    assert put.changed == 7
+    assert put.passage.text == TEXT.replace("In Oslo she", "born: In Oslo she")
+    assert put.changed == 1
     assert after("put_words_in", miss("Ada Holm was born in Oslo.")) is None
     # The words of a roundabout question are not the passage's to have, if training asks more plainly.
     odd = Question("q", "Whither leads the cradle of Ada Holm?", ("Oslo",), subject="Ada Holm")
@@ -167,7 +167,7 @@ def test_a_placebo_gets_the_same_edit_and_never_the_answer():
         above=((5, Passage("5", "", "Ada Holm: Rome")),),
     )
     texts = {name: edited_placebos(name, missed, [other])[0] for name in EDITS}
-    assert texts["put_words_in"].passage.text == "She sang. Where was Ada Holm born? Bergen. All is well."
+    assert texts["put_words_in"].passage.text == "She sang. born: Her brother lived in Bergen. All is well."
     assert texts["name_subject"].passage.text == "She sang. Ada Holm's brother lived in Bergen. All is well."
     assert texts["give_own_title"].passage.title == "Ada Holm"
     assert texts["move_first"].passage.text == "Her brother lived in Bergen. She sang. All is well."
@@ -283,7 +283,7 @@ def test_the_misses_of_a_run_are_explained_and_ranks_are_computed_once(missing, 
         assert row["edit"] == next(iter(named), None)
         assert row["cause"] == (EDITS[row["edit"]].cause if named else SHARED if mending else NONE)
         for each in row["edits"].values():
-            assert len(each["placebos"]) == PLACEBOS
+            assert len(each["placebos"]) == (PLACEBOS if each["rank"] <= 3 else FEW), "few where the edit mends nothing"
 
     monkeypatch.setattr(MissExplainer, "_encoded", lambda *_: pytest.fail("a known rank was computed again"))
     again = explain_misses(missing, "tiny", k=3, limit=10, device="cpu")

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from blindspot.backend.core import job_process, jobs
+from blindspot.backend.core import job_process, job_reports, jobs
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest
 from blindspot.backend.core.study import Study
@@ -376,7 +376,7 @@ def test_a_job_inside_a_job_does_not_wait_for_itself(study):
 
 
 def test_a_job_that_reports_nothing_shows_that_it_lives_and_can_be_ended(study, monkeypatch):
-    monkeypatch.setattr(jobs, "SECONDS_BETWEEN_HEARTBEATS", 0.0)
+    monkeypatch.setattr(job_reports, "SECONDS_BETWEEN_HEARTBEATS", 0.0)
     id = jobs.submit(report_nothing, study)
     pid = until(study, id, lambda job: job.state == "running").pid
     jobs.cancel(study, id)

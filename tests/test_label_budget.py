@@ -1,9 +1,8 @@
-"""The label-budget experiment: figures by hand, the coverage of the interval, and a whole experiment on a tiny study,
+"""The experiment label-budget: figures by hand, the coverage of the interval, and a whole experiment on a tiny study,
 killed and resumed.
 """
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -11,13 +10,13 @@ import scipy.stats
 
 from blindspot.analysis.accuracy import mean
 from blindspot.analysis.crossed import crossed_mean
-from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.manifest import read_json, whole_folder, write_json, write_manifest
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.experiments import budget_results, label_budget
-from blindspot.backend.experiments.gain import Gain
-from blindspot.backend.judges.label_judge import learn_label_judge
+from blindspot.backend.experiments import tables
+from blindspot.backend.experiments.plan import PaperClaim
+from blindspot.backend.experiments.running import results, run_experiment
+from blindspot.backend.experiments.workbench import Workbench
 from blindspot.backend.retrieval import bm25
-from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.labels import Labels
@@ -83,66 +82,56 @@ def test_the_interval_covers_in_many_rounds(seeds, of_seeds):
     assert coverage(2000, seeds, 400, min(of_seeds, 0.03), seed=1, binary=True) >= 0.935
 
 
-def gain(before, after, seeds=3, questions=400, found=(40, 80)):
-    """Every seed answers the first so many questions."""
-    rows = [np.tile(np.arange(questions) < count, (seeds, 1)) for count in found]
-    return Gain.of(before, after, *rows)
+def judged(found=(40, 80), labels=200, worth=0.1, seeds=3, questions=400):
+    """Return the verdict on labels after which every seed answers `found[1]` questions, and `found[0]` before."""
+    before, after = (np.tile(np.arange(questions) < count, (seeds, 1)).astype(float) for count in found)
+    claim = PaperClaim("worth it", ("after", ""), ("before", ""), by=worth / 100 * labels / 100)
+    return claim.judge(after, before, trained=True, level=0.95)
 
 
 def test_the_verdicts():
     """10 points more for 200 labels are 5 points per hundred labels."""
-    better = gain(100, 300)
-    assert better.difference.value == 0.1 and better.per_hundred(0.1) == pytest.approx(5.0)
-    verdict, sentence = better.verdict(1.0)
-    assert (
-        verdict == "worth it"
-        and "the last 200 labels changed Success@k by +10.0 points" in sentence
-        and "+5.00 points per hundred labels" in sentence
-    )
-    assert better.verdict(20.0)[0] == "not worth it" and better.verdict(5.0)[0] == "inconclusive"
-    assert gain(100, 300, found=(80, 40)).verdict(0.1)[0] == "not worth it"
+    assert judged()["difference"] == pytest.approx(0.1)
+    assert [judged(worth=points)["word"] for points in (1.0, 5.0, 20.0)] == [
+        "supported",
+        "inconclusive",
+        "not supported",
+    ]
+    assert judged(found=(80, 40))["word"] == "not supported"
     # No question changed. Of 400 that leaves changes of up to a point, and two for 200 labels are one per hundred.
-    unchanged = gain(100, 300, found=(40, 40))
-    assert unchanged.verdict(1.0)[0] == "not worth it" and unchanged.verdict(0.1)[0] == "inconclusive"
-    assert -0.01 < unchanged.difference.low < 0 < unchanged.difference.high < 0.01
+    assert judged(found=(40, 40), worth=1.0)["word"] == "not supported"
+    assert judged(found=(40, 40))["word"] == "inconclusive"
 
 
 def test_too_little_to_tell():
-    assert gain(100, 300, seeds=2).verdict(0.1) == (
-        "inconclusive",
-        "Inconclusive: only 2 seeds (at least 3 needed).",
-    )
-    assert gain(100, 300, questions=29, found=(1, 20)).verdict(0.1)[0] == "inconclusive"
-    assert gain(7, 7).verdict(0.1) == ("inconclusive", "Inconclusive: the last two budgets have the same labels.")
-    with pytest.raises(ValueError, match="same seeds and questions"):
-        Gain.of(1, 2, np.ones((3, 5)), np.ones((2, 5)))
+    few = judged(seeds=2)
+    assert few["word"] == "inconclusive" and few["because"] == "only 2 seeds (at least 3 needed)"
+    assert judged(questions=29, found=(1, 20))["word"] == "inconclusive"
 
 
-QUICK = {
-    "steps": 2,
-    "batch": 4,
-    "evaluate_every": 2,
-    "held_out": 3,
-    "pool": 10,
-    "question_tokens": 24,
-    "passage_tokens": 48,
-    "learning_rate": 1e-3,
-}
-ASKED = {
-    "run": "mined",
+GIVEN = {
     "start": "tiny",
     "shares": [0, 50, 100],
     "seeds": [0, 1],
-    "k": 5,
-    "settings": QUICK,
-    "device": "cpu",
+    "ks": [5],
+    "depth": 10,
+    "training": {
+        "steps": 2,
+        "batch": 4,
+        "evaluate_every": 2,
+        "held_out": 3,
+        "pool": 10,
+        "question_tokens": 24,
+        "passage_tokens": 48,
+        "learning_rate": 1e-3,
+    },
 }
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
-    """A run, a start model, four labels of training questions, then one of a dev question. Tests must not write to
-    it.
+    """BM25, a start model, four labels of training questions, and one of a dev question between them. Tests must not
+    write to it.
     """
     passages = people()
     asked = births(passages, "train")
@@ -152,7 +141,6 @@ def bare(tmp_path_factory):
     ]
     study = make_study(tmp_path_factory.mktemp("studies") / "s", passages, [*asked[:20], *dev])
     bm25.build_index(study, threads=2)
-    retrieve(study, "bm25", k=10, split="train", name="mined")
     tiny_bert(study.folder / "models" / "start")
     add_encoder(
         study.settings_path,
@@ -160,15 +148,9 @@ def bare(tmp_path_factory):
         {"model": str(study.folder / "models" / "start"), "pooling": "cls", "max_tokens": 64},
     )
     People(study.labels_path).add("ann", "annotator")
-    run = study.run("mined")
     for number in range(4):
         question = asked[number]
-        others = [
-            p.id
-            for p in study.corpus.passages(run.hits.ordinals[run.row(question.id)].tolist())
-            if p.id not in question.gold
-        ]
-        say(study, "ann", question.id, {others[0]: "positive"})
+        say(study, "ann", question.id, {next(p.id for p in passages if p.id not in question.gold): "positive"})
         if number == 1:
             say(study, "ann", dev[0].id, {"p2": "positive"})  # it trains nothing, and counts towards no budget
     return study
@@ -176,149 +158,113 @@ def bare(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(bare, tmp_path_factory):
-    """A study in which the experiment was killed in its third training and resumed, with its output and its steps."""
+    """A study in which the experiment was killed in its third training and resumed; its result, and the trainings of
+    each call.
+    """
     pytest.importorskip("accelerate", reason="training needs accelerate")
-    study, seen, folder = copied(bare, tmp_path_factory.mktemp("whole") / "s"), [], []
+    study, trainings = copied(bare, tmp_path_factory.mktemp("whole") / "s"), [[]]
 
     def watch(done, total, doing):
-        seen.append(doing)
-        if doing.startswith("3 of 6") and "training" in doing and not folder:
-            folder.extend(sorted(path.name for path in study.folder.glob("experiments/.budget~working/[0-9]*")))
+        if "training a dual encoder" in doing and doing.split(":")[0] not in trainings[-1]:
+            trainings[-1].append(doing.split(":")[0])
+        if len(trainings) == 1 and len(trainings[0]) == 3:
+            trainings.append([])
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        label_budget.label_budget(study, "budget", **ASKED, progress=watch)
-    before = len(seen)
-    result = label_budget.label_budget(study, "budget", **ASKED, progress=watch)
-    return study, result, seen[before:], folder
+        run_experiment(study, "label-budget", GIVEN, "cpu", watch)
+    result = run_experiment(study, "label-budget", GIVEN, "cpu", watch)
+    return study, result, trainings
+
+
+def sets_of(study):
+    bench = Workbench(study, "cpu")
+    return [TrainingSet.open(bench, path.name) for path in bench.home.glob("training_sets/part-*")]
 
 
 def test_budgets_hold_the_labels_up_to_an_event(whole):
-    study, result, _, _ = whole
+    study, result, _ = whole
     events = [event.number for event in Labels(study.labels_path).events() if event.kind == "label"]
-    assert [(each["share"], each["labels"], each["until"]) for each in result["budgets"]] == [
-        (0, 0, 0),
-        (50, 2, events[1]),
-        (100, 4, events[4]),
-    ]  # the third label is of dev
-    relabelled = []
-    for budget in result["budgets"]:
-        pairs = [pair for _, found in TrainingSet.open(study, budget["name"]).groups() for pair in found]
-        relabelled.append(sum(pair.label == "positive" and pair.role == "positive" for pair in pairs))
-    assert relabelled == [0, 2, 4]
+    rows = list(dict.fromkeys(cell["row"] for cell in result["cells"]))
+    assert rows[::3] == ["0% (0 labels)", "50% (2 labels)", "100% (4 labels)"]
+    found = {}
+    for each in sets_of(study):
+        pairs = [pair for _, group in each.groups() for pair in group]
+        positives = sum(pair.label == "positive" and pair.role == "positive" for pair in pairs)
+        found[each.manifest["request"]["until"]] = positives
+    assert found == {0: 0, events[1]: 2, events[4]: 4}  # the third label is of dev
 
 
-def test_it_goes_on_where_it_was_killed(whole):
-    _, result, later, cells = whole
-    assert cells == ["000-0", "050-0"]  # kept when the third was begun
-    assert not any(doing.startswith(("1 of 6", "2 of 6")) for doing in later) and any(
-        doing.startswith("6 of 6") for doing in later
-    )
-    assert [len(budget["by_seed"]) for budget in result["budgets"]] == [2, 2, 2]
+def test_it_resumes_where_it_was_killed(whole):
+    _, result, trainings = whole
+    assert len(trainings[0]) == 3 and len(trainings[1]) == 4, "two of six models were finished, the third resumes"
+    assert all(cell["seeds"] == 2 for cell in result["cells"])
 
 
 def test_results_stay_as_they_are(whole):
-    study, result, _, _ = whole
-    folder = study.folder / "experiments" / "budget"
-    assert json.loads(json.dumps(result)) == read_json(folder / "result.json")
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "000-0",
-        "000-1",
-        "050-0",
-        "050-1",
-        "100-0",
-        "100-1",
-        "manifest.json",
-        "result.json",
-    ]
-    assert not list(study.folder.glob("experiments/.budget*"))
-    assert label_budget.label_budget(study, "budget", **ASKED) == read_json(folder / "result.json")
-    with pytest.raises(Refused, match="an experiment 'budget' with other settings already exists"):
-        label_budget.label_budget(study, "budget", **{**ASKED, "k": 4})
-    sets = read_json(folder / "manifest.json")["sets"]
-    assert set(sets) == {"budget-000", "budget-050", "budget-100"} and all(each["sha256"] for each in sets.values())
+    study, result, _ = whole
+    (folder,) = (study.folder / "experiments").glob("label-budget-*")
+    before = (folder / "result.json").read_bytes()
+    assert run_experiment(study, "label-budget", GIVEN, "cpu") == read_json(folder / "result.json")
+    assert (folder / "result.json").read_bytes() == before and results(study)[0]["key"] == result["key"]
 
 
 def test_figures_are_of_the_hits_that_are_kept(whole):
     """Counted by hand from the arrays, with the one label of dev."""
-    study, result, _, _ = whole
+    study, result, _ = whole
     p2 = study.corpus.ordinals(["p2"])["p2"]
-    for budget in result["budgets"]:
-        shares = []
-        for seed in (0, 1):
-            cell = study.folder / "experiments" / "budget" / f"{budget['share']:03d}-{seed}"
-            ids, ordinals = read_json(cell / "questions.json"), np.load(cell / "ordinals.npy")
-            right = []
-            for id, row in zip(ids, ordinals.tolist(), strict=True):
-                question = study.questions.get(id)
-                texts = [passage.text for passage in study.corpus.passages(row)]
-                right.append(any(question.answers[0] in text for text in texts) or (id == ids[0] and p2 in row))
-            shares.append(np.mean(right))
-        assert budget["by_seed"] == pytest.approx(shares) and budget["success"]["value"] == pytest.approx(
-            np.mean(shares)
-        )
-        assert budget["success"]["n"] == 20 and {name: figure["n"] for name, figure in budget["buckets"].items()} == {
-            "<=1 mentions": 10,
-            "10-29 mentions": 10,
-        }
-    assert (
-        result["verdict"] == "inconclusive"
-        and "only 2 seeds (at least 3 needed) and 20 facts (at least 30 needed)" in result["sentence"]
+    shares = []
+    for run in (study.folder / "experiments" / "parts" / "runs").glob("part-*"):
+        ids, ordinals = read_json(run / "questions.json"), np.load(run / "ordinals.npy")
+        if not ids[0].startswith("dev."):
+            continue
+        right = []
+        for id, row in zip(ids, ordinals.tolist(), strict=True):
+            question = study.questions.get(id)
+            texts = [passage.text for passage in study.corpus.passages(row)]
+            right.append(any(question.answers[0] in text for text in texts) or (id == ids[0] and p2 in row))
+        shares.append(np.mean(right))
+    cells = [cell for cell in result["cells"] if cell["row"].endswith("labels)")]
+    assert sorted(sum((cell["by_seed"] for cell in cells), [])) == pytest.approx(sorted(shares)) and len(shares) == 6
+    assert all(cell["value"] == pytest.approx(np.mean(cell["by_seed"])) and cell["n"] == 20 for cell in cells)
+    buckets = [cell for cell in result["cells"] if cell["row"].startswith("0% (0 labels), ")]
+    assert {cell["row"].split(", ")[1]: cell["n"] for cell in buckets} == {"<=1 mentions": 10, "10-29 mentions": 10}
+    assert result["sentence"] == (
+        "The finding is inconclusive here: only 2 seeds (at least 3 needed) and 20 independent questions (at least 30 "
+        "needed)."
     )
-    lines = budget_results.as_lines(result)
-    assert lines[0].startswith("Success@5, %") and lines[-1] == result["sentence"] and len(lines) == 1 + 3 * 3 + 2
 
 
-def test_the_command(whole, monkeypatch):
+def test_the_command(whole):
     from typer.testing import CliRunner
 
     from blindspot.app.cli import app
 
-    study, result, _, _ = whole
-    asked = read_json(study.folder / "experiments" / "budget" / "manifest.json")["request"]
-    monkeypatch.setattr(
-        label_budget,
-        "_request",
-        lambda experiment: asked | {"k": experiment.settings.k, "seeds": list(experiment.settings.seeds)},
-    )
-    words = [
-        "experiment",
-        "label-budget",
-        "budget",
-        "--run",
-        "mined",
-        "--start",
-        "tiny",
-        "--shares",
-        "0,50,100",
-        "--seeds",
-        "0,1",
-        "--k",
-        "5",
-        "--study",
-        str(study.folder),
-    ]
+    study, result, _ = whole
+    words = "experiment label-budget --from tiny --shares 0,50,100 --seeds 0,1 --k 5 --depth 10 --device cpu".split()
+    words += [word for name, value in GIVEN["training"].items() for word in ("--training", f"{name}={value}")]
     runner = CliRunner()
-    done = runner.invoke(app, words, catch_exceptions=False)
-    assert done.exit_code == 0 and result["sentence"] in done.output and "100% (4 labels)" in done.output
-    assert json.loads(runner.invoke(app, [*words, "--json"], catch_exceptions=False).stdout) == result
+    done = runner.invoke(app, [*words, "--study", str(study.folder), "--csv"], catch_exceptions=False)
+    assert done.exit_code == 0 and done.stdout == tables.as_csv(result)
     assert runner.invoke(app, [*words, "--seeds", "0;1"]).exit_code == 2
 
 
-@pytest.mark.parametrize("asked, error, said", [
-    ({"split": "train"}, Refused, "training questions"), ({"shares": [50]}, BadInput, "two shares"), ({"shares": [0, 101]}, BadInput, "0 to 100"),
-    ({"policy": "answer_match"}, BadInput, "does not use labels"), ({"seeds": []}, BadInput, "at least one seed"), ({"k": 0}, BadInput, "k must be a whole number of at least 1"), ({"k": 61}, BadInput, "k must be from 1 to 60"),
-    ({"settings": {"bach": 1}}, BadInput, "bach")])  # fmt: skip
-def test_what_cannot_be_asked(bare, asked, error, said):
+def test_the_same_labels_twice_make_no_claim(bare, tmp_path):
+    from blindspot.backend.experiments.papers.label_budget import plan
+    from blindspot.backend.experiments.running import frozen, named
+
+    setting = named("label-budget").setting(frozen({**GIVEN, "shares": [0, 10]}))
+    planned = plan(setting, Workbench(bare, "cpu"))
+    assert not planned.claims and "have the same labels" in list(planned.notes)[0]
+
+
+@pytest.mark.parametrize("given, error, said", [
+    ({"on": "train"}, Refused, "training questions"), ({"shares": [50]}, BadInput, "two shares"), ({"shares": [0, 101]}, BadInput, "0 to 100"),
+    ({"policy": "answer_match"}, BadInput, "does not use labels"), ({"seeds": []}, BadInput, "at least one seed"),
+    ({"training": {"bach": 1}}, BadInput, "bach")])  # fmt: skip
+def test_what_cannot_be_asked(bare, given, error, said):
     with pytest.raises(error, match=said):
-        label_budget.label_budget(bare, "wrong", **{**ASKED, **asked})
-
-
-def test_a_judge_that_knows_all_labels_is_refused(bare, tmp_path):
-    study = copied(bare, tmp_path / "s")
-    learn_label_judge(study, "said", "mined")
-    with pytest.raises(Refused, match="even the smallest share would know them all"):
-        label_budget.label_budget(study, "wrong", **{**ASKED, "policy": "judge+labels", "model": "said"})
+        run_experiment(bare, "label-budget", {**GIVEN, **given}, "cpu")
 
 
 def test_without_labels_there_is_nothing_to_compare(bare, tmp_path):
@@ -328,4 +274,42 @@ def test_without_labels_there_is_nothing_to_compare(bare, tmp_path):
     )
     study.questions.connection.commit()
     with pytest.raises(Refused, match="nobody has labelled a passage of a training question"):
-        label_budget.label_budget(study, "wrong", **ASKED)
+        run_experiment(study, "label-budget", GIVEN, "cpu")
+
+
+def test_a_result_of_an_older_version_opens(bare, tmp_path):
+    """As versions before 0.3.0 stored it, under the name that the user gave."""
+    study = copied(bare, tmp_path / "s")
+    share = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 20, "units": 10, "method": "t"}
+    old = {
+        "name": "mine",
+        "k": 20,
+        "split": "dev",
+        "seeds": [0, 1, 2],
+        "convention": "Success@20 over the questions of dev.",
+        "budgets": [
+            {"share": each, "labels": each, "until": 0, "name": "", "success": share, "by_seed": [0.5] * 3,
+             "buckets": {"10-29 mentions": share}}
+            for each in (0, 100)
+        ],
+        "gain": {"labels_before": 0, "labels_after": 100, **share},
+        "worth": 0.1,
+        "verdict": "worth it",
+        "sentence": "The next hundred labels are worth it: so it was.",
+    }  # fmt: skip
+    with whole_folder(study.folder / "experiments" / "mine") as folder:
+        write_json(folder / "result.json", old)
+        write_manifest(folder, {"kind": "experiment", "what": "label budget", "name": "mine", "request": {}})
+    (result,) = results(study)
+    assert result["verdict"] == "supported" and result["sentence"] == old["sentence"]
+    rows, columns, cells = tables.grid(result)
+    assert rows == [
+        "0% (0 labels)",
+        "0% (0 labels), 10-29 mentions",
+        "100% (100 labels)",
+        "100% (100 labels), 10-29 mentions",
+    ]
+    assert columns == ["Success@20"] and cells[rows[0], "Success@20"]["by_seed"] == [0.5] * 3
+    assert "50.0 (40.0–60.0)" in tables.result_table(result).as_markdown() and old["sentence"] in tables.as_latex(
+        result
+    )

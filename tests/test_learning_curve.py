@@ -110,10 +110,10 @@ def test_a_point_counts_the_labels_that_it_learned_from(told):
     assert (first.labels, first.judged, first.new_labels, first.before) == (0, 0, 0, None)
     assert (point.labels, point.judged, point.new_labels, point.before) == (36, 12, 36, first.number)
     assert point.authors == {"ann": 36} and point.scopes["judged"].questions == 12
-    # Gold alone teaches the scope "all" from the start; the other one has no judge before the first label.
-    assert first.scopes["judged"].model is None and first.scopes["judged"].reranker == first.base_reranker
-    assert first.scopes["all"].questions == TRAIN and first.scopes["all"].model == "logistic"
-    assert point.scopes["judged"].model == "logistic"
+    # Gold alone teaches the scope "all" from the start; the prior orders the other one before the first label.
+    assert first.scopes["judged"].model == "prior"
+    assert first.scopes["all"].questions == TRAIN and first.scopes["all"].model == "ensemble"
+    assert point.scopes["judged"].model == "ensemble"
 
 
 def test_an_adapter_learns_from_enough_questions_only(study, told, monkeypatch):
@@ -164,7 +164,7 @@ def test_dev_never_trains(own, monkeypatch):
         labels = {p: "positive" for p, _ in listed(study, question, "bm25-dev")}
         say(study, question, labels | dict.fromkeys(study.questions.get(question).gold, "negative"))
     taught = []
-    for module, name in ((learning_curve, "fit_ranker"), (curve_bench, "learn")):
+    for module, name in ((curve_bench, "fit_ranker"), (curve_bench, "learn")):
         original = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, original=original: taught.append(a[0]) or original(*a))
     lists_seen = []

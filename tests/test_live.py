@@ -97,9 +97,9 @@ def test_a_backend_gives_what_is_found_here(indexed_study, through, monkeypatch)
 
 
 def test_what_a_page_keeps_answers_by(indexed_study, through, monkeypatch):
-    far = live.made(indexed_study)
+    far = live.index_state(indexed_study)
     monkeypatch.delenv(BACKEND)
-    here = live.made(indexed_study)
+    here = live.index_state(indexed_study)
     assert far[0] and here[0] is None and far[1:] == here[1:] and [name for name, _ in here[1:]] == ["bm25", "tiny"]
 
 
@@ -201,5 +201,5 @@ def test_the_token_is_sent(monkeypatch):
         threading.Thread(target=server.handle_request, daemon=True).start()
         monkeypatch.setenv(BACKEND, f"http://127.0.0.1:{server.server_port}/")
         monkeypatch.setenv(remote.TOKEN, "secret")
-        assert remote.chosen().retrievers() == {"bm25": {}}
+        assert remote.configured().retrievers() == {"bm25": {}}
     assert seen == ["Bearer secret"]

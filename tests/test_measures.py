@@ -25,6 +25,7 @@ from blindspot.backend.evaluation.relevance import relevant
 from blindspot.backend.evaluation.report import report
 from blindspot.backend.judging.labels_io import export_labels, import_labels
 from blindspot.db.errors import BadInput, Refused
+from blindspot.db.labels import Labels
 from blindspot.db.records import Hits, Question
 from tests.studies import make_study, people
 
@@ -90,12 +91,27 @@ def gold_qrels(study) -> list:
 @pytest.mark.parametrize("k", [1, 3, 10, DEPTH])
 def test_every_measure_over_graded_gold_equals_ir_measures(study, name, k):
     assert set(MEASURES.names()) == set(IN_IR_MEASURES)
-    found = relevant(study, study.run("one"), "gold")
+    found = relevant(study, study.run("one"), "gold", as_imported=True)
     ours = MEASURES.get(name).of(found, k)
     theirs = oracle(study, "one", IN_IR_MEASURES[name].format(k=k), gold_qrels(study))
     assert 20 < len(found.questions) < 40 and np.unique(found.grades).tolist() == [0, 1, 2, 3]
     assert ours == pytest.approx([theirs[question.id] for question in found.questions])
     assert len(np.unique(ours)) > 1
+
+
+@pytest.mark.parametrize("name", ["ndcg", "map", "success"])
+def test_gold_that_people_reject_has_grade_0(study, name):
+    rejected = Labels(study.labels_path).rejected_gold()
+    qrels = [
+        ir_measures.Qrel(
+            each.query_id, each.doc_id, 0 if each.doc_id in rejected.get(each.query_id, ()) else each.relevance
+        )
+        for each in gold_qrels(study)
+    ]
+    assert any(was.relevance > now.relevance for was, now in zip(gold_qrels(study), qrels, strict=True))
+    found = relevant(study, study.run("one"), "gold")
+    theirs = oracle(study, "one", IN_IR_MEASURES[name].format(k=10), qrels)
+    assert MEASURES.get(name).of(found, 10) == pytest.approx([theirs[question.id] for question in found.questions])
 
 
 @pytest.mark.parametrize("name", ["ndcg", "map", "success"])

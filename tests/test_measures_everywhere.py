@@ -57,11 +57,11 @@ def test_home_shows_the_chosen_measure_of_every_run(study):
     made = report(study, RUNS, relevance="gold", ks=(5,), measures=["ndcg"])
     for run in made.runs:
         assert f"{run.measures['ndcg'].at[5].percent[0]:.1f}" in page.text
-    assert "nDCG@k in percent" in page.text and "is a gold passage of the question" in page.text
+    assert "nDCG@k, in percent" in page.text and "is a gold passage of the question" in page.text
     links = [link for link in page.links() if "measure=map" in link]
     assert len(links) == 1
     plain = Page(study.folder)
-    assert "Success@k in percent" in plain.text and "cost" in plain.text
+    assert "Success@k, in percent" in plain.text and "cost" in plain.text
 
 
 def test_relations_shows_the_chosen_measure(study):

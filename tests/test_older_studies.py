@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from blindspot.app.cli import app
 from blindspot.backend.core import jobs
-from blindspot.backend.core.manifest import MANIFEST
+from blindspot.backend.core.manifest import MANIFEST, write_manifest
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.summary import summary
 from blindspot.backend.evaluation.comparison_report import compare_runs
@@ -19,7 +19,7 @@ from blindspot.backend.evaluation.report import report
 from blindspot.backend.judges.feature_judge import judge_run
 from blindspot.backend.judges.judge import judges_of
 from blindspot.backend.maps.stored import maps_of
-from blindspot.backend.retrieval import dense, titles
+from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.indexes import names
 from blindspot.backend.retrieval.live import search
@@ -28,7 +28,7 @@ from blindspot.backend.retrieval.retriever import RETRIEVERS, kind_of, kind_of_r
 from blindspot.backend.training.dual_encoder import train_dual_encoder
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.training_set import TrainingSet
-from blindspot.db.errors import Refused
+from blindspot.db.errors import BlindspotError, Refused
 from blindspot.db.labels import Labels
 from blindspot.db.people import People
 from blindspot.db.queue import Queue
@@ -108,8 +108,6 @@ def test_an_encoder_called_like_a_kind_of_retriever_is_found(study, name):
     assert kind_of(retriever) is RETRIEVERS.get("dense") and kind_of(retriever).encoder(retriever) == name
     assert np.array_equal(search(study, retriever, question, 5).ordinals, expected)
     assert search(study, f"hybrid:{name}", question, 5).ordinals.shape == (1, 5)
-    fused = retrieve(study, "fusion", of=f"bm25,{retriever}", split="dev", k=5)
-    assert fused.name in study.runs()
     manifest = study.run("tiny-dev").manifest
     assert kind_of_run(study.run("bm25-train").manifest) is RETRIEVERS.get("bm25")
     kind = kind_of_run(manifest)
@@ -118,17 +116,24 @@ def test_an_encoder_called_like_a_kind_of_retriever_is_found(study, name):
     assert np.array_equal(made.hits.ordinals, study.run("tiny-dev").hits.ordinals)
 
 
-def test_an_index_of_titles_replaces_no_encoders_index(study):
-    study = _renamed(study, "titles")
-    with pytest.raises(Refused, match=r"indexes/titles holds another index \(dense index\)"):
-        titles.build_index(study)
-    assert names(study).count("titles") == 0 and "dense:titles" in names(study)
-    dense.build_index(study, "titles", device="cpu")  # its own may be made again
-    study.path("indexes", "titles").rename(study.path("indexes", "elsewhere"))
-    titles.build_index(study)
-    with pytest.raises(Refused, match=r"indexes/titles holds another index \(title index\)"):
-        dense.build_index(study, "titles", device="cpu")
-    assert "titles" in names(study) and "dense:titles" not in names(study)
+@pytest.mark.parametrize(
+    ("retriever", "kind", "said"),
+    [
+        ("titles", "title index", "entity lookup was removed .*: use bm25, and delete indexes/titles"),
+        ("fusion:bm25,tiny", "", "fusion was removed: use hybrid"),
+        ("int8:tiny", "", "int8 and binary copies were removed: use 'blindspot index faiss'"),
+    ],
+)
+def test_an_index_of_a_removed_kind_is_one_line(study, retriever, kind, said):
+    if kind:
+        study.path("indexes", retriever).mkdir()
+        write_manifest(study.path("indexes", retriever), {"kind": kind, "corpus": study.corpus.digest})
+    assert retriever not in names(study)
+    with pytest.raises(BlindspotError, match=said):
+        search(study, retriever, ["Who?"], 5)
+    with pytest.raises(Refused, match=said):
+        retrieve(study, retriever.partition(":")[0], split="dev", k=5)
+    assert Page(study.folder).text
 
 
 def test_what_version_0_2_made_is_all_there(study_of_0_2):
@@ -154,11 +159,11 @@ def test_a_study_of_version_0_2_is_judged_cleaned_and_trained(study_of_0_2):
 
 
 def test_the_function_of_a_job_that_version_0_2_queued_is_found(study_of_0_2):
-    id = jobs.submit(titles.build_index, study_of_0_2)
+    id = jobs.submit(bm25.build_index, study_of_0_2, threads=1)
     while (job := jobs.status(study_of_0_2, id)).unfinished:
         time.sleep(0.05)
-    assert job.state == "done" and job.function == "blindspot.backend.retrieval.titles:build_index"
-    older = replace(job, function="backend.retrieval.titles:build_index")
+    assert job.state == "done" and job.function == "blindspot.backend.retrieval.bm25:build_index"
+    older = replace(job, function="backend.retrieval.bm25:build_index")
     assert jobs._registered(older) is jobs._registered(job)
 
 

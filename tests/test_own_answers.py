@@ -54,6 +54,6 @@ def test_the_list_of_answers_and_a_change_of_one(tmp_path):
     assert [batch.done for batch in queue.batches()] == done and queue.finished_by("ann")["b1"] == 3
     ((_, event),) = labels.bad_marks("ann").items()
     send(labels, "undo", "q2", undoes=event)
-    assert labels.bad_marks("ann") == {} and [lease.question for lease in queue.held("ann")] == ["q2"]
+    assert labels.bad_marks("ann") == {} and [lease.question for lease in queue.leases_of("ann")] == ["q2"]
     queue.set_state("b1", "closed")
     assert listed(study) == [], "answers of a closed batch stay as they are"

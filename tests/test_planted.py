@@ -2,9 +2,9 @@
 
 import pytest
 
+from benchmarks.planted_misses import CAUSES, LATE, NAMESAKES, PlantedStudy
+from benchmarks.planted_sentences import PLANTED
 from blindspot.backend.data.encyclopedia.language import TEMPLATES
-from blindspot.backend.data.encyclopedia.planted import CAUSES, LATE, NAMESAKES, PlantedStudy
-from blindspot.backend.data.encyclopedia.planted_sentences import PLANTED
 from blindspot.backend.evaluation.question_facts import content_words
 from blindspot.db.errors import Refused
 

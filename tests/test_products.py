@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blindspot.backend.retrieval.exact.gpu import _product
-from blindspot.backend.retrieval.exact.products import Precision, RoundedQueries, extent_of, joined
+from blindspot.backend.retrieval.exact.products import Precision, RoundedQueries, extent_of, merge_extents
 from blindspot.db.errors import Refused
 
 PRECISIONS = [Precision("float32", "float32"), Precision("float16", "float16"), Precision("bfloat16", "bfloat16")]
@@ -23,7 +23,7 @@ def products(vectors, rounded):
 
 def extent(vectors, squares=False):
     norm, lost, found = extent_of(torch.from_numpy(vectors))
-    return joined([(norm, lost, found.numpy())], squares, vectors.shape[1])
+    return merge_extents([(norm, lost, found.numpy())], squares, vectors.shape[1])
 
 
 @pytest.mark.parametrize("precision", PRECISIONS, ids=lambda precision: precision.operands)
@@ -84,4 +84,4 @@ def test_a_row_that_is_not_finite_is_named():
         (*extent_of(torch.from_numpy(rows))[:2], extent_of(torch.from_numpy(rows))[2].numpy()) for rows in (good, bad)
     ]
     with pytest.raises(Refused, match="row 13 contains NaN or infinity"):
-        joined(parts, False, 4)
+        merge_extents(parts, False, 4)

@@ -37,7 +37,7 @@ def test_everybody_gets_other_questions_in_the_order_of_the_batch(desk):
     desk.batch(questions=3)
     assert desk.claim("ann", 2) == ["q0", "q1"] and desk.claim("ben", 2) == ["q2"] and desk.claim("cid") == []
     assert desk.claim("ann", 2) == ["q0", "q1"], "what one holds is given again"
-    assert [lease.question for lease in desk.queue.held("ann")] == ["q0", "q1"]
+    assert [lease.question for lease in desk.queue.leases_of("ann")] == ["q0", "q1"]
 
 
 def test_a_question_goes_to_as_many_people_as_it_needs(desk):
@@ -72,7 +72,7 @@ def test_a_lapsed_lease_is_for_others_and_the_late_submit_is_kept_as_surplus(des
     desk.batch(questions=1)
     assert desk.claim("ann") == ["q0"]
     desk.clock.now += LEASE_SECONDS + 1
-    assert desk.queue.held("ann") == [] and desk.claim("ben") == ["q0"]
+    assert desk.queue.leases_of("ann") == [] and desk.claim("ben") == ["q0"]
     assert desk.work("ben", "b1", "q0", "negative") is False
     assert desk.work("ann", "b1", "q0", "positive") is True
     assert desk.queue.finish("ann", "b1", "q0") is True, "sending it again changes nothing"
@@ -114,7 +114,7 @@ def test_a_clock_that_jumps_back_revives_no_lease_that_another_took_over(desk):
     desk.clock.now += LEASE_SECONDS + 5
     assert desk.claim("ben") == ["q0"]
     desk.clock.now -= LEASE_SECONDS
-    assert places(desk) == ["ben"] and desk.queue.held("ann") == []
+    assert places(desk) == ["ben"] and desk.queue.leases_of("ann") == []
     assert [desk.work("ann", "b1", "q0"), desk.work("ben", "b1", "q0")] == [True, False]
 
 
@@ -140,12 +140,12 @@ def test_a_skipped_question_comes_back_once_at_the_end_and_stays_blind(desk):
     desk.work("ann", "b1", "q1")
     desk.work("ann", "b1", "q2")
     (lease,) = desk.queue.claim("ann", 2)
-    assert lease.question == "q0" and lease.again and desk.queue.held("ann") == [lease]
+    assert lease.question == "q0" and lease.again and desk.queue.leases_of("ann") == [lease]
     (receipt,) = desk.labels.add_all("ann", [desk.sent("q0", {"p1": "positive"})])
     assert receipt.state == "stored" and [event.blind for event in desk.labels.events(questions=["q0"])] == [1]
     desk.queue.skip("ann", "b1", "q0")
     assert desk.claim("ann") == [] and desk.queue.open_to("ann") == {} and "q0" not in desk.queue.hidden("ann")
-    assert desk.queue.answered("ann") == [("b1", "q1"), ("b1", "q2")]
+    assert desk.queue.finished_questions("ann") == [("b1", "q1"), ("b1", "q2")]
     assert desk.claim("ben") == ["q0"], "others get it all the while"
 
 
@@ -153,7 +153,7 @@ def test_a_skipped_question_comes_after_the_others_that_one_holds(desk):
     desk.batch(questions=3)
     desk.claim("ann", 2)
     desk.queue.skip("ann", "b1", "q0")
-    assert desk.claim("ann", 3) == ["q1", "q2", "q0"] == [lease.question for lease in desk.queue.held("ann")]
+    assert desk.claim("ann", 3) == ["q1", "q2", "q0"] == [lease.question for lease in desk.queue.leases_of("ann")]
     assert desk.queue.release("ann") == 3 and desk.claim("ann", 3) == ["q1", "q2", "q0"], "also after a sign-out"
 
 
@@ -188,10 +188,10 @@ def test_an_undo_after_finishing_opens_the_question_again_for_that_annotator_alo
     assert desk.claim("ann", 1) == ["q0"]
     gesture = desk.label("ann", "q0", dict.fromkeys(("p1", "p2", "p3"), "negative"), batch="b1")
     desk.queue.finish("ann", "b1", "q0")
-    assert desk.queue.batches()[0].done == 1 and desk.queue.held("ann") == []
+    assert desk.queue.batches()[0].done == 1 and desk.queue.leases_of("ann") == []
     desk.clock.now += 10 * LEASE_SECONDS
     desk.undo("ann", "q0", gesture)
-    assert [lease.question for lease in desk.queue.held("ann")] == ["q0"] and desk.queue.batches()[0].done == 0
+    assert [lease.question for lease in desk.queue.leases_of("ann")] == ["q0"] and desk.queue.batches()[0].done == 0
     assert desk.claim("ben") == ["q1"], "the place was kept, so nobody else gets the question"
     assert desk.work("ann", "b1", "q0", "positive") is False and desk.queue.batches()[0].done == 1
 
@@ -269,8 +269,8 @@ def test_practice_comes_first_for_everyone_and_is_never_done(desk):
     desk.batch("practice", 2, practice=True)
     for who in ("ann", "ben", "cid"):
         assert desk.claim(who, 2) == ["q0", "q1"]
-        assert {lease.batch for lease in desk.queue.held(who)} == {"practice"} and all(
-            lease.practice for lease in desk.queue.held(who)
+        assert {lease.batch for lease in desk.queue.leases_of(who)} == {"practice"} and all(
+            lease.practice for lease in desk.queue.leases_of(who)
         )
         assert [desk.work(who, "practice", question) for question in ("q0", "q1")] == [False, False]
     assert desk.claim("ann", 3) == ["q2"], (
@@ -328,9 +328,9 @@ def test_an_old_finish_sent_again_does_not_finish_what_was_opened_since(desk):
     assert states(desk.labels.add_all("ann", outbox)) == ["stored", "stored", "stored", "known"]
     outbox.append({"id": "z", "kind": "undo", "question": "q0", "undoes": label["id"]})
     assert states(desk.labels.add_all("ann", outbox)) == ["known", "known", "known", "known", "stored"]
-    assert [lease.question for lease in desk.queue.held("ann")] == ["q0"]
+    assert [lease.question for lease in desk.queue.leases_of("ann")] == ["q0"]
     assert states(desk.labels.add_all("ann", outbox)) == ["known"] * 5
-    assert [lease.question for lease in desk.queue.held("ann")] == ["q0"], "neither finish was done a second time"
+    assert [lease.question for lease in desk.queue.leases_of("ann")] == ["q0"], "neither finish was done a second time"
     assert states(desk.labels.add_all("ann", [*outbox, desk.act("finish", "q0")]))[-1] == "stored"
     assert desk.queue.batches()[0].done == 1
 
@@ -400,7 +400,7 @@ def test_one_can_go_back_to_a_question_that_one_finished_or_skipped(desk):
     assert desk.claim("ben", 1) == ["q1"]
     receipts = desk.labels.add_all("ann", [desk.act("reopen", question) for question in ("q0", "q1", "q2", "q2")])
     assert states(receipts) == ["stored", "refused", "stored", "known"] and "somebody else" in receipts[1].message
-    assert [lease.question for lease in desk.queue.held("ann")] == ["q0", "q2"] and places(desk, "q1") == ["ben"]
+    assert [lease.question for lease in desk.queue.leases_of("ann")] == ["q0", "q2"] and places(desk, "q1") == ["ben"]
     assert desk.labels.labels_by("ann", ["q0"], "b1")["q0"] == dict.fromkeys(PASSAGES[1:4], "negative"), (
         "nothing is taken back by it"
     )

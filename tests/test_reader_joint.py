@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from blindspot.backend.core.manifest import read_json
+from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import EncoderSettings, add_encoder
-from blindspot.backend.reader.joint import retrieve_joint, train_joint
+from blindspot.backend.reader.joint import question_vectors, train_joint
 from blindspot.backend.reader.joint_trainer import retriever_loss
 from blindspot.backend.reader.reading import read
 from blindspot.backend.retrieval import dense
@@ -73,9 +74,11 @@ def test_both_learn_the_index_stays_and_the_run_is_read(study):
     asked = [question.text for question in study.questions.all(split="dev")]
     after = SentenceTransformer(str(Path(made.folder) / "question_encoder"), device="cpu").encode(asked)
     assert after.shape == (len(asked), 32) and not np.allclose(after, before.encode_questions(asked), atol=1e-3)
-    run = retrieve_joint(study, "both", "dev", k=5, run="joint-dev", device="cpu")
-    found = dense.Dense(study, "tiny").search_vectors(after.astype(np.float32), 5)
-    assert np.array_equal(run.hits.ordinals, found.ordinals) and run.manifest["retriever"] == "both"
+    index, own = question_vectors(study, "both", asked, "cpu")
+    assert np.allclose(own, after, atol=1e-5)
+    write_run(
+        study, "joint-dev", [each.id for each in study.questions.all(split="dev")], index.search_vectors(own, 5), {}
+    )
     assert read(study, "joint-dev", "both", ks=[1, 5], device="cpu").manifest["reader_hash"] == about["model_hash"]
 
 
@@ -96,6 +99,6 @@ def test_what_cannot_be_trained_is_one_line(study):
     with pytest.raises(Missing, match="no dense index for encoder 'nothing'"):
         train_joint(study, "x", "nothing")
     with pytest.raises(Missing, match="'tiny' is not a joint training"):
-        retrieve_joint(study, "tiny")
+        question_vectors(study, "tiny", [])
     with pytest.raises(BadInput, match="passages must be a whole number of at least 2, not 1"):
         joint(study, "x", passages=1)

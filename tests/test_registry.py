@@ -58,11 +58,15 @@ def test_modules_of_a_package_register_their_own_and_sorting_is_the_registrys(tm
     assert THINGS.names() == ["c", "z"]
 
 
-def test_a_module_that_needs_an_extra_takes_itself_out_and_says_so(monkeypatch):
-    """The compiled search of BM25 is a module of backend/retrieval that imports numba."""
+def test_a_module_that_needs_an_extra_takes_itself_out_and_says_so(tmp_path, monkeypatch):
     hide(monkeypatch, "numba")
-    monkeypatch.delitem(sys.modules, "blindspot.backend.retrieval.postings_kernel", raising=False)
-    things = Registry("thing", package="blindspot.backend.retrieval")
+    package = tmp_path / "compiled_things"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "kernel.py").write_text("import blindspot.backend.retrieval.postings.kernel")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "blindspot.backend.retrieval.postings.kernel", raising=False)
+    things = Registry("thing", package="compiled_things")
     one = things.register(Thing("one"))
     assert things.all() == (one,)
     says = r"^unknown thing 'two'; known: one; BM25 in compiled code needs the extra fast: pip install 'blindspot\[fast\]'$"

@@ -10,7 +10,7 @@ from blindspot.backend.retrieval.exact import cpu as sieve
 from blindspot.backend.retrieval.exact import exhaustive, workers
 from blindspot.backend.retrieval.exact.candidate_table import CandidateTable
 from blindspot.backend.retrieval.exact.keys import EMPTY, LAST_ROW, keys_of, rows_of, scores_of
-from blindspot.backend.retrieval.exact.products import Precision, RoundedQueries, extent_of, joined
+from blindspot.backend.retrieval.exact.products import Precision, RoundedQueries, extent_of, merge_extents
 from blindspot.backend.retrieval.exact.scores import exact_best
 from blindspot.backend.retrieval.retriever import top_k
 from blindspot.backend.retrieval.search import ExactSearch
@@ -248,7 +248,7 @@ def table_and_products():
     rng = np.random.default_rng(11)
     vectors, questions = torch.from_numpy(rng.normal(size=(4000, 8)).astype(np.float16)), rng.normal(size=(5, 8))
     questions[4] = 0
-    extent = joined([extent_of(vectors)], False, 8)
+    extent = merge_extents([extent_of(vectors)], False, 8)
     rounded = RoundedQueries(questions.astype(np.float32), "dot", Precision("float32", "float32"), extent)
     return CandidateTable(rounded, 3, 1000), rounded.operand @ vectors.float().T
 

@@ -263,7 +263,7 @@ def test_a_run_over_other_passages_is_refused(study, tmp_path):
     write_run(study, "mine", ids, hits, {})
     other = make_study(tmp_path / "other", people(13))
     (other.folder / "runs").symlink_to(study.folder / "runs")
-    with pytest.raises(Refused, match="differ from this study's"):
+    with pytest.raises(Refused, match="made over other passages than this study holds"):
         other.run("mine")
 
 

@@ -305,7 +305,7 @@ def test_nothing_is_overwritten_and_nothing_left_half(study, tmp_path, monkeypat
         ({"draw": "best"}, BadInput, "draw must be one of top, random, not 'best'"),
         ({"template": "{secret}"}, Refused, "--template"),
         ({"template": "{title.__class__}{0}"}, Refused, "--template"),
-        ({"name": "other"}, Missing, "no training set 'other'; sets here: made"),
+        ({"name": "other"}, Missing, "no training set 'other'; training sets of this study: made"),
         ({"name": "../made"}, Refused, "training set name"),
     ],
 )

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from blindspot.backend.core.settings import EncoderSettings, add_encoder
+from blindspot.backend.experiments.per_relation import PerRelationRetriever, train_per_relation
 from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.backend.training.checkpoints import models_of
 from blindspot.backend.training.dual_encoder import train_dual_encoder
-from blindspot.backend.training.per_relation import PerRelationRetriever, retrieve_per_relation, train_per_relation
 from blindspot.backend.training.training_log import read_log, working_folder
+from blindspot.backend.training.training_settings import DualEncoderSettings
 from blindspot.backend.training_sets.builder import build
 from blindspot.db.errors import Missing, Refused
 from tests.absent import hide
@@ -133,8 +134,9 @@ def test_question_encoders_by_relation_over_one_index(study, trained, loads_one_
     if "first" not in study.parts("indexes"):
         dense.build_index(study, "first", device="cpu")
     index = (study.folder / "indexes" / "first" / "embeddings.npy").read_bytes()
-    made = train_per_relation(study, "by-relation", "first", "clean", {**QUICK, "held_out": 3}, device="cpu")
-    assert made == {"name": "by-relation", "relations": 2}
+    settings = DualEncoderSettings(**QUICK | {"held_out": 3})
+    made = train_per_relation(study, "by-relation", "first", "clean", settings, device="cpu")
+    assert [each["questions"] for each in made.values()] == [20, 20] and all(each["steps"] for each in made.values())
     routed = PerRelationRetriever(study, "by-relation", "cpu")
     questions = study.questions.all(split="train")[:6]
     asked = [
@@ -148,8 +150,9 @@ def test_question_encoders_by_relation_over_one_index(study, trained, loads_one_
     assert same == [False] * 6 + [True, True]  # a relation without an encoder uses the model's own
     one_by_one = np.concatenate([routed.encode([question]) for question in asked])
     np.testing.assert_allclose(vectors, one_by_one, atol=1e-5)
-    run = retrieve_per_relation(study, "by-relation", "train", k=5, device="cpu")
-    assert (run.name, run.manifest["routed"], len(run.question_ids)) == ("by-relation-train", 40, 40)
+    hits = routed.search(asked, 5)
+    expected = routed.index.search_vectors(vectors, 5)
+    assert np.array_equal(hits.ordinals, expected.ordinals) and hits.ordinals.shape == (8, 5)
     assert (study.folder / "indexes" / "first" / "embeddings.npy").read_bytes() == index
     assert {path.suffix for path in (study.folder / "models" / "by-relation").rglob("*") if path.is_file()} == {
         ".json",
@@ -159,7 +162,7 @@ def test_question_encoders_by_relation_over_one_index(study, trained, loads_one_
 
 def test_question_encoders_need_two_towers_and_enough_questions(study, trained):
     with pytest.raises(Missing, match="no dense index for encoder 'minilm'"):
-        train_per_relation(study, "none", "minilm", "clean", QUICK)
+        train_per_relation(study, "none", "minilm", "clean", DualEncoderSettings(**QUICK))
     with pytest.raises(Missing, match="no question encoders named 'first'"):
         PerRelationRetriever(study, "first")
 
@@ -266,63 +269,3 @@ def test_vectors_of_another_length_or_model_are_not_taken(study, trained):
     template = study.settings.encoders["first"].passage_template
     assert stored.agree(model, template) and not stored.agree(model, "{text}")
     assert not stored.agree(load_encoder(study.settings.encoders["tiny"], "cpu").model, template)
-
-
-def test_a_guide_masks_what_its_judge_finds_probable(study, trained, monkeypatch):
-    """Passages of a question that the judge scored high are no negatives of it; unscored ones stay as they are."""
-    from blindspot.backend.judges.scores import ScoreStore
-    from blindspot.backend.training.examples import passage_number
-    from blindspot.backend.training.guide import Guide
-    from blindspot.backend.training.trainer import Collator
-
-    questions = study.questions.all(split="train")
-    store = ScoreStore.create(study, "guiding", calibrated=True)
-    store.add([(questions[0].id, "p4", 0.9), (questions[0].id, "p6", 0.4), (questions[1].id, "p7", 0.5)])
-    assert Guide(study, "guiding", 0.5)([q.id for q in questions[:3]]) == [["p4"], ["p7"], []]
-    seen = {}
-    collate = Collator.__call__
-
-    def watched(self, batch):
-        made = collate(self, batch)
-        for drawn, row in zip(batch, made["label"]["positives"].tolist(), strict=True):
-            seen.setdefault(drawn.example.id, set()).update(row)
-        return made
-
-    monkeypatch.setattr(Collator, "__call__", watched)
-    train_dual_encoder(
-        study, "guided", "clean", "tiny", {**QUICK, "guide": "guiding", "held_out": 0, "steps": 6}, device="cpu"
-    )
-    assert passage_number("p4") in seen[questions[0].id] and passage_number("p6") not in seen[questions[0].id]
-    assert all(
-        passage_number("p4") not in masked for id, masked in seen.items() if id not in (questions[0].id, "P19.train.3")
-    )
-    ScoreStore.create(study, "raw", calibrated=False).add([(questions[0].id, "p4", 0.9)])
-    with pytest.raises(Refused, match="of 'raw' are not calibrated"):
-        train_dual_encoder(study, "other", "clean", "tiny", {**QUICK, "guide": "raw"}, device="cpu")
-    with pytest.raises(Missing, match="no scores of a model 'nobody'"):
-        train_dual_encoder(study, "other", "clean", "tiny", {**QUICK, "guide": "nobody"}, device="cpu")
-    with pytest.raises(Refused, match="a guide masks passages, and this training masks none"):
-        train_dual_encoder(
-            study, "other", "clean", "tiny", {**QUICK, "guide": "guiding", "masked": False}, device="cpu"
-        )
-
-
-def test_a_second_round_takes_nothing_that_the_set_dropped(study, trained, monkeypatch):
-    """Also with LoRA, and with the question tower alone over the vectors of the index."""
-    from blindspot.backend.training import refresh
-    from blindspot.backend.training_sets.training_set import TrainingSet
-
-    mined, mine = [], refresh._mine
-    monkeypatch.setattr(refresh, "_mine", lambda *given: (mined.append((given[3], mine(*given))), mined[-1][1])[1])
-    build(study, "matched", ["mined"], policy="answer_match")
-    opened = TrainingSet.open(study, "matched")
-    dropped = {
-        question: {pair.passage for pair in pairs if pair.role == "dropped"} for question, pairs in opened.groups()
-    }
-    assert opened.dropped() == {question: ids for question, ids in dropped.items() if ids} != {}
-    more = {**QUICK, "refresh": True, "lora": 2, "only": "question"}
-    train_dual_encoder(study, "twice", "matched", "tiny", more, device="cpu")
-    ((given, found),) = mined
-    assert given == opened.dropped()
-    assert not any(set(found[question]) & ids for question, ids in given.items() if question in found)
-    assert set(models_of(study)["twice"]["first_round"]) == {"last_step", "best_step", "average_rank", "seconds"}

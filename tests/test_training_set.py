@@ -65,7 +65,7 @@ def test_counts_are_those_of_the_pairs(study):
 
 
 def test_a_set_is_read_question_by_question_with_its_positives_first(study, monkeypatch):
-    monkeypatch.setattr(building, "QUESTIONS_PER_PART", 2)
+    monkeypatch.setattr(building, "QUESTIONS_PER_BLOCK", 2)
     made = build(study, "labels")
     every = content(made)
     assert [list(made.groups([question])) for question, _ in every] == [[group] for group in every]

@@ -12,7 +12,6 @@ import pytest
 from blindspot.backend.core import jobs
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.training_sets import builder as building
-from blindspot.backend.training_sets import denoising
 from blindspot.backend.training_sets.assemble import DENIED
 from blindspot.backend.training_sets.builder import make_training_set
 from blindspot.backend.training_sets.sources import NOT_SEARCHED
@@ -20,7 +19,7 @@ from blindspot.backend.training_sets.spec import TrainingSetSpec
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
-from tests.training_studies import born, build, content, copied, say, score, told
+from tests.training_studies import born, build, content, copied, say, score
 
 
 @pytest.fixture
@@ -47,9 +46,9 @@ def test_the_same_inputs_give_the_same_bytes(study, tmp_path):
     assert back.manifest["fingerprint"] == first.manifest["fingerprint"]
 
 
-def test_how_many_questions_make_a_part_changes_no_pair(study, monkeypatch):
+def test_how_many_questions_make_a_block_changes_no_pair(study, monkeypatch):
     whole = content(build(study, "answer_match", random=2))
-    monkeypatch.setattr(building, "QUESTIONS_PER_PART", 1)
+    monkeypatch.setattr(building, "QUESTIONS_PER_BLOCK", 1)
     assert content(build(study, "answer_match", random=2)) == whole
 
 
@@ -107,8 +106,8 @@ def test_a_question_that_the_run_lacks_is_counted(study):
     assert build(study).left_out()["new"] == NOT_SEARCHED
 
 
-def test_cancelled_and_gone_on_with(study, monkeypatch):
-    monkeypatch.setattr(building, "QUESTIONS_PER_PART", 1)
+def test_a_cancelled_build_leaves_nothing(study, monkeypatch):
+    monkeypatch.setattr(building, "QUESTIONS_PER_BLOCK", 1)
     wanted = content(build(study, "answer_match", "whole"))
 
     def stop(done, total, doing):
@@ -117,26 +116,8 @@ def test_cancelled_and_gone_on_with(study, monkeypatch):
 
     with pytest.raises(jobs.Cancelled):
         build(study, "answer_match", "half", progress=stop)
-    assert list(training_sets(study)) == ["whole"]
-    made = []
-    real = building.PairBuilder.pairs
-    monkeypatch.setattr(building.PairBuilder, "pairs", lambda self, ids: made.append(ids) or real(self, ids))
+    assert [path.name for path in (study.folder / "training_sets").iterdir()] == ["whole"]
     assert content(build(study, "answer_match", "half")) == wanted
-    assert made == [["q2"], ["q3"]]
-    assert not [path.name for path in (study.folder / "training_sets").iterdir() if path.name.startswith(".")]
-
-
-def test_parts_of_another_making_are_not_gone_on_with(study, monkeypatch):
-    monkeypatch.setattr(building, "QUESTIONS_PER_PART", 1)
-
-    def stop(done, total, doing):
-        if done == 2:
-            raise jobs.Cancelled("enough")
-
-    with pytest.raises(jobs.Cancelled):
-        build(study, "labels", "half", progress=stop)
-    say(study, "ann", "q0", {"p1": "positive"})
-    assert told(build(study, "labels", "half"), "q0")["p1"] == ("positive", denoising.RELABELLED)
 
 
 KILLED = """
@@ -144,7 +125,7 @@ import sys, time
 from blindspot.backend.core.study import Study
 from blindspot.backend.training_sets import builder as building
 from blindspot.backend.training_sets.spec import TrainingSetSpec
-building.QUESTIONS_PER_PART = 1
+building.QUESTIONS_PER_BLOCK = 1
 def slow(done, total, doing):
     print(done, flush=True)
     time.sleep(0.2)
@@ -153,8 +134,8 @@ building.make_training_set(Study.open(sys.argv[1]), TrainingSetSpec("killed", ("
 
 
 @pytest.mark.parametrize("after", [1, 3])
-def test_kill_9_leaves_nothing_half_and_the_rest_ends_with_the_same_bytes(study, monkeypatch, after):
-    monkeypatch.setattr(building, "QUESTIONS_PER_PART", 1)
+def test_kill_9_leaves_nothing_half_and_the_next_build_has_the_same_bytes(study, monkeypatch, after):
+    monkeypatch.setattr(building, "QUESTIONS_PER_BLOCK", 1)
     whole = build(study, "answer_match", "whole", random=2)
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(study.folder)], stdout=subprocess.PIPE, text=True)
     for line in process.stdout:
@@ -165,14 +146,12 @@ def test_kill_9_leaves_nothing_half_and_the_rest_ends_with_the_same_bytes(study,
     assert list(training_sets(study)) == ["whole"]
     with pytest.raises(Missing):
         TrainingSet.open(study, "killed")
-    resumed = build(study, "answer_match", "killed", random=2)
-    assert (resumed.folder / "pairs.parquet").read_bytes() == (whole.folder / "pairs.parquet").read_bytes()
+    again = build(study, "answer_match", "killed", random=2)
+    assert (again.folder / "pairs.parquet").read_bytes() == (whole.folder / "pairs.parquet").read_bytes()
 
 
 def test_a_full_disk_leaves_nothing_half(study, monkeypatch):
-    """The disk fills up while a shard is written, and while the shards are joined; with free space the same command
-    succeeds.
-    """
+    """The disk fills up while pairs are written; with free space the same command succeeds."""
     import errno
 
     import pyarrow.parquet as parquet
@@ -182,12 +161,12 @@ def test_a_full_disk_leaves_nothing_half(study, monkeypatch):
     def full(*arguments, **more):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for what in ("write_table", "ParquetWriter"):
+    for owner, what in ((parquet, "ParquetWriter"), (parquet.ParquetWriter, "write_table")):
         with monkeypatch.context() as patched:
-            patched.setattr(parquet, what, full)
+            patched.setattr(owner, what, full)
             with pytest.raises(BlindspotError, match="No space left"):
                 build(study, "answer_match", "full")
-        assert list(training_sets(study)) == ["whole"]
+        assert [path.name for path in (study.folder / "training_sets").iterdir()] == ["whole"]
     assert content(build(study, "answer_match", "full")) == wanted
 
 

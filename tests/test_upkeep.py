@@ -158,7 +158,7 @@ def test_a_batch_that_people_worked_on_is_kept(study):
     with pytest.raises(Refused, match="nothing brings batch 'second' back"):
         parts.delete(study, "batch", "second")
     parts.delete(study, "batch", "second", confirmed=True)
-    assert parts.names(study, "batch") == ["monday"] and [lease.batch for lease in queue.held("ann")] == ["monday"]
+    assert parts.names(study, "batch") == ["monday"] and [lease.batch for lease in queue.leases_of("ann")] == ["monday"]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from blindspot.app.commands.common import Buckets, Relations, StudyOption, TagsOption, group, open_study
+from blindspot.app.commands.common import (
+    Buckets,
+    Relations,
+    RelevanceOption,
+    StudyOption,
+    TagsOption,
+    group,
+    open_study,
+)
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.core.declared import declared
 from blindspot.backend.judging.settings import BatchSettings
@@ -73,10 +81,7 @@ def batch_new(
 @batch_app.command("list")
 def batch_list(study: StudyOption = None) -> None:
     """List the batches with their progress and whom they wait for, oldest first."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    from blindspot.app.console import Terminal
+    from blindspot.app.tables import print_rows
     from blindspot.backend.judging.batches import former_order
     from blindspot.backend.judging.waiting_words import waiting_lines
     from blindspot.db.people import People
@@ -88,19 +93,13 @@ def batch_list(study: StudyOption = None) -> None:
     if not batches:
         print("No batches yet. Create one: blindspot batch new NAME --run RUN")
         return
-    table = Table("batch", "state", "questions", "done", "made by")
-    notes = []
+    rows, notes = [], []
     for batch in batches:
         state = f"{batch.state}, practice" if batch.practice else batch.state
         if note := former_order(batch):
             state += f"; {note}"
-        table.add_row(
-            escape(batch.name),
-            state,
-            f"{batch.questions:,}",
-            "" if batch.practice else f"{batch.done:,}",
-            escape(batch.made_by or "command line"),
-        )
+        done = "" if batch.practice else batch.done
+        rows.append([batch.name, state, batch.questions, done, batch.made_by or "command line"])
         if batch.state == "open" and not batch.practice:
             waiting = queue.unfinished(batch.name)
             notes += [f"{batch.name}: {line}" for line in waiting_lines(waiting, people)]
@@ -108,9 +107,7 @@ def batch_list(study: StudyOption = None) -> None:
                 notes.append(
                     f"{batch.name}: to move on what nobody active can judge: blindspot batch reassign {batch.name}"
                 )
-    Terminal().print(table)
-    for note in notes:
-        print(note)
+    print_rows(["batch", "state", "questions", "done", "made by"], rows, notes)
 
 
 @batch_app.command("practice")
@@ -141,6 +138,43 @@ def batch_strata(
     from blindspot.backend.training_sets.stratified_sample import queue_stratified_sample
 
     _say(queue_stratified_sample(open_study(study), name, training_set, size, seed))
+
+
+@batch_app.command("gold")
+def batch_gold(
+    name: Name,
+    population: Annotated[
+        Literal["misses", "hits", "training"],
+        typer.Option(
+            "--of",
+            metavar="misses|hits|training",
+            help="Gold of the questions that the run misses, relevant hits of those it finds, or gold that trains.",
+        ),
+    ] = "misses",
+    run: Annotated[str, typer.Option(help="Run whose misses or finds are checked.")] = "",
+    training_set: Annotated[
+        str, typer.Option("--set", metavar="SET", help="With --of training: the set (default: all training questions).")
+    ] = "",
+    k: Annotated[int, typer.Option(min=1, help="Cut-off of a miss or a find.")] = 20,
+    relevance: RelevanceOption = "answers",
+    rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
+    judge: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Judge whose scores steer the draws (default: the one with most scores)."),
+    ] = "",
+    size: Annotated[int, typer.Option(min=1, help="Questions or gold passages to draw.")] = 40,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
+    study: StudyOption = None,
+) -> None:
+    """Create a batch that asks whether gold passages, or hits with an answer, state the fact. The same again draws more."""
+    from blindspot.backend.training_sets.gold_checks import GoldCheck, queue_gold_check, with_judge
+
+    opened, of = open_study(study), training_set if population == "training" else run
+    if population != "training" and not run:
+        raise BadInput("--run names the run whose misses or finds are checked")
+    check = with_judge(opened, GoldCheck(population, of, k, relevance, rule, judge, seed))
+    _say(queue_gold_check(opened, name, check, size))
+    print("Judge it by the rule 'does this passage state the fact?'; then see: blindspot labels audit")
 
 
 @batch_app.command("close")

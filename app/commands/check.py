@@ -33,6 +33,14 @@ def check(
         typer.Option("--pairs", min=1, max=5000, help="Number of pairs to draw for judging; more continue the sample."),
     ] = 300,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    vectors: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENCODER",
+            help="Draw pairs more often that this encoder of the study, such as minilm, finds similar (default: words and "
+            "the file's scores alone).",
+        ),
+    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -78,25 +86,30 @@ def check(
         held_out = [] if dev is None else questions_in(dev)
         found = check_file(file, study, held_out, collection, queries, watch)
         if found.facts.negatives:
-            found.draw(pairs, seed)
+            found.draw(pairs, seed, vectors, watch)
             if judge is not None:
                 found.judge_with(judge, watch)
         written = None if out is None else found.write(out, not drop, rule)
-    if json:
-        from blindspot.app.tables import print_json
-
-        print_json({**found.as_json(), "written": None if written is None else [str(path) for path in written[1]]})
-        return
-    _show(found)
-    if written is not None:
-        print(f"\nWrote {counted(written[0], 'row')}: {', '.join(str(path) for path in written[1])}")
-    if open_app:
+    _show(found, written, json)
+    if open_app and not json:
         from blindspot.app.server import serve
 
         serve(found.study, port)
 
 
-def _show(found: Check) -> None:
+def _show(found: Check, written: tuple[int, list[Path]] | None, json: bool) -> None:
+    """Print what was found, and the files that were written."""
+    if json:
+        from blindspot.app.tables import print_json
+
+        print_json({**found.as_json(), "written": None if written is None else [str(path) for path in written[1]]})
+        return
+    _show_facts(found)
+    if written is not None:
+        print(f"\nWrote {counted(written[0], 'row')}: {', '.join(str(path) for path in written[1])}")
+
+
+def _show_facts(found: Check) -> None:
     from blindspot.backend.checking.card import batch_words, finding_words, rate_words, size_lines
 
     print(f"{found.file.path}: {found.file.name}")

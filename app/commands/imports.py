@@ -22,6 +22,7 @@ from blindspot.app.commands.common import (
 )
 from blindspot.app.commands.options import reads
 from blindspot.backend.text.counting import counted
+from blindspot.db.errors import BadInput
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
@@ -60,6 +61,22 @@ def new(
             help="Retriever output to start from (DPR, Pyserini; repeatable).",
         ),
     ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-log",
+            metavar="FILE",
+            help="Log of a retriever to start from: spans of Phoenix, Langfuse or LangSmith, or a table.",
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=COLUMN",
+            help="Column of a log that is a table: question, chunks, id, chunk_id or score (repeatable).",
+        ),
+    ] = None,
     questions: Annotated[
         Path | None,
         typer.Option(
@@ -72,7 +89,12 @@ def new(
     split: Annotated[str, typer.Option(help="Split of the questions of --from-run.")] = "test",
     skip_bad: SkipBad = False,
 ) -> None:
-    """Create an empty study, or a study from retriever output."""
+    """Create an empty study, or a study from retriever output or from the log of a retriever."""
+    if log is not None:
+        _new_from_log(folder, log, title, columns or [], skip_bad)
+        return
+    if columns:
+        raise typer.BadParameter("--set goes with --from-log")
     if results:
         from blindspot.app.tables import print_results_import
         from blindspot.backend.data.importing.from_results import study_from_results
@@ -89,6 +111,23 @@ def new(
 
     study = Study.create(folder, title)
     print(f"Created the study {study.folder}. Next: blindspot import passages FILE --study {folder}")
+
+
+def _new_from_log(folder: Path, log: Path, title: str | None, columns: list[str], skip_bad: bool) -> None:
+    from blindspot.app.tables import print_log, print_preview
+    from blindspot.backend.checking.logs import log_facts, study_from_log
+    from blindspot.backend.data.retrieval_logs import open_log, preview
+
+    chosen = {name: column for name, _, column in (each.partition("=") for each in columns)}
+    try:
+        form = open_log(log, chosen).name
+    except BadInput:
+        if log.exists():
+            print_preview(preview(log))
+        raise
+    with progress() as watch:
+        study = study_from_log(folder, log, title, chosen, skip_bad, watch)
+    print_log(study, form, log_facts(study))
 
 
 @import_app.command("passages", cls=reads("passages"))

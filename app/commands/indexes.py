@@ -43,15 +43,6 @@ def index_bm25(
     print(f"Indexed {counted(manifest['passages'], 'passage')} for BM25 in {manifest['seconds']} s.")
 
 
-@index_app.command("titles")
-def index_titles(study: StudyOption = None) -> None:
-    """Index the passages' titles for entity lookup (retrieve --with titles)."""
-    from blindspot.backend.retrieval.titles import build_index
-
-    manifest = do(build_index, open_study(study))
-    print(f"Indexed {counted(manifest['titles'], 'title')} in {manifest['seconds']} s.")
-
-
 @index_app.command("sparse")
 def index_sparse(
     encoder: Annotated[str, typer.Option(help="A sparse encoder of study.toml.")],
@@ -104,9 +95,8 @@ def index_dense(
     precision: Annotated[
         str,
         typer.Option(
-            help="Precision of the encoder: auto, float32, bfloat16, float16, or int8 on a CPU. auto uses 16 bits if a "
-            "sample of passages shows that they are exact enough. int8 measures its loss first, and is refused if it "
-            "is large."
+            help="Precision of the encoder: auto, float32, bfloat16 or float16. auto uses 16 bits if a sample of passages "
+            "shows that they are exact enough."
         ),
     ] = "auto",
     device: Device = None,
@@ -188,26 +178,6 @@ def index_faiss(
     )
 
 
-@index_app.command("quantised")
-def index_quantised(
-    precision: Annotated[str, typer.Option(metavar="int8|binary", help="Bits of each dimension: 8 or 1.")] = "int8",
-    encoder: Encoder = "minilm",
-    study: StudyOption = None,
-) -> None:
-    """Write int8 or binary copies of an encoder's vectors, and measure their recall against exact search."""
-    from blindspot.backend.retrieval.quantised import build
-
-    record = do(build, open_study(study), name=encoder, precision=precision)
-    recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in record["recall"].items() if k.isdigit())
-    print(
-        f"{precision}: {counted(record['passages'], 'vector')}, {record['bytes'] / 1e6:,.1f} MB instead of "
-        f"{record['float16_bytes'] / 1e6:,.1f} MB, {record['seconds']} s. Recall of the exact hits with "
-        f"{record['recall']['rescore']} candidates a hit: {recall} (mean over {record['recall']['n']} "
-        f"{record['recall']['of']})."
-    )
-    print(f"Next: blindspot retrieve --with {precision} --encoder {encoder}")
-
-
 @index_app.command("milvus")
 def index_milvus(
     uri: Annotated[
@@ -258,9 +228,7 @@ def index_milvus(
 def index_open(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name for the index, to use with retrieve --index.")],
     where: Annotated[str, typer.Argument(metavar="WHERE", help="Path or address of the index.")],
-    engine: Annotated[
-        str, typer.Option(metavar="lucene|faiss|milvus|elasticsearch|opensearch|vespa", help="What WHERE is.")
-    ],
+    engine: Annotated[str, typer.Option(metavar="lucene|faiss|milvus", help="What WHERE is.")],
     *,
     settings: dict[str, Any],
     replace: Annotated[bool, typer.Option("--replace", help="Replace an opened index of this name.")] = False,
@@ -307,23 +275,6 @@ def encoder_add(
     for line in added.notes:
         print(line)
     print(f"{encoder}: {added.description}. Next: blindspot {INDEX_COMMANDS[added.kind]} --encoder {encoder}")
-
-
-@encoder_app.command("static")
-def encoder_static(
-    encoder: Annotated[str, typer.Argument(metavar="NAME", help="Name for the static encoder.")],
-    start: Annotated[
-        str, typer.Option("--from", metavar="ENCODER", help="Encoder of study.toml to make it from.")
-    ] = "minilm",
-    study: StudyOption = None,
-) -> None:
-    """Make a static encoder for a first look: much faster and worse than the encoder it is made from."""
-    from blindspot.backend.retrieval.static_encoder import make_static_encoder
-
-    made = do(make_static_encoder, open_study(study), encoder, start)
-    print(f"{encoder}: {made['tokens']:,} token vectors of {made['dimension']} dimensions, from {start}.")
-    print("It averages token vectors and knows no context: for a first look, not for figures to report.")
-    print(f"Next: blindspot index dense --encoder {encoder}")
 
 
 def _can_ask() -> bool:

@@ -285,6 +285,12 @@ def measure(
             ),
         ),
     ] = None,
+    gold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="Measure a learned judge by the gold of this run's dev or test questions instead."
+        ),
+    ] = None,
     as_json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
@@ -293,6 +299,18 @@ def measure(
 
     from blindspot.app.tables import print_json
     from blindspot.backend.judges.measuring import measure_judges
+
+    if gold is not None:
+        from blindspot.backend.judges.gold_measuring import measure_on_gold
+
+        if not names or len(names) != 1 or sample is not None:
+            raise Refused("--gold measures one judge, named first, and takes no --sample")
+        by_gold = measure_on_gold(open_study(study), names[0], gold)
+        if as_json:
+            print_json(asdict(by_gold))
+        else:
+            print("\n".join(by_gold.lines()))
+        return
 
     found = measure_judges(open_study(study), names or None, cast("Sample | None", sample))
     if as_json:
@@ -378,14 +396,14 @@ def explain(
         print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.spoke))
 
 
+TrainRun = Annotated[str | None, typer.Option(metavar="RUN", help="Run to learn from; default the newest of BM25.")]
+DevRun = Annotated[str | None, typer.Option(metavar="RUN", help="Run to measure on; default the newest of BM25.")]
+
+
 @judge_app.command("curve")
 def curve(
-    train: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Run to learn from; default the newest of BM25.")
-    ] = None,
-    dev: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Run to measure on; default the newest of BM25.")
-    ] = None,
+    train: TrainRun = None,
+    dev: DevRun = None,
     encoder: Annotated[
         str | None, typer.Option(help="Encoder whose index the adapter searches; default the first with an index.")
     ] = None,
@@ -414,3 +432,34 @@ def curve(
     from blindspot.app.tables import print_curve
 
     print_curve(points)
+
+
+@judge_app.command("forecast")
+def forecast(
+    train: TrainRun = None,
+    dev: DevRun = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Encoder whose index an adapter searches; default the first with an index.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    study: StudyOption = None,
+) -> None:
+    """Forecast what the next 50, 100 and 300 labels change, for each use, with 90% intervals. Dev only measures."""
+    from blindspot.backend.training.label_forecast import forecast_labels
+
+    found = do(forecast_labels, open_study(study), train, dev, encoder, seed)
+    print(found["sentence"])
+    for line in found["lines"]:
+        print(f"  {line}")
+
+
+@judge_app.command("mine")
+def mine(
+    annotator: Annotated[str, typer.Argument(metavar="NAME", help="Name of the person.")],
+    study: StudyOption = None,
+) -> None:
+    """Say what one person's labels changed: training pairs, and the reranker with and without them."""
+    from blindspot.backend.training.own_labels import own_effect
+
+    for line in own_effect(open_study(study), annotator).lines():
+        print(line)

@@ -113,16 +113,17 @@ def labels_audit(
     json: AsJson = False,
     study: StudyOption = None,
 ) -> None:
-    """Estimate the false negatives among unlabelled passages from the random audits, with and without judges' scores."""
+    """Estimate from random draws: false negatives among unlabelled passages, and gold that does not state the fact."""
     from dataclasses import asdict
 
-    from blindspot.app.audit_words import print_audit
+    from blindspot.app.audit_words import print_audit, success_lines
     from blindspot.app.tables import print_json
     from blindspot.backend.judges.powered_audit import powered_audits
     from blindspot.backend.judges.powered_success import run_successes
     from blindspot.backend.judging.audits import audit
     from blindspot.backend.judging.corrected import corrected_run
     from blindspot.backend.reports.labels import KS
+    from blindspot.backend.training_sets.gold_checks import gold_estimates
 
     if (k or relevance != "answers") and not run:
         raise BadInput("--k and --relevance are about Success@k of a run: name it with --run")
@@ -135,18 +136,22 @@ def labels_audit(
             opened, name, corrected_run(opened, opened.run(name), relevance), k or KS, batch, judge
         )
     ]
+    checked = gold_estimates(opened)
     if json:
         told = {"labels": asdict(found), "judges": [asdict(each) for each in powered]}
+        told["gold"] = [{**asdict(each), "sentence": each.sentence()} for each in checked]
         print_json(told | ({"success": [asdict(each) for each in success]} if run else {}))
         return
-    if found.overall is None:
+    if found.overall is None and not checked:
         raise Missing(
             "no question of a random audit is judged completely yet; make a batch (blindspot batch new) and judge it"
         )
-    print_audit(found, powered)
-    for each in success:
-        for line in each.sentences():
-            print(line)
+    if found.overall is not None:
+        print_audit(found, powered)
+    for each in checked:
+        print(each.sentence())
+    for line in (line for estimate in success for line in success_lines(opened, estimate)):
+        print(line)
 
 
 @labels_app.command("export")

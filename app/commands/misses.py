@@ -25,11 +25,17 @@ def misses(
     study: StudyOption = None,
 ) -> None:
     """Count the causes of one run's misses, or of two runs': near-namesakes, other words, rare subjects and others."""
+    from dataclasses import replace
+
     from blindspot.backend.core.study import Study
     from blindspot.backend.evaluation.miss_report import MissOptions
     from blindspot.backend.evaluation.miss_report import misses as count_causes
+    from blindspot.backend.training_sets.gold_checks import gold_estimates, unchecked_gold
 
     if json + csv + latex > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex")
-    report = count_causes(Study.open(study), a, b, MissOptions(k, relevance, rule, slice))
+    opened = Study.open(study)
+    report = count_causes(opened, a, b, MissOptions(k, relevance, rule, slice))
+    checked = [each.sentence() for run in filter(None, (a, b)) for each in gold_estimates(opened, run)]
+    report = replace(report, notes=[*report.notes, *(checked or filter(None, [unchecked_gold(opened)]))])
     print_report(report, json, csv, latex)

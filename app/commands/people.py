@@ -22,26 +22,24 @@ people_app = group("Add, invite and pause the people who work on the study.")
 @people_app.command("list")
 def people_list(study: StudyOption = None) -> None:
     """List the people with their roles."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    from blindspot.app.console import Terminal
+    from blindspot.app.tables import print_rows
 
     people = _people(study).all()
     if not people:
         print("No people yet. Add one with 'blindspot people add NAME' or 'blindspot people invite NAME'.")
         return
-    table = Table("name", "kind", "role", "state", "link", "address")
-    for person in people:
-        table.add_row(
-            escape(person.name),
+    rows = [
+        [
+            person.name,
             person.kind,
             person.role,
             "paused" if person.paused else "",
             "valid" if person.invited else "",
-            escape(person.email or ""),
-        )
-    Terminal().print(table)
+            person.email or "",
+        ]
+        for person in people
+    ]
+    print_rows(["name", "kind", "role", "state", "link", "address"], rows)
 
 
 @people_app.command("add")

@@ -10,9 +10,10 @@ import typer
 
 from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models, whole_numbers
 from blindspot.app.commands.options import takes_settings
-from blindspot.app.commands.train import Device, Name, Replace, Restart, _train
+from blindspot.app.commands.train import Device, Name, run_training
 from blindspot.backend.reader.settings import ReaderSettings
 from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.training.training_settings import TrainingOptions
 
 if TYPE_CHECKING:
     from blindspot.analysis.accuracy import Estimate
@@ -23,40 +24,20 @@ PRECISION = "auto|float32|bfloat16"
 
 
 @takes_settings(ReaderSettings)
+@takes_settings(TrainingOptions, "options")
 def train_reader(
     name: Name,
     run: Annotated[str, typer.Option(help="Run over training questions; the reader trains on its passages.")],
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            help="Initial model: a trained reader, an encoder of study.toml, the folder of a BERT or DPRReader, "
-            "or a Hugging Face name.",
-        ),
-    ] = "minilm",
     *,
     settings: dict[str, Any],
-    device: Device = None,
-    replace: Replace = False,
-    restart: Restart = False,
+    options: dict[str, Any],
     trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
     """Train DPR's extractive reader, which selects a passage and extracts the answer span."""
     from blindspot.backend.reader.training import train_reader
 
-    result = _train(
-        train_reader,
-        study,
-        name=name,
-        run=run,
-        start=start,
-        trust=trust,
-        settings=settings,
-        device=device,
-        replace=replace,
-        restart=restart,
-    )
+    result = run_training(train_reader, study, trust, name=name, run=run, settings=settings, **options)
     if result is None:
         return
     for reason, count in result.left_out.items():

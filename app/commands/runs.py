@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 
 def status(study: StudyOption = None, json: AsJson = False) -> None:
-    """Show what the study contains and what to do next."""
+    """Show what the study contains and the one next command."""
     from blindspot.app.tables import print_json, print_status
     from blindspot.backend.core.summary import summary
-    from blindspot.backend.retrieval.next_steps import next_steps
+    from blindspot.backend.upkeep.path import next_command
 
     opened = open_study(study)
     if json:
         print_json(summary(opened))
     else:
-        print_status(summary(opened), next_steps(opened))
+        print_status(summary(opened), next_command(opened))
 
 
 def retrieve() -> None:

@@ -38,15 +38,9 @@ def tags_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     if not counts:
         print("No tags yet. Tag a question on the Question page, or: blindspot tags add TAG QUESTION")
         return
-    from rich.markup import escape
-    from rich.table import Table
+    from blindspot.app.tables import print_rows
 
-    from blindspot.app.console import Terminal
-
-    table = Table("tag", "questions", "people")
-    for each in counts:
-        table.add_row(escape(each.tag), f"{each.questions:,}", f"{each.people:,}")
-    Terminal().print(table)
+    print_rows(["tag", "questions", "people"], [[each.tag, each.questions, each.people] for each in counts])
 
 
 @tags_app.command("add")

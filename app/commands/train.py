@@ -1,4 +1,4 @@
-"""`blindspot train`: train dual encoders, cross-encoders and question encoders by relation, and apply them."""
+"""`blindspot train`: train dual encoders, adapters and cross-encoders, and apply them."""
 
 from __future__ import annotations
 
@@ -10,49 +10,36 @@ import typer
 from blindspot.app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
 from blindspot.app.commands.options import takes_settings
 from blindspot.backend.text.counting import counted
-from blindspot.backend.training.training_settings import AdapterSettings, CrossEncoderSettings, DualEncoderSettings
+from blindspot.backend.training.training_settings import (
+    AdapterSettings,
+    CrossEncoderSettings,
+    DualEncoderSettings,
+    TrainingOptions,
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name for the model.")]
 TrainingSet = Annotated[str, typer.Option("--on", metavar="SET", help="Training set.")]
 Device = Annotated[str | None, typer.Option(help="Device: cpu or cuda (default: a GPU if there is one).")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace the model of this name if it exists.")]
-Restart = Annotated[
-    bool, typer.Option("--restart", help="Discard the unfinished training of this name and start again.")
-]
 train_app = group("Train retrievers, and the cross-encoders that clean their training sets.")
 
 
 @train_app.command("dual-encoder")
 @takes_settings(DualEncoderSettings)
+@takes_settings(TrainingOptions, "options")
 def dual_encoder(
     name: Name,
     on: TrainingSet,
-    start: Annotated[
-        str, typer.Option("--from", help="Initial model: an encoder of study.toml, a folder or a Hugging Face name.")
-    ] = "minilm",
     *,
     settings: dict[str, Any],
-    device: Device = None,
-    replace: Replace = False,
-    restart: Restart = False,
+    options: dict[str, Any],
     trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
     """Train a dual encoder and add it to study.toml. Under torchrun, all processes train one model."""
     from blindspot.backend.training.dual_encoder import train_dual_encoder
 
-    result = _train(
-        train_dual_encoder,
-        study,
-        name=name,
-        training_set=on,
-        start=start,
-        trust=trust,
-        settings=settings,
-        device=device,
-        replace=replace,
-        restart=restart,
-    )
+    result = run_training(train_dual_encoder, study, trust, name=name, training_set=on, settings=settings, **options)
     if result is not None:
         rank = "" if result.average_rank is None else f", average rank {result.average_rank:.1f} of held-out positives"
         print(
@@ -96,35 +83,20 @@ def adapter(
 
 @train_app.command("cross-encoder")
 @takes_settings(CrossEncoderSettings)
+@takes_settings(TrainingOptions, "options")
 def cross_encoder(
     name: Name,
     on: TrainingSet,
-    start: Annotated[
-        str, typer.Option("--from", help="Initial model: minilm, a folder or a Hugging Face name.")
-    ] = "minilm",
     *,
     settings: dict[str, Any],
-    device: Device = None,
-    replace: Replace = False,
-    restart: Restart = False,
+    options: dict[str, Any],
     trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
     """Train a cross-encoder on the negatives of a training set, and calibrate it on held-out questions."""
     from blindspot.backend.training.cross_encoder import train_cross_encoder
 
-    result = _train(
-        train_cross_encoder,
-        study,
-        name=name,
-        training_set=on,
-        start=start,
-        trust=trust,
-        settings=settings,
-        device=device,
-        replace=replace,
-        restart=restart,
-    )
+    result = run_training(train_cross_encoder, study, trust, name=name, training_set=on, settings=settings, **options)
     if result is not None:
         print(
             f"Trained {name}: {counted(result.steps, 'step')} in {result.seconds:,.0f} s, kept step "
@@ -147,61 +119,6 @@ def score(
 
     result = do(score_run, open_study(study), model=name, run=run, depth=depth, device=device)
     print(f"Scored {counted(result['scored'], 'pair')}; {result['kept']:,} are stored in total.")
-
-
-@train_app.command("per-relation")
-@takes_settings(DualEncoderSettings, only=("batch", "epochs", "steps", "learning_rate", "held_out", "seed"))
-def per_relation(
-    name: Name,
-    on: TrainingSet,
-    encoder: Annotated[
-        str, typer.Option(help="Dual encoder with two towers and a dense index; its passage encoder stays unchanged.")
-    ],
-    *,
-    settings: dict[str, Any],
-    device: Device = None,
-    replace: Replace = False,
-    study: StudyOption = None,
-) -> None:
-    """Train one question encoder for each relation, over one passage index (EntityQuestions, Table 4)."""
-    from blindspot.backend.training.per_relation import train_per_relation
-
-    result = _train(
-        train_per_relation,
-        study,
-        name=name,
-        encoder=encoder,
-        training_set=on,
-        settings=settings,
-        device=device,
-        replace_old=replace,
-    )
-    if result is not None:
-        print(f"Trained {name}: question encoders for {result['relations']} relations over the index of {encoder}.")
-        print(f"Next: blindspot train route {name} --split dev")
-
-
-@train_app.command("route")
-def route(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the question encoders by relation.")],
-    split: Annotated[
-        str | None, typer.Option(help="Questions: train, dev, test, a question set, or SET/SPLIT (default: all).")
-    ] = None,
-    k: Annotated[int, typer.Option("--k", min=1, help="Hits per question.")] = 100,
-    run: Annotated[
-        str | None, typer.Option(help="Name of the run (default: from the names of the encoders and the split).")
-    ] = None,
-    device: Device = None,
-    study: StudyOption = None,
-) -> None:
-    """Make a run that encodes each question with the encoder of its relation."""
-    from blindspot.backend.training.per_relation import retrieve_per_relation
-
-    result = do(retrieve_per_relation, open_study(study), name=name, split=split, k=k, run=run, device=device)
-    print(
-        f"Run {result.name}: {result.manifest['routed']:,} of {counted(len(result.question_ids), 'question')} used the "
-        "encoder of their relation."
-    )
 
 
 @train_app.command("log")
@@ -235,7 +152,7 @@ def log(
             )
 
 
-def _train(function: Callable[..., Any], folder: str | None, /, trust: bool = False, **arguments: Any) -> Any:
+def run_training(function: Callable[..., Any], folder: str | None, /, trust: bool, **arguments: Any) -> Any:
     """Run a training job. The main process records the job; the other processes only take part in the training and
     return None.
     """
@@ -243,7 +160,7 @@ def _train(function: Callable[..., Any], folder: str | None, /, trust: bool = Fa
 
     study = open_study(folder)
     if trust:
-        trust_models(study, arguments["start"])
+        trust_models(study, arguments.get("start"))
     if is_main_process():
         return do(function, study, **arguments)
     function(study, **arguments)

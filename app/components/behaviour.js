@@ -13,9 +13,21 @@ function go(href) {
   const elsewhere = target.pathname !== location.pathname ||
     ["question", "ask"].some((key) => target.searchParams.get(key) !== here.get(key));
   if (target.href === location.href) return;
+  history.replaceState({ ...history.state, scroll: main()?.scrollTop }, "");   // Back returns to this place
+  session.row = target.hash.startsWith("#row-") ? target.hash.slice(1) : null;
+  if (session.row) target.hash = "";
   history.pushState({}, "", target);
   window.dispatchEvent(new PopStateEvent("popstate"));
   if (elsewhere) session.toTop = true;
+}
+
+function main() {
+  return document.querySelector("[data-testid=stMain]");
+}
+
+// Back and Forward: the page is drawn anew, so the place is taken up when the page is long enough again.
+function onPop(event) {
+  if (event.state?.scroll) session.scroll = { top: event.state.scroll, until: Date.now() + 5000 };
 }
 
 function typing(event) {
@@ -30,11 +42,33 @@ function onClick(event) {
   if (toggle) { open(toggle.closest(".hit")); return; }
   const jump = event.target.closest("[data-jump]");
   if (jump) { event.preventDefault(); jumpTo(jump.dataset.jump); return; }
+  if (sortable(event.target)) { sort(sortable(event.target)); return; }
   const anchor = event.target.closest("a[data-go]");
   if (!anchor || event.defaultPrevented || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
   session.focus = anchor.dataset.focus || null;
   go(anchor.href);
+}
+
+// A click on a head of a sortable table, or Enter on it, sorts the rows by that column: from the highest down first. A cell's
+// `data-value` counts instead of its text.
+function sort(head) {
+  const table = head.closest("table"), falls = head.getAttribute("aria-sort") !== "descending";
+  for (const each of table.tHead.rows[table.tHead.rows.length - 1].cells) each.removeAttribute("aria-sort");
+  head.setAttribute("aria-sort", falls ? "descending" : "ascending");
+  const value = (row) => {
+    const cell = row.cells[head.cellIndex], text = cell.dataset.value ?? (cell.querySelector(".figure")?.firstChild ?? cell).textContent;
+    const number = parseFloat(text.replace(/[,<%]/g, "").replace("−", "-"));
+    return Number.isNaN(number) ? text.trim() : number;
+  };
+  const body = table.tBodies[table.tBodies.length - 1], sign = falls ? -1 : 1;
+  const compare = (a, b) => (typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) * sign : typeof a === "number" ? -1 : 1);
+  body.append(...[...body.rows].sort((a, b) => compare(value(a), value(b))));
+}
+
+function sortable(target) {
+  const head = target.closest("table.sortable thead tr:last-child th:not([data-unsorted])");
+  return head && !target.closest("a") ? head : null;
 }
 
 function open(hit) {
@@ -87,6 +121,7 @@ function onKey(event) {
   const anchor = document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`);
   if (anchor && !event.repeat) { event.preventDefault(); anchor.click(); return; }
   if (event.key === "Enter" && event.target instanceof Element && event.target.matches(".hit")) open(event.target);
+  if (event.key === "Enter" && event.target instanceof Element && sortable(event.target)) sort(sortable(event.target));
 }
 
 // The keys of this page, as it stands: those of its list, of its links, and of a focused passage. Judge has a list of its own.
@@ -171,11 +206,25 @@ function drawLines() {
 
 function settle() {
   session.frame = 0;
+  for (const head of document.querySelectorAll("table.sortable thead tr:last-child th:not([data-unsorted], [tabindex])")) {
+    head.tabIndex = 0;
+    head.title ||= "Sort by this column";
+  }
   drawLines();
   if (session.toTop) {
     session.toTop = false;
-    document.querySelector("[data-testid=stMain]")?.scrollTo({ top: 0 });
+    main()?.scrollTo({ top: 0 });
   }
+  if (session.row && document.getElementById(session.row)) {
+    const row = document.getElementById(session.row);
+    session.row = null;
+    row.scrollIntoView({ block: "center" });
+    row.querySelector("a")?.focus({ preventScroll: true });
+  }
+  if (session.scroll && (main()?.scrollHeight ?? 0) - window.innerHeight >= session.scroll.top) {
+    main().scrollTo({ top: session.scroll.top });
+    session.scroll = null;
+  } else if (session.scroll && Date.now() > session.scroll.until) session.scroll = null;
   if (session.toSearchField && searchField()) {
     session.toSearchField = false;
     searchField().focus();
@@ -200,7 +249,7 @@ function start() {
   const resizing = new ResizeObserver(schedule);
   resizing.observe(document.body);
   const handlers = [[document, "click", onClick], [document, "keydown", onKey], [document, "mouseover", onPoint],
-    [document, "focusin", onPoint], [window, "resize", schedule]];
+    [document, "focusin", onPoint], [window, "resize", schedule], [window, "popstate", onPop]];
   for (const [target, name, handler] of handlers) target.addEventListener(name, handler);
   session.stop = () => {
     observer.disconnect();

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from blindspot.app import url
-from blindspot.app.components.marks import command
+from blindspot.app.components.marks import command, how
 from blindspot.app.markup import Html, div, join, link, span, tag, term
 from blindspot.backend.evaluation.chart_colours import COLOURS
 from blindspot.backend.evaluation.report_plots import SYMBOLS
@@ -81,15 +81,21 @@ def _cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
 
 
 def verdict_panel(result: Mapping[str, Any]) -> Html:
-    """The verdict, each claim with its figures, and the notes."""
+    """The verdict with its size, each claim with its figures; the notes on demand."""
     claims = [
         tag("li", _word(claim["word"]), span(claim["says"]), span(difference(claim, result["unit"]), cls="soft"))
         for claim in result["claims"]
     ]
+    n = max((cell["n"] for cell in result["cells"]), default=0)
     return div(
-        tag("p", result["sentence"], cls="conclusion"),
+        tag(
+            "h2",
+            _word(result["verdict"]),
+            f" {result['sentence']} ",
+            span(f"Up to {n:,} questions a cell.", cls="soft"),
+        ),
         tag("ul", *claims, cls="claims"),
-        tag("p", " ".join([*result["notes"], result["convention"]]), cls="convention"),
+        how(" ".join([*result["notes"], result["convention"]])),
         cls="panel verdict",
     )
 

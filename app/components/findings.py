@@ -1,4 +1,4 @@
-"""Home's first panel: the findings of two runs in sentences, each a link, beside their accuracy by frequency."""
+"""Home's first panel: what is wrong in one sentence, the one next action, and both runs' accuracy by frequency."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.app import study, url
-from blindspot.app.components.marks import SUCCESS, letter, percent
-from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.components.gold_check import gold_items
+from blindspot.app.components.marks import SUCCESS, how, letter, percent
+from blindspot.app.components.path import href
+from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.app.runs import convention
 from blindspot.backend.core.settings import Unit
 from blindspot.backend.core.study import Study
@@ -20,12 +22,17 @@ from blindspot.backend.evaluation.findings import (
     frequency_points,
     spoken_names,
 )
+from blindspot.backend.upkeep.path import Next
 
 K = 5
 
 
-def findings_panel(opened: Study, runs: Mapping[str, dict]) -> Html:
-    """The findings of the two chosen runs; empty without two runs that share questions."""
+def findings_panel(opened: Study, runs: Mapping[str, dict], step: Next | None, heading: str = "h1") -> Html:
+    """The findings of the two chosen runs, the first one as the heading; empty without two runs that share questions.
+
+    Args:
+        step: the one next action. heading: the element of the first finding: "h2" below another panel's heading.
+    """
     if len(runs) < 2:
         return Html("")
     first, second = default_pair(runs)
@@ -37,20 +44,23 @@ def findings_panel(opened: Study, runs: Mapping[str, dict]) -> Html:
     found = findings(compared, k, names) if k else []
     if not found or a == b:
         return Html("")
-    sentences = tag("ul", *(tag("li", link(each.sentence, _address(each, a, b, k))) for each in found))
-    about = tag(
-        "p",
-        f"{compared.units.words()}, {a} and {b}, ",
-        term(f"Success@{k}", SUCCESS),
-        ", 95% intervals. ",
-        convention(compared.a.kind, rule),
-        " ",
-        generalisation(compared.units.name),
-        cls="convention",
+    about = (
+        f"{compared.units.words()}, {a} and {b}, 95% intervals. {SUCCESS} {convention(compared.a.kind, rule)} "
+        f"{generalisation(compared.units.name)}"
     )
     points = frequency_points(compared, k)
     figure = curves(points, names, k, compared.units.name) if len(points) > 1 else ""
-    return div(tag("h2", "Findings"), div(div(sentences, about), figure, cls="found"), cls="panel findings")
+    rest = [link(each.sentence, _address(each, a, b, k)) for each in found[1:]]
+    button = link(step.words, href(step), cls="button main", data_key=">", title="Key: >") if step else ""
+    return div(
+        div(
+            tag(heading, link(found[0].sentence, _address(found[0], a, b, k))),
+            tag("ul", *(tag("li", each) for each in rest), gold_items(opened, (a, b))),
+            div(button, how(about), cls="action"),
+        ),
+        figure,
+        cls="findings",
+    )
 
 
 def _address(finding: RunFinding, a: str, b: str, k: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from blindspot.app import url
 from blindspot.app.components.marks import empty
@@ -10,17 +11,33 @@ from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.markup import Html, div, join, link, span, tag
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval.full_text import FoundText, TextSearch
+from blindspot.backend.text.counting import counted
 
 SHOWN_QUESTIONS = 3
 
 
-def found_list(study: Study, result: TextSearch, more: str | None) -> Html:
-    """The results, best or first ones first. `more` is the address of a longer list."""
+class Retrieved(NamedTuple):
+    """The questions for which a run ranks passages in its first k: passage id to (rank, question id, text), best first."""
+
+    run: str
+    k: int
+    by: Mapping[str, Sequence[tuple[int, str, str]]]
+
+
+def found_list(study: Study, result: TextSearch, more: str | None, retrieved: Retrieved | None = None) -> Html:
+    """The results, best or first ones first.
+
+    Args:
+        more: The address of a longer list. retrieved: The questions that retrieve each passage.
+    """
     if not result.found:
         return empty(f"No {result.place} found", result.how)
     gold = study.questions.with_gold([each.id for each in result.found]) if result.place == "passages" else {}
     texts = _whole_texts(study, result)
-    items = [_item(result, each, gold.get(each.id, []), texts.get(each.id, "")) for each in result.found]
+    items = [
+        _item(result, each, gold.get(each.id, []), texts.get(each.id, ""), _retrieved_by(retrieved, each.id))
+        for each in result.found
+    ]
     foot = link("Show more", more, cls="button", data_focus="more") if more else ""
     return join(
         style_sheet("find.css"), tag("p", result.how, cls="soft"), tag("ol", *items, cls="found"), div(foot, cls="foot")
@@ -35,7 +52,22 @@ def _whole_texts(study: Study, result: TextSearch) -> dict[str, str]:
     return {each.id: each.text for each in study.corpus.passages(rows.values())}
 
 
-def _item(result: TextSearch, each: FoundText, gold: Sequence[tuple[str, str]], text: str) -> Html:
+def _retrieved_by(retrieved: Retrieved | None, passage: str) -> Html:
+    """Links to the questions for which a run ranks the passage, best rank first."""
+    found = [] if retrieved is None else retrieved.by.get(passage, [])
+    if retrieved is None or not found:
+        return Html("")
+    shown = [
+        join(link(text, url.href(url.QUESTION, {"question": id, "a": retrieved.run})), f" at {rank}")
+        for rank, id, text in found[:SHOWN_QUESTIONS]
+    ]
+    hidden = len(found) - len(shown)
+    words = f"{retrieved.run} retrieves it in its first {retrieved.k} for "
+    more = f" and {counted(hidden, 'more question')}" if hidden else ""
+    return div(words, *(join(", " if place else "", each) for place, each in enumerate(shown)), more, cls="soft")
+
+
+def _item(result: TextSearch, each: FoundText, gold: Sequence[tuple[str, str]], text: str, retrieved: Html) -> Html:
     excerpt = tag("p", *(tag("mark", piece, cls="word") if kind else piece for piece, kind in each.excerpt))
     if result.place == "questions":
         body = join(*(tag("mark", piece, cls="word") if kind else piece for piece, kind in each.excerpt))
@@ -45,7 +77,15 @@ def _item(result: TextSearch, each: FoundText, gold: Sequence[tuple[str, str]], 
         where = link(f"question {each.id}", url.href(url.QUESTION, {"question": each.id}))
         return tag("li", excerpt, div(each.title, " ", about, " of ", where, cls="soft"))
     whole = tag("details", tag("summary", "whole passage"), tag("p", text))
-    return tag("li", tag("b", each.title or "untitled"), span(each.id, cls="soft id"), excerpt, whole, _gold_of(gold))
+    return tag(
+        "li",
+        tag("b", each.title or "untitled"),
+        span(each.id, cls="soft id"),
+        excerpt,
+        whole,
+        _gold_of(gold),
+        retrieved,
+    )
 
 
 def _gold_of(questions: Sequence[tuple[str, str]]) -> Html:

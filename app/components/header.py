@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from blindspot.app import url
 from blindspot.app.markup import Html, div, link, span, tag
 from blindspot.db.people import Person
@@ -25,13 +27,15 @@ TAKES = {"Quality": "see others' labels", "Team": "manage people"}
 """The right that a person needs to be offered a page."""
 
 
-def header(study_name: str | None, here: str, person: Person | None = None, with_check: bool = False) -> Html:
+def header(
+    study_name: str | None, here: str, person: Person | None = None, without: Collection[str] = ("Check",)
+) -> Html:
     """The study, the link to Find, the signed-in person and the menu.
 
     The menu's links keep the chosen runs, k and relevance.
 
     Args:
-        here: the title of the current page. with_check: whether the study is a check, so that its page comes first.
+        here: the title of the current page. without: titles of pages of which the study has nothing.
     """
     parameters = {key: url.value(key) for key in ("a", "b", "k", "relevance")}
     links = [
@@ -42,8 +46,7 @@ def header(study_name: str | None, here: str, person: Person | None = None, with
             aria_current="page" if title == here else None,
         )
         for title, page in PAGES
-        if (title != "Check" or with_check)
-        and (title not in TAKES or (person is not None and person.may(TAKES[title])))
+        if title not in without and (title not in TAKES or (person is not None and person.may(TAKES[title])))
     ]
     brand = link(span("Blindspot"), url.href(url.HOME, parameters), cls="brand")
     return tag(

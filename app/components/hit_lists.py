@@ -1,4 +1,4 @@
-"""Two ranked lists side by side, with highlighted answers and question words, shared passages and gold passages."""
+"""Ranked lists side by side, with highlighted answers and question words, shared passages and gold passages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HitList:
     """One column of hits.
 
     Attributes:
-        side: "a" or "b".
+        side: "a", "b", "c" or "d".
         ordinals, scores: arrays of shape (k,), without padding.
         note: description of the list.
         read: the answer that a reader extracted from the list, if any.
@@ -58,7 +58,7 @@ def side_by_side(
     rule: str,
     judged: Mapping[int, JudgeMark] | None = None,
 ) -> Html:
-    """The lists as columns, with a gutter between them for lines.
+    """The lists as columns, two of them with a gutter between for lines.
 
     Args:
         passages: ordinal to passage, for all shown passages and all of `gold`.
@@ -67,13 +67,13 @@ def side_by_side(
         judged: ordinal to what a judge says of the passage.
     """
     marked = {ordinal: _Marked.of(passage, question, rule) for ordinal, passage in passages.items()}
-    columns = []
-    for i, column in enumerate(lists):
-        other = lists[1 - i] if len(lists) == 2 else None
-        columns.append(_column(column, other, marked, _Badges(frozenset(gold), judged or {}), shown))
+    known = _Badges(frozenset(gold), judged or {})
+    columns = [
+        _column(column, [each for each in lists if each is not column], marked, known, shown) for column in lists
+    ]
     if len(columns) == 2:
         columns.insert(1, div(cls="gutter", aria_hidden="true"))
-    return div(*columns, cls="lists" if len(lists) == 2 else "lists single")
+    return div(*columns, cls="lists single" if len(lists) == 1 else "lists" if len(lists) == 2 else "lists many")
 
 
 def wanted(lists: Sequence[HitList], gold: Sequence[int], shown: int) -> list[int]:
@@ -92,14 +92,14 @@ class _Badges:
     judged: Mapping[int, JudgeMark]
 
 
-def _column(column: HitList, other: HitList | None, marked: dict[int, _Marked], known: _Badges, shown: int) -> Html:
-    cards = [_card(column, other, rank, marked, known, shown) for rank in range(1, min(shown, column.depth) + 1)]
+def _column(column: HitList, others: Sequence[HitList], marked: dict[int, _Marked], known: _Badges, shown: int) -> Html:
+    cards = [_card(column, others, rank, marked, known, shown) for rank in range(1, min(shown, column.depth) + 1)]
     apart = known.gold | ({column.read.ordinal} if column.read is not None else set())
     deeper = sorted(rank for ordinal in apart if (rank := column.rank_of(ordinal)) is not None and rank > shown)
     for before, rank in pairwise([min(shown, column.depth), *deeper]):
         if rank > before + 1:
             cards.append(div(f"{rank - before - 1} more", cls="between"))
-        cards.append(_card(column, other, rank, marked, known, shown))
+        cards.append(_card(column, others, rank, marked, known, shown))
     head = tag("h3", letter(column.side), " ", span(column.name, cls="name"), span(column.note, cls="note"))
     if not cards:
         cards = [div("No hits.", cls="notice")]
@@ -109,7 +109,7 @@ def _column(column: HitList, other: HitList | None, marked: dict[int, _Marked], 
 
 
 def _card(
-    column: HitList, other: HitList | None, rank: int, marked: dict[int, _Marked], known: _Badges, shown: int
+    column: HitList, others: Sequence[HitList], rank: int, marked: dict[int, _Marked], known: _Badges, shown: int
 ) -> Html:
     ordinal = int(column.ordinals[rank - 1])
     gold, mark = known.gold, known.judged.get(ordinal)
@@ -119,8 +119,7 @@ def _card(
     badges += [gold_badge()] if ordinal in gold else []
     badges += [mark.badge()] if mark is not None else []
     badges += [read_badge(read)] if read is not None else []
-    if other is not None:
-        badges.append(_elsewhere(other, ordinal, shown, ordinal in gold))
+    badges += [_elsewhere(other, ordinal, shown, ordinal in gold) for other in others]
     classes = " ".join(
         filter(None, ("hit", "answers" if found.holds_answer else "", "gold" if ordinal in gold else ""))
     )

@@ -80,6 +80,6 @@ def _description(manifest: Mapping[str, Any]) -> str:
         "sparse index": f"learned sparse, {manifest.get('terms_per_passage', '?')} terms a passage, {megabytes}",
         "late-interaction index": f"late interaction, {manifest.get('tokens_per_passage', '?')} vectors a passage, "
         f"{megabytes}",
-        "title index": f"titles, {manifest.get('titles', 0):,}",
+        "title index": "of version 0.2, no longer searched: delete it with 'blindspot delete index titles'",
     }
     return kinds.get(str(manifest.get("kind")), "Lucene")

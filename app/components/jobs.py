@@ -17,7 +17,8 @@ from blindspot.backend.core.extras import install_command
 from blindspot.backend.core.extras import lacking as lacking_extra
 from blindspot.backend.core.jobs import JobRequest
 from blindspot.backend.core.study import Study
-from blindspot.backend.text.counting import duration
+from blindspot.backend.core.summary import latest_jobs
+from blindspot.backend.text.counting import counted, duration
 from blindspot.db.errors import BlindspotError
 from blindspot.db.jobs import Job
 from blindspot.db.rights import action_of_job
@@ -100,22 +101,27 @@ def panel(study: Study) -> None:
 
     While a job is unfinished, the panel refreshes every second. When a job ends, the whole page reruns.
     """
-    recent = jobs.recent(study, JOBS_CONSIDERED)
+    recent = latest_jobs(study, JOBS_CONSIDERED)
     unfinished = {job.id for job in recent if job.unfinished}
     refused = st.session_state.pop(_REFUSED, None)
     if not recent and not refused:
         return
     with st.container(key="jobs"):
-        show(tag("h2", "Jobs"))
         if refused:
             show(notice(refused, kind="error"))
+        failed = [job for job in recent if job.state == "failed"][:ENDED_JOBS_SHOWN]
+        if unfinished or failed:
+            show(tag("h2", "Jobs"))
         if unfinished:
             st.fragment(_unfinished_jobs, run_every=1.0)(study, unfinished)
-        for job in [job for job in recent if not job.unfinished][:ENDED_JOBS_SHOWN]:
+        for job in failed:
             may_see = who.may(study.labels_path, action_of_job(job.kind))  # why it failed may name files of the server
             show(_ended_job(job, may_see))
-            if job.state == "failed" and may_see:
+            if may_see:
                 _log(study, job)
+        if ended := [job for job in recent if not job.unfinished and job.state != "failed"]:
+            lines = (_ended_job(job, False) for job in ended[:ENDED_JOBS_SHOWN])
+            show(tag("details", tag("summary", counted(len(ended), "finished job")), *lines))
 
 
 def _unfinished(study: Study) -> set[str]:

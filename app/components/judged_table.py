@@ -6,10 +6,11 @@ import streamlit as st
 
 from blindspot.analysis.judged import JudgedFigures
 from blindspot.app import blind, url
-from blindspot.app.components.marks import figure, letter, percent
+from blindspot.app.audit_words import success_lines
+from blindspot.app.components.marks import figure, how, letter, percent
 from blindspot.app.components.tables import scrolling
 from blindspot.app.desk import desk
-from blindspot.app.markup import Html, div, heads, join, link, row, table, tag, term
+from blindspot.app.markup import Html, heads, join, link, row, table, tag, term
 from blindspot.backend.core.study import Study
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.judges.powered_success import run_successes
@@ -39,13 +40,14 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
     last = desk(study).labels.last_event
     if not last:
         return Html("")
-    rows, sampled = [], []
+    rows, sampled, counts = [], [], False
     scored = score_digests(study)
     for side, name in zip("ab", dict.fromkeys(names), strict=False):
         key = (name, study.run(name).manifest.get("made"), k, relevance, rule)
         figures = _figures(study, *key, last)
         if figures is not None:
             rows.append(_row(side, name, figures))
+            counts |= figures.corrected.value != figures.original.value
             sampled += _sampled(study, *key, last, scored)
     head = heads(
         "run",
@@ -55,14 +57,17 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
         term("bounds", _BOUNDS),
     )
     few = ". If few passages are judged, the corrected figures depend on which ones were judged: use the bounds."
-    note = tag("p", "The labels come from ", link("Judge", url.JUDGE), few, cls="convention")
+    few = " If few passages are judged, the corrected figures depend on which ones were judged: use the bounds."
     lines = [tag("p", term("Random sample", _SAMPLED), ": ", line, cls="convention powered") for line in sampled]
-    return div(
-        tag("h2", "Accuracy with labels"),
+    # Folded while no label changes a figure.
+    return tag(
+        "details",
+        tag("summary", "Accuracy with people's labels"),
         scrolling(table(head, rows, "figures small")),
-        note,
-        join(*lines),
-        cls="panel",
+        *lines,
+        how("The labels come from ", link("Judge", url.JUDGE), f".{few}"),
+        cls="panel fold",
+        open=counts or bool(sampled),
     )
 
 
@@ -87,7 +92,7 @@ def _sampled(
 ) -> list[str]:
     """Success@k from a random sample of questions, in words; `last` and `scored` are keys of the cache."""
     measured = corrected_run(_study, _study.run(name), relevance, rule)
-    return [line for each in run_successes(_study, name, measured, [k]) for line in each.sentences()]
+    return [line for each in run_successes(_study, name, measured, [k]) for line in success_lines(_study, each)]
 
 
 def _row(side: str, name: str, found: JudgedFigures) -> Html:

@@ -30,8 +30,11 @@ from blindspot.backend.training.curve_points import (
     changed_pairs,
     curve_points,
 )
+from blindspot.backend.training.label_forecast import forecast_labels, stored_forecast
 from blindspot.backend.training.learning_curve import add_point, is_unfinished
+from blindspot.backend.training.own_labels import own_effect
 from blindspot.db.errors import BlindspotError
+from blindspot.db.labels import Labels
 
 SECONDS_BETWEEN_LOOKS = 4.0
 SHOWN = 100
@@ -64,6 +67,35 @@ def _panel(opened: Study, place: str) -> None:
         scope = url.one_of("learned", list(SCOPES), usual)
         show(style_sheet("learning_curve.css"), div(*_curve(opened, points, scope, place)))
         _button(opened, lacking, place)
+        forecast_line(opened, place)
+        if not lacking and (person := who.who(opened.labels_path)) is not None:
+            _own_part(opened, person.name, place)
+
+
+def forecast_line(opened: Study, place: str) -> None:
+    """Show where labels pay most in this study, or the button that finds it out.
+
+    Args:
+        place: part of the widgets' keys.
+    """
+    found = stored_forecast(opened)
+    if found is not None:
+        show(tag("p", found.sentence, title="\n".join(found.lines())))
+    if found is None or found.last_event != Labels(opened.labels_path, read_only=True).last_event:
+        words = "Forecast what labels change" if found is None else "Forecast again"
+        jobs.start_button(
+            opened, request(forecast_labels), key=f"forecast-{place}", words=words, lacking=_missing_reason(opened)
+        )
+
+
+def _own_part(opened: Study, name: str, place: str) -> None:
+    """What the person's own labels changed, computed when asked for."""
+    key = f"own-labels-{place}"
+    if st.button("What did my labels change?", key=key):
+        with st.spinner("Learning with and without your labels …"):
+            st.session_state[f"{key}-lines"] = own_effect(opened, name).lines()
+    if lines := st.session_state.get(f"{key}-lines"):
+        show(div(tag("h3", "Your labels"), *(tag("p", line) for line in lines)))
 
 
 def _missing_reason(opened: Study) -> str:

@@ -84,6 +84,11 @@ def doubtful_badge() -> Html:
     return span("doubtful", cls="badge doubtful", title=title)
 
 
+def how(*words: object) -> Html:
+    """Methods and conventions, once on a page and folded."""
+    return tag("details", tag("summary", "How this is counted"), div(*words), cls="how")
+
+
 def notice(*words: object, kind: str = "") -> Html:
     return div(*words, cls=f"notice {kind}".strip(), role="note")
 

@@ -35,8 +35,14 @@ def described(name: object, about: Description | None) -> Html:
     return span(name, *keywords, title=about.text or None)
 
 
-def parts_panel(study: Study, kind: str, names: Sequence[str], can_download: bool = True) -> None:
-    """Show an expander with everything a lead may do with a part of this kind; nothing to other people."""
+def parts_panel(
+    study: Study, kind: str, names: Sequence[str], can_download: bool = True, more: Callable[[], object] = bool
+) -> None:
+    """Show an expander with everything a lead may do with a part of this kind; nothing to other people.
+
+    Args:
+        more: Shows what else a lead may do with them.
+    """
     may_manage, may_export = who.may(study.labels_path, parts.ACTION), who.may(study.labels_path, "export")
     said = st.session_state.pop(f"{_SAID}-{kind}", None)
     if not names or not (may_manage or may_export):
@@ -61,6 +67,7 @@ def parts_panel(study: Study, kind: str, names: Sequence[str], can_download: boo
         if may_manage:
             _describe(study, kind, name)
             _rename_or_delete(study, kind, name)
+            more()
 
 
 def download_row(study: Study, kind: str, name: str, words: str = "Download") -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def plot(figure: Figure, name: str) -> None:
     """Show a figure in the page's colours, with buttons that save it for a paper. The camera button saves it as it
     looks on the page."""
-    figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
+    clear = "rgba(0,0,0,0)"
+    figure.update_layout(paper_bgcolor=clear, plot_bgcolor=clear, modebar={"bgcolor": clear})
     st.plotly_chart(
         figure,
         width="stretch",

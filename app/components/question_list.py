@@ -95,4 +95,5 @@ def _line(comparison: Comparison, selection: Selection, row: int, overlap: float
         tag("td", rank(first_b, comparison.b.k, "b")),
         tag("td", f"{abs(contrast):.2f}" if ahead else "0", " ", letter(ahead) if ahead else span(cls="run gap")),
         tag("td", "–" if overlap != overlap else f"{overlap:.2f}"),
+        id=f"row-{question.id}",
     )

@@ -27,7 +27,7 @@ def queue_card(study: Study, person: Person | None, runs: int) -> Html:
             ),
             cls="panel",
         )
-    held = len(stores.queue.held(person.name)) if person is not None else 0
+    held = len(stores.queue.leases_of(person.name)) if person is not None else 0
     words = "Continue judging" if held else "Judge"
     button = link(words, url.JUDGE, cls="button", data_key="j", title="Key: j")
     lines = [_line(batch.name, batch.done, batch.questions, batch.practice) for batch in batches]

@@ -34,7 +34,7 @@ def chosen_reader(study: Study, names: tuple[str, ...]) -> tuple[str, list[str]]
 
     The choice is the reader in the address, or else the newest of the readers that read the most of these runs.
     """
-    read_by = [list(readings_of(study.run(name))) for name in dict.fromkeys(names)]
+    read_by = [list(readings_of(held.run(study, name))) for name in dict.fromkeys(names)]
     known = list(dict.fromkeys(reader for readers in read_by for reader in readers))
     default = max(
         known, key=lambda reader: (sum(reader in readers for readers in read_by), known.index(reader)), default=""

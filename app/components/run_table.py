@@ -1,14 +1,18 @@
-"""The table of a study's runs with their accuracy, and the choice of two runs to compare."""
+"""The table of a study's runs with their accuracy, by question set, and the choice of two runs to compare."""
 
 from __future__ import annotations
 
-from blindspot.app import study, url
-from blindspot.app.components.marks import INTERVAL, letter
+from collections.abc import Mapping
+
+import streamlit as st
+
+from blindspot.app import study, url, who
+from blindspot.app.components.marks import INTERVAL, how, letter, notice
 from blindspot.app.components.marks import SUCCESS as SUCCESS_HELP
 from blindspot.app.components.panel_tables import choices
 from blindspot.app.components.parts import described, descriptions
-from blindspot.app.components.tables import measure_heads, run_figures
-from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.components.tables import measure_heads, run_figures, scrolling
+from blindspot.app.markup import Html, div, heads, join, link, row, show, span, table, tag, term
 from blindspot.app.runs import convention, left_out, retriever_label, short_time
 from blindspot.app.study import Measured
 from blindspot.backend.core.study import Study
@@ -17,15 +21,20 @@ from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeas
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.report_text import index_size, per_second
 from blindspot.backend.retrieval.cost import Cost, cost_of
+from blindspot.backend.upkeep import parts
+from blindspot.db.descriptions import Description
+from blindspot.db.errors import BlindspotError
 
 COST = (
     "Median time of one question asked alone. Small print: questions per second searched together, and the size of the "
     "index without models. Measured when the run was made."
 )
+STAR, HIDE = "starred", "hidden"
+"""Keywords of runs, which a lead sets: a starred run comes first, a hidden one is left out of Home."""
 
 
-def run_table(opened: Study, runs: dict[str, dict]) -> Html:
-    """Every run with the chosen measure and its cost, newest first; two runs are marked as A and B.
+def run_tables(opened: Study, runs: Mapping[str, dict]) -> Html:
+    """Every run with the chosen measure and its cost, by question set: the set of the compared runs first, newest first.
 
     A measure that needs all relevant passages counts gold passages, as `blindspot report --measure` does.
     """
@@ -33,27 +42,32 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
     a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
     measure = MEASURES.get(url.one_of("measure", MEASURES.names(), SUCCESS.name))
     relevance: Kind = "gold" if measure.needs_all else "answers"
-    found = {name: study.measured(opened, name, relevance, runs[name].get("rule", "dpr")) for name in runs}
-    head = tag(
-        "tr",
-        tag("th", "run", scope="col", cls="left"),
-        tag("th", "retriever", scope="col", cls="left"),
-        tag("th", "questions", scope="col", cls="left"),
-        tag("th", term("n", "Measured questions: those with answers or gold passages"), scope="col"),
-        *measure_heads(measure),
-        tag("th", term("cost", COST), scope="col"),
-        tag("th", "created (UTC)", scope="col", cls="made"),
-        tag("th", "compare as", scope="col"),
-    )
     about = descriptions(opened, "run")
-    lines = []
-    for name, manifest in reversed(runs.items()):
-        picks = [_pick(side, name, a, b) for side in ("a", "b")]
-        row_head = tag("th", described(name, about.get(name)), scope="row")
-        lines.append(tag("tr", row_head, *_cells(manifest, found[name], measure), tag("td", *picks, cls="picks")))
-    rules = sorted({runs[name].get("rule", "dpr") for name in runs})
-    kinds = sorted({got.kind for got in found.values()})
-    message = " ".join(dict.fromkeys(convention(kind, rule) for kind in kinds for rule in rules))
+    hidden = [name for name in runs if HIDE in _keywords(about.get(name)) and name not in (a, b)]
+    shown = {name: runs[name] for name in reversed(list(runs)) if name not in hidden}
+    found = {name: study.measured(opened, name, relevance, runs[name].get("rule", "dpr")) for name in shown}
+    sets: dict[str, list[str]] = {}
+    for name in sorted(shown, key=lambda name: (name not in (a, b), STAR not in _keywords(about.get(name)))):
+        sets.setdefault(runs[name].get("split") or "all questions", []).append(name)
+    order = {name: place for place, name in enumerate(shown)}
+
+    def line(name: str) -> Html:
+        picks = tag("td", *(_pick(side, name, a, b) for side in ("a", "b")), cls="picks")
+        star = span("★ ", title="starred") if STAR in _keywords(about.get(name)) else ""
+        cells = _cells(runs[name], found[name], measure)
+        return row(*cells, picks, head=join(star, described(name, about.get(name))))
+
+    folds = []
+    for place, (title, names) in enumerate(sets.items()):
+        names.sort(key=lambda name: (STAR not in _keywords(about.get(name)), order[name]))
+        counts = {len(found[name].questions) for name in names}
+        head = join(title, span(f" {max(counts):,} questions, {len(names)} run{'s' * (len(names) > 1)}", cls="soft"))
+        body = scrolling(table(_heads(measure), map(line, names), "figures runs sortable"))
+        folds.append(tag("details", tag("summary", head), body, open=not place, cls="run-set"))
+    rules = sorted({runs[name].get("rule", "dpr") for name in shown})
+    said = " ".join(
+        dict.fromkeys(convention(kind, rule) for kind in {f.kind for f in found.values()} for rule in rules)
+    )
     compare = (
         link(
             join("Compare ", letter("a"), f" {a} with ", letter("b"), f" {b}"),
@@ -63,37 +77,64 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
         if len(runs) > 1
         else span("Add a second run to compare.", cls="soft")
     )
+    options = [
+        (each.at("k"), url.href(url.HOME, {"a": a, "b": b, "measure": each.name}), each is measure) for each in MEASURES
+    ]
+    meaning = SUCCESS_HELP if measure is SUCCESS else measure.help
+    left = f" {len(hidden)} hidden by a lead: {', '.join(hidden)}." if hidden else ""
     return div(
         div(tag("h2", "Runs"), compare, cls="list-head"),
-        choices(
-            "measure",
-            [
-                (each.at("k"), url.href(url.HOME, {"a": a, "b": b, "measure": each.name}), each is measure)
-                for each in MEASURES
-            ],
-        ),
-        div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures runs"), cls="scrolling"),
-        tag(
-            "p",
-            message,
-            " ",
-            term(measure.at("k"), SUCCESS_HELP if measure is SUCCESS else measure.help),
-            " in percent, with the ",
-            term("95% interval", INTERVAL),
-            ".",
-            cls="convention",
-        ),
+        choices("measure", options),
+        *folds,
+        how(f"{said} {measure.at('k')}, in percent: {meaning} {INTERVAL}.{left}"),
         cls="panel",
     )
 
 
-def _cells(manifest: dict, measured: Measured, measure: RankingMeasure) -> list[Html]:
+def _keywords(about: Description | None) -> tuple[str, ...]:
+    return () if about is None else tuple(about.keywords)
+
+
+def mark_runs(opened: Study, names: list[str]) -> None:
+    """Show the fields in which a lead stars and hides runs."""
+    about = descriptions(opened, "run")
+    for column, keyword, words in zip(st.columns(2), (STAR, HIDE), ("Starred: first", "Hidden on Home"), strict=True):
+        marked = [name for name in names if keyword in _keywords(about.get(name))]
+        chosen = column.multiselect(words, names, marked, key=f"runs-{keyword}")
+        if set(chosen) != set(marked):
+            _mark(opened, keyword, set(chosen) ^ set(marked))
+
+
+def _mark(opened: Study, keyword: str, changed: set[str]) -> None:
+    about = descriptions(opened, "run")
+    try:
+        for name in changed:
+            now, text = set(_keywords(about.get(name))), about[name].text if name in about else ""
+            parts.describe(opened, "run", name, text, sorted(now ^ {keyword}), by=who.acting(opened.labels_path))
+    except BlindspotError as error:
+        show(notice(str(error), kind="error"))
+        return
+    st.rerun()
+
+
+def _heads(measure: RankingMeasure) -> Html:
+    return heads(
+        "run",
+        tag("th", "retriever", scope="col", cls="left"),
+        term("n", "Measured questions: those with answers or gold passages"),
+        *measure_heads(measure),
+        term("cost", COST),
+        tag("th", "created (UTC)", scope="col", cls="made"),
+        tag("th", "compare as", scope="col", data_unsorted=True),
+    )
+
+
+def _cells(manifest: Mapping, measured: Measured, measure: RankingMeasure) -> list[Html]:
     """The cells of one run between its name and the letters A and B."""
     missing = left_out(measured)
     by_gold = span(" gold", cls="soft", title="measured by gold passages, because no question of this run has answers")
     return [
         tag("td", retriever_label(manifest), cls="left"),
-        tag("td", manifest.get("split") or "all", cls="left"),
         tag(
             "td",
             f"{len(measured.questions):,}",

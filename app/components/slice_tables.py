@@ -18,7 +18,7 @@ from blindspot.backend.evaluation.comparison import by_group
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS
 from blindspot.backend.evaluation.saved_slices import SavedSlice
 from blindspot.backend.evaluation.slice_finder import FoundSlices
-from blindspot.backend.evaluation.slices import FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
+from blindspot.backend.evaluation.slices import FIELDS, FLAGS, MISSES, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
 from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BlindspotError
 
@@ -34,7 +34,14 @@ SLICE_TEST = (
 
 def condition_help(runs: Sequence[str]) -> Html:
     """The syntax of slices, in a fold."""
-    written = (*TEXTS.values(), *NUMBERS.values(), *FLAGS.values(), *OF_RUNS.values(), *MISSES.values())
+    written = (
+        *TEXTS.values(),
+        *FIELDS.values(),
+        *NUMBERS.values(),
+        *FLAGS.values(),
+        *OF_RUNS.values(),
+        *MISSES.values(),
+    )
     lines = [tag("li", tag("code", words.partition(" (")[0]), f" {_explained(words)}") for words in written]
     lines += [tag("li", tag("code", f"tag:{name}"), f" {explanation}") for name, explanation in TAGS.items()]
     lines += [tag("li", tag("code", f"cause:{name}"), f" {rule.rule}") for name, rule in CAUSES.items()]

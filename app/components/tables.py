@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -14,16 +14,17 @@ from blindspot.analysis.relations import relation_order
 from blindspot.analysis.significance import Difference
 from blindspot.app import url
 from blindspot.app.components.marks import INTERVAL, figure, grouping, letter, percent, relation_label, success_head
-from blindspot.app.markup import Html, div, join, link, span, tag, term
+from blindspot.app.markup import Html, div, heads, join, link, span, table, tag, term
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
-from blindspot.backend.core.result_table import signed_ends
+from blindspot.backend.core.result_table import ends, signed_ends
 from blindspot.backend.core.units import counted_by, n_cell
-from blindspot.backend.evaluation.comparison import KS, SURE, Measured, PairedFigures, by_group, overall
+from blindspot.backend.evaluation.comparison import KS, SURE, Measured, Overall, PairedFigures, by_group, overall
 from blindspot.backend.evaluation.comparison_words import conclusion, p_words
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
 from blindspot.backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from blindspot.backend.text.counting import counted
+from blindspot.db.question_table import rows_among, take
 
 
 def cut_offs(depth: int, chosen: int) -> list[int]:
@@ -31,12 +32,17 @@ def cut_offs(depth: int, chosen: int) -> list[int]:
     return sorted({k for k in KS if k <= depth} | {chosen})
 
 
-def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarray) -> Html:
-    """The chosen measure of both runs at the usual cut-offs; a click on a k selects it for the whole page."""
+def accuracy_table(
+    comparison: Comparison, selection: Selection, kept: np.ndarray, others: Sequence[Measured] = ()
+) -> Html:
+    """The chosen measure of both runs at the usual cut-offs; a click on a k selects it for the whole page.
+
+    Args:
+        others: Further runs, measured over the same questions; a click on one compares A with it.
+    """
     measure = MEASURES.get(selection.measure)
     ks = cut_offs(comparison.depth, selection.k) if measure.has_cut_off else [selection.k]
-    rows = None if kept.all() else kept
-    figures = overall(comparison, ks, rows, measure=measure)
+    figures = _figures(comparison, selection, kept)
     heads = [
         tag(
             "th",
@@ -60,6 +66,8 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
         )
         for side, name in (("a", selection.a), ("b", selection.b))
     ]
+    asked = take(comparison.questions, np.flatnonzero(kept))
+    lines += [_other_line(each, asked, measure, ks, selection) for each in others]
     lines.append(
         tag(
             "tr",
@@ -85,6 +93,42 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
 
 
+def _other_line(
+    measured: Measured, asked: Sequence, measure: RankingMeasure, ks: Sequence[int], selection: Selection
+) -> Html:
+    rows = rows_among(asked, measured.questions)
+    rows = rows[rows >= 0]
+    codes = measured.units.take(rows).codes
+    cells = [
+        _accuracy_cell(mean(measured.values(measure, k)[rows], codes), measure, k == selection.k)
+        if k <= measured.k
+        else tag("td", "–")
+        for k in ks
+    ]
+    less = span(f" {len(rows):,} of {len(asked):,}", cls="soft") if len(rows) < len(asked) else ""
+    name = link(measured.name, selection.on_compare(b=measured.name), title=f"Compare A with {measured.name}")
+    return tag("tr", tag("th", name, less, scope="row"), *cells)
+
+
+def headline(comparison: Comparison, selection: Selection, kept: np.ndarray) -> str:
+    """Return which run is ahead at the chosen k and by how much, in one short sentence."""
+    if by_results(selection.slice):
+        return "These questions were chosen by their results."
+    figures = _figures(comparison, selection, kept).at[selection.k]
+    estimate, where = (
+        figures.difference.estimate,
+        f"at {figures.k}" if figures.measure is SUCCESS else f"in {figures.title}",
+    )
+    if estimate.value is None:
+        return "No questions, so no conclusion."
+    value, low, high = estimate.percent
+    a, b = comparison.a.name, comparison.b.name
+    if figures.difference.p_shown > SURE:
+        return f"No difference between {a} and {b} {where} is established ({signed_ends(low, high)} points)."
+    low, high = (low, high) if value > 0 else (-high, -low)
+    return f"{a if value > 0 else b} is {abs(value):.1f} points ahead {where} ({ends(low, high, ' to ')})."
+
+
 def _measure_term(measure: RankingMeasure) -> Html:
     if measure is SUCCESS:
         message = f"Share of questions with a relevant passage among the first k. Small print: {INTERVAL}."
@@ -97,24 +141,28 @@ def _accuracy_cell(estimate: Estimate, measure: RankingMeasure, chosen: bool) ->
     return tag("td", figure(estimate, True, measure is SUCCESS), cls="chosen" if chosen else None)
 
 
+def _figures(comparison: Comparison, selection: Selection, kept: np.ndarray) -> Overall:
+    measure = MEASURES.get(selection.measure)
+    ks = cut_offs(comparison.depth, selection.k) if measure.has_cut_off else [selection.k]
+    return overall(comparison, ks, None if kept.all() else kept, measure=measure)
+
+
 def concluded(comparison: Comparison, selection: Selection, kept: np.ndarray) -> str:
     """Return the conclusion at the chosen k, with the p value of `accuracy_table`."""
     if by_results(selection.slice):
         return CHOSEN_BY_RESULTS
-    measure = MEASURES.get(selection.measure)
-    ks = cut_offs(comparison.depth, selection.k) if measure.has_cut_off else [selection.k]
-    figures = overall(comparison, ks, None if kept.all() else kept, measure=measure)
+    figures = _figures(comparison, selection, kept)
     return conclusion(figures.at[selection.k], comparison.a.name, comparison.b.name, figures.tests)
 
 
 def flip_table(comparison: Comparison, selection: Selection, kept: np.ndarray) -> Html:
     """The two-by-two table of the runs that find a relevant passage within k. Each cell links to its questions."""
-    table = flips.flip_table(comparison.first_a[kept], comparison.first_b[kept], selection.k)
+    counts = flips.flip_table(comparison.first_a[kept], comparison.first_b[kept], selection.k)
     k = selection.k
 
     def cell(name: str, words: str) -> Html:
-        number = getattr(table, name)
-        share = number / table.n if table.n else 0.0
+        number = getattr(counts, name)
+        share = number / counts.n if counts.n else 0.0
         chosen = selection.cell == name
         inside = join(
             span(f"{number:,}", cls="number"),
@@ -161,47 +209,31 @@ Grouping = Literal["relation", "bucket"]
 
 
 def group_table(comparison: Comparison, selection: Selection, kept: np.ndarray, by: Grouping) -> Html:
-    """Success@k, difference and two-by-two counts by relation or bucket, sortable by any column.
+    """Success@k, difference and two-by-two counts by relation or bucket.
 
     A click on a group filters the page by the group; a click on a count shows the questions behind it.
     """
-    sort = url.one_of("by", [p + key for key in GROUP_SORTS for p in ("", "-")], DEFAULT_SORT[by])
     members = {name: rows[kept[rows]] for name, rows in comparison.groups(by).items()}
     if by == "relation":
         members[""] = np.flatnonzero(kept & (comparison.relations == ""))
     measure = MEASURES.get(selection.measure)
     found = by_group(comparison, selection.k, members, measure=measure)
-    order = _sorted(found, sort, relation_order if by == "relation" else bucket_order)
-
-    def head(key: str, words: object, **more: object) -> Html:
-        chosen = sort.removeprefix("-") == key
-        arrow = span(" ↓" if sort == key else " ↑", cls="arrow") if chosen else ""
-        address = url.href(
-            url.COMPARE, selection.parameters(page=1) | _grouping(by) | {"by": f"-{key}" if sort == key else key}
-        )
-        return tag(
-            "th",
-            link(join(words, arrow), address, data_focus=f"by-{key}"),
-            aria_sort=("descending" if sort == key else "ascending") if chosen else None,
-            scope="col",
-            **more,
-        )
-
-    heads = (
-        head("group", grouping(by), cls="left"),
-        head("n", "n", title=f"Questions of this {grouping(by)}"),
-        head("a", join(letter("a"), f" @{selection.k}"), title=measure.at(selection.k)),
-        head("b", join(letter("b"), f" @{selection.k}"), title=measure.at(selection.k)),
-        head("difference", "ahead", title=GAIN),
-        head("p", "p", title=HOLM),
-        *(head(key, words, title=f"Number of questions: {said}") for key, (words, said) in FLIP_HEADS.items()),
+    names = sorted(found, key=relation_order if by == "relation" else bucket_order)
+    if by == "relation":
+        names.sort(key=lambda name: -(found[name].difference.estimate.value or 0.0))
+    head = heads(
+        grouping(by),
+        tag("th", "n", title=f"Questions of this {grouping(by)}", scope="col"),
+        tag("th", letter("a"), f" @{selection.k}", title=measure.at(selection.k), scope="col"),
+        tag("th", letter("b"), f" @{selection.k}", title=measure.at(selection.k), scope="col"),
+        tag("th", "ahead", title=GAIN, scope="col"),
+        tag("th", "p", title=HOLM, scope="col"),
+        *(tag("th", words, title=f"Number of questions: {said}", scope="col") for words, said in FLIP_HEADS.values()),
     )
-    lines = [_group_line(name, found[name], selection, by, sort) for name in order]
-    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups")
+    lines = [_group_line(name, found[name], selection, by) for name in names]
+    return table(head, lines, "figures groups sortable")
 
 
-GROUP_SORTS = ("difference", "group", "n", "a", "b", "p", *flips.CELLS)
-DEFAULT_SORT = {"relation": "difference", "bucket": "-group"}
 FLIP_HEADS = {
     "both": ("both", "both find"),
     "only_a": (join("only ", letter("a")), "only A finds"),
@@ -252,10 +284,10 @@ def gain(difference: Difference) -> Html:
     )
 
 
-def _group_line(name: str, both: PairedFigures, selection: Selection, by: str, sort: str) -> Html:
+def _group_line(name: str, both: PairedFigures, selection: Selection, by: str) -> Html:
     now = selection.relation if by == "relation" else selection.bucket
     chosen = now == name and name != ""
-    more = _grouping(by) | {"by": sort if sort != DEFAULT_SORT[by] else ""}
+    more = _grouping(by)
 
     def opened(words: object, cell: str, value: str, focus: str, title: str, **attributes: object) -> Html:
         address = url.href(url.COMPARE, selection.parameters(page=1, cell=cell, **{by: value}) | more)
@@ -288,7 +320,7 @@ def _group_line(name: str, both: PairedFigures, selection: Selection, by: str, s
         tag("td", n_cell(both.n, both.units, both.unit)),
         tag("td", figure(both.a, is_share=both.measure is SUCCESS)),
         tag("td", figure(both.b, is_share=both.measure is SUCCESS)),
-        tag("td", gain(both.difference)),
+        tag("td", gain(both.difference), data_value=both.difference.estimate.value),
         tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft"),
         *(
             tag("td", flip_count(cell), cls=f"flip {cell}" + (" chosen" if chosen and selection.cell == cell else ""))
@@ -296,21 +328,6 @@ def _group_line(name: str, both: PairedFigures, selection: Selection, by: str, s
         ),
         cls=" ".join(each for each in ("chosen" if chosen else "", "few" if both.n < FEW else "") if each) or None,
     )
-
-
-def _sorted(found: Mapping[str, PairedFigures], sort: str, order: Callable[[str], Any]) -> list[str]:
-    names, key = sorted(found, key=order), sort.removeprefix("-")
-    keys: dict[str, Callable[[str], Any]] = {
-        "group": order,
-        "n": lambda name: found[name].n,
-        "a": lambda name: found[name].a.value,
-        "b": lambda name: found[name].b.value,
-        "difference": lambda name: found[name].difference.estimate.value,
-        "p": lambda name: found[name].difference.p_adjusted,
-    }
-    if key in flips.CELLS:
-        keys[key] = lambda name: getattr(found[name].flips, key)
-    return sorted(names, key=keys[key], reverse=not sort.startswith("-"))
 
 
 def run_figures(measured: Measured, measure: RankingMeasure) -> list[Html]:

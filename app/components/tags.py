@@ -22,7 +22,7 @@ from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 from blindspot.db.records import Question
-from blindspot.db.tags import QuestionTag, TagCount
+from blindspot.db.tags import QuestionTag, TagCount, count_tags
 
 _SAID = "tags-said"
 
@@ -35,14 +35,18 @@ def question_tags(opened: Study, question: Question, person: Person | None, chos
 def _question_tags(opened: Study, question: Question, person: Person | None, chosen: Selection) -> None:
     if who.gone(opened.labels_path):
         st.rerun()
-    given = desk(opened).tags.of(question.id)
+    everything = desk(opened).tags.all()
+    given = [each for each in everything if each.question == question.id]
     if person is not None and person.may("tag questions"):
-        _own_tags(opened, question, person, chosen, given)
+        known = [each.tag for each in count_tags(everything, blind.hidden(opened))]
+        _own_tags(opened, question, person, chosen, given, known)
     # Below the field: a part that comes and goes above it would make the browser build the field anew, without focus.
     show(_given(opened, given, chosen))
 
 
-def _own_tags(opened: Study, question: Question, person: Person, chosen: Selection, given: list[QuestionTag]) -> None:
+def _own_tags(
+    opened: Study, question: Question, person: Person, chosen: Selection, given: list[QuestionTag], known: list[str]
+) -> None:
     with st.container(key="own-tags"):
         left, right = st.columns([5, 2], vertical_alignment="bottom")
         with right:
@@ -57,7 +61,6 @@ def _own_tags(opened: Study, question: Question, person: Person, chosen: Selecti
         with left:
             mine = [each for each in given if each.author == person.name and each.run == (about or None)]
             own = [each.tag for each in sorted(mine, key=lambda each: each.time)]  # Backspace takes the last
-            known = [each.tag for each in desk(opened).tags.counts(blind.hidden(opened))]
             key = f"tags-{question.id}-{about}"
             st.session_state[key] = own  # the store knows better than the browser: names change there
             st.multiselect(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from blindspot.app import study as held
 from blindspot.app import url
 from blindspot.app.components.marks import gold_badge, letter
 from blindspot.app.components.stylesheets import style_sheet
@@ -28,7 +29,7 @@ def why_section(
     causes: Callable[[], Html] = Html,
     edits: Callable[[], Html] = Html,
 ) -> Html:
-    """The panel if the address has `why=1`, else a link to it, because reading the vectors takes a moment.
+    """The panel if the address has `why=1`, else one sentence, the causes, and a link: reading the vectors takes a moment.
 
     Args:
         causes: what the rules of causes say of the question, shown first.
@@ -38,12 +39,9 @@ def why_section(
 
     parameters = st.query_params.to_dict()
     if url.value("why") != "1":
-        return link(
-            "Why did a run miss this?",
-            url.href(url.QUESTION, {**parameters, "question": question.id, "why": 1}),
-            cls="quiet",
-            data_focus="why",
-        )
+        address = url.href(url.QUESTION, {**parameters, "question": question.id, "why": 1})
+        more = link("Why did a run miss this?", address, cls="quiet", data_focus="why")
+        return div(_short(study, question, runs, rule), causes(), more, cls="why-short")
     close = link(
         "Close", url.href(url.QUESTION, {**parameters, "why": None, "edits": None}), cls="quiet", data_focus="why"
     )
@@ -52,6 +50,12 @@ def why_section(
         style_sheet("analysis.css"),
         div(head, causes(), why_panel(study, question, runs, rule), edits(), cls="panel why"),
     )
+
+
+def _short(study: Study, question: Question, runs: Sequence[str], rule: str) -> Html:
+    """The most informative fact about the runs' misses, without the neighbours, which take a moment; "" if none is."""
+    sentence = summary_sentence(why(study, question, [held.run(study, run) for run in runs], rule, neighbours=0))
+    return tag("p", sentence) if sentence else Html("")
 
 
 def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr", neighbours: int = 5) -> Html:

@@ -1,4 +1,6 @@
-"""Check: how many negatives of a training file are false, the rule that drops them, and the file back."""
+"""Check: how many negatives of a training file are false, the rule that drops them, and the file back; or the precision of
+a log, and its golden set.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,16 @@ from blindspot.app.components import jobs
 from blindspot.app.components.check.answer import answer, primary, trace_panel
 from blindspot.app.components.check.facts_panel import batch_panel, facts_panel
 from blindspot.app.components.check.file_panel import file_panel
+from blindspot.app.components.check.log_panel import log_page
 from blindspot.app.components.check.rules_panel import rules_panel
-from blindspot.app.components.check.upload import is_empty, upload_panel
+from blindspot.app.components.files import files_panel, is_empty
 from blindspot.app.components.marks import command, empty
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
 from blindspot.app.markup import join, link, show
 from blindspot.backend.checking.check import Check, is_check
 from blindspot.backend.checking.jobs import CleanedFile, cleaned_file
+from blindspot.backend.checking.logs import log_run
 from blindspot.backend.core.study import Study
 
 
@@ -28,8 +32,10 @@ def page() -> None:
         if is_check(opened):
             found = checks.check_of(opened)
             _checked(opened, found, checks.labelled(opened))
+        elif (log := log_run(opened)) is not None:
+            log_page(opened, log)
         elif is_empty(opened):
-            upload_panel(opened)
+            files_panel(opened)
         else:
             show(_no_check())
         jobs.panel(opened)

@@ -11,14 +11,24 @@ import streamlit as st
 from blindspot.analysis.buckets import FEW, UNKNOWN
 from blindspot.app import blind, selection, study, url
 from blindspot.app.components.downloads import table_downloads
+from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.judged_table import judged_table
-from blindspot.app.components.marks import grouping, letter, notice, relation_label, term
+from blindspot.app.components.marks import grouping, how, letter, notice, relation_label, term
 from blindspot.app.components.miss_causes import causes_panel
 from blindspot.app.components.next_step import empty_page
 from blindspot.app.components.question_list import question_table
 from blindspot.app.components.readings import readings_panel
 from blindspot.app.components.stylesheets import style_sheet
-from blindspot.app.components.tables import Grouping, accuracy_table, concluded, flip_table, group_table, scrolling
+from blindspot.app.components.tables import (
+    Grouping,
+    accuracy_table,
+    concluded,
+    cut_offs,
+    flip_table,
+    group_table,
+    headline,
+    scrolling,
+)
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, join, link, show, span, tag
 from blindspot.app.runs import (
@@ -29,6 +39,7 @@ from blindspot.app.runs import (
     offered_runs,
     pair_of_address,
     retriever_label,
+    runs_like,
 )
 from blindspot.app.selection import Selection, offered_measures
 from blindspot.app.study import Comparison
@@ -41,6 +52,7 @@ from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.evaluation.slice_finder import joined, written
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.counting import counted
+from blindspot.backend.training_sets.gold_checks import GoldCheck, Population
 from blindspot.db.errors import BlindspotError
 
 CELL_NAMES = {
@@ -63,47 +75,65 @@ def page() -> None:
     show(missing_runs(runs))
     pair = pair_of_address(runs)
     with st.container(key="pickers"):
-        columns = st.columns([4, 4, 2.6, 3.4], vertical_alignment="bottom")
+        columns = st.columns([3, 3, 3, 2.4, 3.4], vertical_alignment="bottom")
         with columns[0]:
             a = url.select("Run A", "a", names, pair[0], forget=("page",))
         with columns[1]:
             b = url.select("Run B", "b", names, pair[1], forget=("page",))
         with columns[2]:
+            rest = runs_like(runs, a, b)
+            others = url.several("Beside", "more", rest, placeholder="further runs") if rest else []
+        with columns[3]:
             relevance: Kind = url.select(
                 "Relevance",
                 "relevance",
-                ("answers", "gold"),
-                "answers",
+                list(kinds := study.relevance_kinds(opened)),
+                next(iter(kinds)),
                 forget=("page",),
-                format_func={"answers": "contains an answer", "gold": "gold passages"}.__getitem__,
+                format_func=kinds.__getitem__,
                 help="Passages that count as relevant: those that contain an answer, or the gold passages.",
             )
         rule = study.rule(opened, a, b)
         compared = study.comparison(opened, a, b, relevance, rule)
         chosen = selection.read(a, b, max(compared.depth, 1), rule, compared.a.kind)
-        with columns[3]:
+        with columns[4]:
             show(_k_picker(chosen, compared.depth))
-    show(_said(compared, chosen))
-    show(_retrievers(runs, chosen))
     if not len(compared):
+        show(*_warnings(compared, chosen))
         return
     show(style_sheet("analysis.css"))
     chosen = _readable(compared, chosen)
-    _filters(compared, chosen)
     kept = selection.filtered(compared, chosen)
-    wider = selection.filtered(compared, replace(chosen, relation="", bucket=""))
+    show(
+        tag("h1", headline(compared, chosen, kept)),
+        tag("p", concluded(compared, chosen, kept)),
+        div(_how(runs, compared, chosen), _slices_link(chosen), cls="action"),
+        *_warnings(compared, chosen),
+    )
+    _filters(compared, chosen)
+    beside = [
+        each for name in others if (each := study.measured(opened, name, relevance, rule)).kind == compared.a.kind
+    ]
     show(
         div(
-            div(scrolling(accuracy_table(compared, chosen, kept)), _concluded(compared, chosen, kept), cls="panel"),
+            div(scrolling(accuracy_table(compared, chosen, kept, beside)), cls="panel"),
             div(flip_table(compared, chosen, kept), _scope(compared, chosen, kept), cls="panel"),
             cls="side-by-side overview",
         )
     )
+    _panels(opened, compared, chosen, kept)
+
+
+def _panels(opened: Study, compared: Comparison, chosen: Selection, kept: np.ndarray) -> None:
+    """Show what lies behind the figures: causes, labels, readers, groups and the questions."""
     by = _grouping(compared)
     if not chosen.text:  # a slice cannot express the search
         _downloads(opened, chosen, compared, by)
     causes_panel(compared, chosen, kept)
-    show(judged_table(opened, (a, b), chosen.k, compared.a.kind, rule))
+    kinds: tuple[Population, ...] = ("misses", "hits")
+    sides, relevance, rule = dict.fromkeys((chosen.a, chosen.b)), compared.a.kind, chosen.rule
+    gold_panel(opened, [GoldCheck(kind, name, chosen.k, relevance, rule) for name in sides for kind in kinds])
+    show(judged_table(opened, (chosen.a, chosen.b), chosen.k, relevance, rule))
     show(readings_panel(opened, compared, chosen, kept, by))
     rows = selection.rows(compared, chosen, kept)
     questions = div(
@@ -112,6 +142,7 @@ def page() -> None:
     if by is None:
         show(questions)
         return
+    wider = selection.filtered(compared, replace(chosen, relation="", bucket=""))
     groups = div(
         _groups_head(compared, chosen, by), scrolling(group_table(compared, chosen, wider, by)), _small(by), cls="panel"
     )
@@ -154,23 +185,19 @@ def _readable(compared: Comparison, chosen: Selection) -> Selection:
     return chosen
 
 
-def _concluded(compared: Comparison, chosen: Selection, kept: np.ndarray):
-    """The conclusion from the test, and its reservations."""
-    return div(
-        tag("p", concluded(compared, chosen, kept), cls="conclusion"),
-        tag(
-            "p",
-            reservation(compared.a.kind, chosen.rule),
-            " ",
-            term("Statistical test", method(compared.units.name, measure=MEASURES.get(chosen.measure))),
-            " · ",
-            link(
-                "Which slices explain the difference?",
-                url.href("slices", chosen.parameters(page=1) | {"find": "westfall-young"}),
-            ),
-            cls="convention",
-        ),
+def _how(runs: Mapping[str, dict], compared: Comparison, chosen: Selection) -> Html:
+    """The number of questions, the relevance rule, the test with its reservations, and what the retrievers cost."""
+    return how(
+        f"{compared.units.words()}. {convention(compared.a.kind, chosen.rule)} ",
+        reservation(compared.a.kind, chosen.rule),
+        " Statistical test: ",
+        method(compared.units.name, measure=MEASURES.get(chosen.measure)),
+        _retrievers(runs, chosen),
     )
+
+
+def _slices_link(chosen: Selection) -> Html:
+    return link("Which slices explain the difference?", url.href(url.SLICES, chosen.parameters(page=1)))
 
 
 def _grouping(compared: Comparison) -> Grouping | None:
@@ -214,8 +241,6 @@ def _small(by: str):
 
 def _k_picker(chosen: Selection, depth: int):
     """The cut-off k as a row of links."""
-    from blindspot.app.components.tables import cut_offs
-
     links = [
         link(
             f"{k}",
@@ -243,22 +268,16 @@ def _k_picker(chosen: Selection, depth: int):
 SWAPPED = {"only_a": "only_b", "only_b": "only_a"}
 
 
-def _said(compared: Comparison, chosen: Selection):
-    """The number of compared questions, the relevance rule, and warnings about questions left out."""
+def _warnings(compared: Comparison, chosen: Selection) -> list[Html]:
+    """What the comparison leaves out, and why it has no questions."""
     a, b = compared.a, compared.b
     if a.kind != b.kind:
-        return notice(
-            f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose gold passages, or other "
-            "runs.",
-            kind="warning",
-        )
+        words = f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose gold passages, or other runs."
+        return [notice(words, kind="warning")]
     if not len(compared):
-        return notice(
-            f"No question of both {a.name} and {b.name} can be measured by {a.kind} "
-            f"({a.name}: {counted(len(a.questions), 'question')}; {b.name}: {counted(len(b.questions), 'question')}).",
-            kind="warning",
-        )
-    said = [f"{compared.units.words()}. ", convention(a.kind, chosen.rule)]
+        counts = f"{a.name}: {counted(len(a.questions), 'question')}; {b.name}: {counted(len(b.questions), 'question')}"
+        words = f"No question of both {a.name} and {b.name} can be measured by {a.kind} ({counts})."
+        return [notice(words, kind="warning")]
     warnings = []
     if not len(compared) == len(a.questions) == len(b.questions):
         warnings.append(
@@ -270,7 +289,7 @@ def _said(compared: Comparison, chosen: Selection):
     if chosen.relevance != a.kind:
         warnings.append("No question of these runs has answers, so gold passages count as relevant.")
     warnings += [f"{name}: {line}" for name, line in ((m.name, left_out(m)) for m in (a, b)) if line]
-    return join(tag("p", *said, cls="convention"), *(notice(line, kind="warning") for line in warnings))
+    return [notice(line, kind="warning") for line in warnings]
 
 
 def _retrievers(runs: Mapping[str, dict], chosen: Selection) -> Html:

@@ -14,7 +14,7 @@ from blindspot.app.components.panel_tables import choices
 from blindspot.app.components.plots import plot
 from blindspot.app.components.stylesheets import style_sheet
 from blindspot.app.entry import enter
-from blindspot.app.markup import div, show, tag
+from blindspot.app.markup import link, show, tag
 from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.experiments import tables
@@ -52,8 +52,10 @@ def _page(opened: Study) -> None:
 
 def _experiment(opened: Study, name: str, found: list[dict]) -> None:
     about = experiments()[name]
-    show(div(tag("h2", about.asks), tag("p", f"{about.paper}, {about.source}", cls="soft"), cls="panel"))
-    if found:
+    show(tag("h1", about.asks), tag("p", f"{about.paper}, {about.source}", cls="soft"))
+    if not found:
+        show(tag("p", "No verdict yet: the experiment has not run on this study."))
+    else:
         keys = [result["key"] for result in found]
         chosen = next(result for result in found if result["key"] == url.one_of("result", keys, keys[0]))
         if len(found) > 1:
@@ -71,24 +73,38 @@ def _experiment(opened: Study, name: str, found: list[dict]) -> None:
                 )
             )
         _result(chosen)
-    show(commands(name))
     with st.container(key="try-experiment"):
-        _small_version(opened, name)
-        jobs.start_button(opened, request(run_experiment, name, SMALL_SETTINGS), f"try-{name}", "Run small version")
+        lacking = _small_version(opened, name)
+        with st.container(horizontal=True):
+            small, whole = request(run_experiment, name, SMALL_SETTINGS), request(run_experiment, name)
+            jobs.start_button(opened, small, f"try-{name}", "Run small version", lacking, primary=not found)
+            jobs.start_button(opened, whole, f"run-{name}", "Run full experiment", lacking)
+    show(commands(name))
 
 
-def _small_version(opened: Study, name: str) -> None:
-    """Say what the small version would make. Its models are tiny, so that each part takes seconds."""
+def _small_version(opened: Study, name: str) -> str:
+    """Say what the small version would make; its models are tiny, so that each part takes seconds. Return what a run
+    lacks.
+    """
     try:
         waiting, parts = planned_parts(opened, name, SMALL_SETTINGS).as_words()
     except BlindspotError as error:
-        show(notice(f"{error}.", kind="warning"))
-        return
+        splits = ", ".join(dict.fromkeys(count["split"] for count in opened.questions.counts()))
+        if "'dev'" not in str(error):
+            show(notice(f"{error}.", kind="warning"))
+            return str(error)
+        words = (
+            f"Experiments measure on questions of the split dev, and this study has {splits} only. Add a file of questions "
+            "with the split dev on "
+        )
+        show(notice(words, link("Home", url.HOME), ".", kind="warning"))
+        return "needs questions of the split dev"
     words = (
         "The small version trains tiny models on few questions, to see that everything runs. To be made: "
         f"{waiting}. There already: {parts}."
     )
     show(tag("p", words, cls="convention"))
+    return ""
 
 
 def _named(result: dict) -> str:

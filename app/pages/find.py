@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import streamlit as st
 
 from blindspot.app import blind, study, url, who
-from blindspot.app.components.found_texts import found_list
+from blindspot.app.components.found_texts import Retrieved, found_list
 from blindspot.app.components.marks import empty
 from blindspot.app.entry import enter
 from blindspot.app.markup import show, tag
+from blindspot.app.runs import offered_runs
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import full_text
 
 ABOUT = "This page finds words in the passages, in the questions, and in the notes that annotators wrote."
 TITLES = {"passages": "Passages", "questions": "Questions", "notes": "Notes"}
 SHOWN, MOST = 20, full_text.MAX_FOUND
+DEPTH = 20  # ranks in which a passage counts as retrieved
 
 
 def page() -> None:
@@ -35,7 +38,29 @@ def page() -> None:
         result = full_text.find(opened, words, place, limit, blind.hidden(opened), _whose_notes(opened, place))
     here = {key: st.query_params[key] for key in st.query_params}
     more = url.href(url.FIND, here | {"show": min(limit + SHOWN, MOST)}) if result.more and limit < MOST else None
-    show(found_list(opened, result, more))
+    retrieved = _retrieved(opened, [each.id for each in result.found]) if place == "passages" else None
+    show(found_list(opened, result, more, retrieved))
+
+
+def _retrieved(opened: Study, passages: list[str]) -> Retrieved | None:
+    """Return the questions for which the run of the address, else the newest over dev, ranks these passages."""
+    runs = offered_runs(opened)
+    if not runs:
+        return None
+    usual = next((name for name in reversed(runs) if runs[name].get("split") == "dev"), next(reversed(runs)))
+    name = url.one_of("run", list(runs), usual)
+    run, hidden = opened.run(name), blind.hidden(opened)
+    k = min(DEPTH, run.hits.k)
+    rows = opened.corpus.ordinals(passages)
+    places = np.argwhere(np.isin(run.hits.ordinals[:, :k], list(rows.values())))
+    of_row = {row: passage for passage, row in rows.items()}
+    by: dict[str, list[tuple[int, str, str]]] = {}
+    texts = {each.id: each.text for each in opened.questions.some([run.question_ids[row] for row, _ in places])}
+    for row, column in places.tolist():
+        id = run.question_ids[row]
+        if id not in hidden:
+            by.setdefault(of_row[int(run.hits.ordinals[row, column])], []).append((column + 1, id, texts[id]))
+    return Retrieved(name, k, {passage: sorted(found) for passage, found in by.items()})
 
 
 def _places(opened: Study) -> list[full_text.Place]:

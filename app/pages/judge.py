@@ -151,7 +151,7 @@ def _opened_answer(stores: Desk, person: Person, asked: Any) -> tuple[str, str] 
     """Return (batch, question) of an answered question that the browser asks for; None if it is not this person's."""
     if not isinstance(asked, str):
         return None
-    answered = stores.queue.answered(person.name)
+    answered = stores.queue.finished_questions(person.name)
     return next((one for one in answered if key(*one) == asked), None)
 
 
@@ -162,7 +162,7 @@ def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
     """
     if person.paused:
         return []
-    leases = stores.queue.held(person.name)
+    leases = stores.queue.leases_of(person.name)
     count = min(max(want, AHEAD), MAX_AHEAD) if isinstance(want, int) else AHEAD
     if len(leases) >= count and min(lease.expires for lease in leases) > time.time() + RENEW:
         return leases

@@ -11,7 +11,7 @@ from blindspot.app import blind, url, who
 from blindspot.app import study as opened_study
 from blindspot.app.components.map import clusters, form, selection
 from blindspot.app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
-from blindspot.app.components.map.figure import height, held_figure, selectable
+from blindspot.app.components.map.figure import held_figure, selectable
 from blindspot.app.components.map.link import map_link
 from blindspot.app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
 from blindspot.app.components.marks import empty, notice, relation_label
@@ -46,8 +46,9 @@ def page() -> None:
         map = open_map(study, name)
         runs = runs_over(map)
         with columns[1]:
-            usual = "relation" if any(question.relation for question in known_of(map).questions) else "kind"
             colours = {colour.name: colour for colour in MAP_COLOURS if runs or not colour.needs_run}
+            of_relations = "relation" if any(question.relation for question in known_of(map).questions) else "kind"
+            usual = "hit" if "hit" in colours else of_relations
             by = url.select("Colour by", "by", list(colours), usual, format_func=lambda name: colours[name].title)
         with columns[2]:
             run = url.select("Run", "run", runs, runs[0]) if runs else None
@@ -61,13 +62,14 @@ def page() -> None:
     if blind.any_hidden(study, map.question_ids):
         show(blind.notice_of_hidden(len(blind.hidden(study).intersection(map.question_ids))))
         return
+    show(tag("h1", f"{map.name}: {counted(map.drawn, 'question')} among {counted(len(map.ordinals), 'passage')}"))
     _picture(map, colours[by], run, k, view)
     parts_panel(study, "map", list(maps), can_download=False)
 
 
 ABOUT = (
     "A map is a 2-D projection of an encoder's vectors. It shows which questions and passages the encoder considers "
-    "similar, which relations form clusters, and where the misses are. Creating a map takes a minute or two."
+    "similar, what forms clusters, and where the misses are. Creating a map takes a minute or two."
 )
 
 
@@ -114,9 +116,9 @@ def _picture(map: Map, colour: MapColour, run: str | None, k: int, view: list[in
     with st.container(key="map-body"):
         picture_column, right = st.columns([7, 4] if len(view) == 1 else [8, 3])
         with picture_column:
-            with st.container(key="map-picture"):
+            with st.container(key="map-picture", height="stretch"):
                 _plot(map, shown, state, colour, run, k, view, _marked(map, shown, state, cluster, saved))
-            show(warnings(map, len(selectable(len(map), len(view)))), quality_line(map))
+            show(warnings(map, len(selectable(len(map), len(view)))))
         with right:
             with st.container():
                 if point in shown.number:
@@ -125,7 +127,8 @@ def _picture(map: Map, colour: MapColour, run: str | None, k: int, view: list[in
                     show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
             _chosen(map, shown, state, cluster, saved, run, k, bool(point))
     clusters.table(map, state, runs_over(map), k, cluster)
-    show(spread_table(map))
+    statistics = tag("summary", "Statistics: how far the map can be trusted, and the spread of each group")
+    show(tag("details", statistics, quality_line(map), spread_table(map), cls="panel fold"))
 
 
 def _chosen(
@@ -190,7 +193,7 @@ def _plot(
         key=selection.plot_key(map),
         on_select=lambda: selection.take(map),
         selection_mode=("points", "box", "lasso"),
-        height=height(len(view)),
+        height="stretch",
         config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
         alt=(
             f"Map {map.name}: {counted(len(map), 'point')}, coloured by {colour.title}. The clusters below list the "

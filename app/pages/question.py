@@ -25,19 +25,21 @@ from blindspot.app.components.tags import question_tags
 from blindspot.app.components.why import why_section
 from blindspot.app.entry import enter
 from blindspot.app.markup import Html, div, join, link, show, span, tag
-from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address, retriever_label
+from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address, retriever_label, runs_like
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.checking.building import is_of_file
 from blindspot.backend.checking.check import is_check
 from blindspot.backend.core.study import Study
 from blindspot.backend.retrieval import live
+from blindspot.backend.retrieval.full_text import unknown_names
 from blindspot.backend.retrieval.retriever import kind_of
 from blindspot.backend.text.answers import mentions_subject
 from blindspot.db.errors import BlindspotError, Missing
 from blindspot.db.records import Question
 
 SHOWN, MORE = 10, 10
+SIDES = ("a", "b", "c", "d")
 SHOWN_AS_OWN = 5  # answers copied to the answer field when a question is reworded
 QUESTIONS_CONSIDERED = 50  # questions of the list among which the page looks for a telling one to show first
 TRAIL = 30  # questions on either side that the keys can reach before the server answers
@@ -67,10 +69,7 @@ def _listed(opened: Study) -> None:
     runs = offered_runs(opened)
     if not runs:
         _ask_box(opened)
-        about = (
-            "This page compares the hits of two runs for one question. With an index, you can ask your own "
-            "question above."
-        )
+        about = "This page compares the hits of runs for one question. With an index, ask your own question above."
         show(empty_page(opened, "No runs yet", about))
         return
     show(missing_runs(runs))
@@ -84,18 +83,16 @@ def _listed(opened: Study) -> None:
         asked = _telling(opened, compared, rows)
     if not asked:
         _ask_box(opened)
-        show(
-            notice(
-                "No question can be measured in both runs. Choose other runs on ",
-                link("Compare", chosen.on_compare()),
-                ".",
-            )
-        )
+        compare = link("Compare", chosen.on_compare())
+        show(notice("No question can be measured in both runs. Choose other runs on ", compare, "."))
         return
     with st.container(key="walk"):
-        left, right = st.columns([3, 2], vertical_alignment="center")
+        left, middle, right = st.columns([5, 2, 3], vertical_alignment="center")
         with left:
             show(_trail(compared, chosen, rows, asked))
+        with middle:
+            if rest := runs_like(runs, a, b):
+                _more_lists(rest)
         with right:
             _ask_box(opened)
     question = opened.questions.get(asked)
@@ -103,13 +100,14 @@ def _listed(opened: Study) -> None:
         show(blind.notice_of_hidden(1))
         return
     reader, _ = chosen_reader(opened, (a, b))
+    others = [name for name in chosen.more.split(",") if name in runs_like(runs, a, b)]
     lists = [
         column
-        for side, name in (("a", a), ("b", b))
+        for side, name in zip(SIDES, (a, b, *others), strict=False)
         if (column := _run_list(opened, compared, side, name, question, reader, chosen.k)) is not None
     ]
     if a == b:
-        lists = lists[:1]
+        lists = lists[:1] + lists[2:]
     if not lists:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.who(opened.labels_path)
@@ -175,7 +173,7 @@ def _run_list(
     manifest = study.runs(opened)[name]
     row = compared.rows.get(question.id)
     note = retriever_label(manifest)
-    if row is not None and not is_of_file(manifest):
+    if row is not None and side in "ab" and not is_of_file(manifest):
         first = int((compared.first_a if side == "a" else compared.first_b)[row])
         note += f" · first relevant at {first}" if first else f" · none relevant in top {hits.k}"
     return HitList.of(side, name, hits, note, read_answer(opened, name, question, reader, k))
@@ -242,8 +240,10 @@ def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str
         f"“{chosen.text}”" if chosen.text else "",
     ]
     described = ", ".join(filter(None, words)) or "all questions"
-    back = link(described, chosen.on_compare(), cls="back", title="Back to the list")
     places = np.flatnonzero(rows == compared.rows.get(asked, -1))
+    page = int(places[0]) // selection.PER_PAGE + 1 if len(places) else 1
+    address = f"{chosen.on_compare(page=page)}#row-{asked}"
+    back = link(described, address, cls="back", title="Back to the list", data_key="u")
     if not len(places):
         first = link("first question", chosen.on_question(compared.questions[rows[0]].id)) if len(rows) else ""
         return tag("nav", span("not in the list ", cls="soft"), back, " ", first, cls="trail", aria_label="Questions")
@@ -275,6 +275,14 @@ def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str
     )
 
 
+def _more_lists(offered: list[str]) -> list[str]:
+    """Show the field for further lists beside A and B, and return those chosen."""
+    most = len(SIDES) - 2
+    return url.several(
+        "Further lists", "more", offered, max_selections=most, placeholder="Add a list", label_visibility="collapsed"
+    )
+
+
 def _ask_box(opened: Study) -> None:
     """Show the field for a live question, or a note if the study has no index yet."""
     if not live.can_answer(opened):
@@ -291,23 +299,30 @@ def _ask_box(opened: Study) -> None:
     )
 
 
+def _unknown_names(opened: Study, asked: str) -> None:
+    """Warn of names in a typed question that are in none of the passages with their words."""
+    for name in unknown_names(opened, asked, blind.hidden(opened)):
+        words = f"“{name}” is in none of the passages that hold its words: the collection may not know it, and a retriever returns others."
+        show(notice(words, kind="warning"))
+
+
 def _way_back() -> Html:
     """The link from a live question back to the study's questions."""
-    own = ("ask", "expect", "left", "right", "show")
+    own = ("ask", "expect", "left", "right", "show", "more")
     here = {key: st.query_params[key] for key in st.query_params if key not in own}
     back = link("‹ the study's questions", url.href(url.QUESTION, here), data_focus="back")
     return tag("nav", back, span("Your own question, answered live", cls="soft"), cls="trail", aria_label="Questions")
 
 
 def _own_question(opened: Study) -> None:
-    """Show two retrievers' live hits for a typed question."""
+    """Show the live hits of two or more retrievers for a typed question."""
     retrievers = live.available(opened)
     if not retrievers:
         show(empty_page(opened, "No index yet", "Retrievers answer your own questions from an index."))
         return
     others = [name for name in retrievers if name != retrievers[0]]
     second = next((name for name in others if (kind := kind_of(name)) is None or not kind.lexical), retrievers[0])
-    show(_way_back())
+    show(_way_back(), tag("h1", url.value("ask").strip()))
     with st.container(key="own"):
         columns = st.columns([6, 4, 2, 2], vertical_alignment="bottom")
         with columns[0]:
@@ -326,10 +341,11 @@ def _own_question(opened: Study) -> None:
     answers = tuple(part for piece in expected.split("|") if (part := piece.strip()))
     question = Question(id="", text=asked, answers=answers)
     k = min(opened.settings.k, len(opened.corpus))
+    others = [name for name in retrievers if name not in (left, right)]
+    others = _more_lists(others) if others else []
+    _unknown_names(opened, asked)
     lists = []
-    for side, name in (("a", left), ("b", right)):
-        if side == "b" and right == left:
-            continue
+    for side, name in zip(SIDES, dict.fromkeys((left, right, *others)), strict=False):
         try:
             with st.spinner(f"Searching with {name} (the first search also loads the index) …"):
                 lists.append(HitList.of(side, name, study.live(opened, name, asked, k), "live"))

@@ -7,7 +7,7 @@ import streamlit as st
 from blindspot.app import study, url
 from blindspot.app.components import panel_tables
 from blindspot.app.components.downloads import table_downloads
-from blindspot.app.components.marks import notice, relation_label
+from blindspot.app.components.marks import how, notice, relation_label
 from blindspot.app.components.next_step import empty_page
 from blindspot.app.components.panel_tables import choices, page_address
 from blindspot.app.components.plots import plot
@@ -21,8 +21,9 @@ from blindspot.backend.core.result_table import latex_tables
 from blindspot.backend.evaluation import report_plots
 from blindspot.backend.evaluation.findings import default_pair
 from blindspot.backend.evaluation.measures import MEASURES, SUCCESS, RankingMeasure
-from blindspot.backend.evaluation.panel import Cut, Panel, frequency_curves, relation_table, runs_named
+from blindspot.backend.evaluation.panel import Cut, Panel, RelationTable, frequency_curves, relation_table, runs_named
 from blindspot.backend.evaluation.panel_report import frequency_figures, frequency_rows, relation_figures, relation_rows
+from blindspot.backend.evaluation.panel_words import relations_sentence
 from blindspot.backend.evaluation.relevance import Kind
 from blindspot.backend.text.counting import counted, noun
 
@@ -44,14 +45,15 @@ def page() -> None:
     with st.container(key="pickers"):
         left, right = st.columns([8, 3], vertical_alignment="bottom")
         with left:
-            _pick_runs(names, list(known))
+            about = "Runs to show; the first two are compared with each other."
+            url.several("Runs", "runs", list(known), names, help=about)
         with right:
             relevance: Kind = url.select(
                 "Relevance",
                 "relevance",
-                ("answers", "gold"),
-                "answers",
-                format_func={"answers": "contains an answer", "gold": "gold passages"}.__getitem__,
+                list(kinds := study.relevance_kinds(opened)),
+                next(iter(kinds)),
+                format_func=kinds.__getitem__,
             )
     panel = study.panel(opened, names, relevance)
     k = url.number("k", min(20, panel.depth), 1, panel.depth)
@@ -67,20 +69,18 @@ def page() -> None:
             [(MEASURES.get(name).at(k), page_address(measure=name), name == measure.name) for name in offered],
         ),
     )
-    show(div(*pickers, cls="choosers"))
-    show(
-        tag(
-            "p",
-            f"{counted(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}. ",
-            convention(panel.kind, study.rule_of(opened, names)),
-            cls="convention",
-        )
-    )
+    said = f"{counted(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}."
+    about = how(said, " ", convention(panel.kind, study.rule_of(opened, names)))
+    choosers = div(*pickers, cls="choosers")
     if view == "frequency":
+        show(tag("h1", f"{measure.at('k')} by the frequency of the subject"), about, choosers)
         _frequency(panel, names, k, measure)
     elif related:
-        _relations(panel, names, k, measure)
+        table = relation_table(panel, k, measure=measure)
+        show(tag("h1", relations_sentence(table, names)), about, choosers)
+        _relations(panel, table, names, k, measure)
     else:
+        show(tag("h1", "Relations"), choosers)
         show(
             notice(
                 "None of these questions has a relation. ",
@@ -90,32 +90,14 @@ def page() -> None:
         )
 
 
-def _pick_runs(names: list[str], known: list[str]) -> None:
-    name = "url-runs"
-    if st.session_state.get(name) != names:
-        st.session_state[name] = names
-    st.multiselect(
-        "Runs",
-        known,
-        key=name,
-        on_change=lambda: url.write("runs", ",".join(st.session_state[name])),
-        help="Runs to show; the first two are compared with each other.",
-    )
-
-
 def _opened(names: list[str], k: int, **more: str) -> str:
     """Return the address of Compare for the first two runs; "" for a single run."""
     shared = {"a": names[0], "b": names[1], "k": k, "measure": url.value("measure"), **more}
     return url.href(url.COMPARE, shared) if len(names) > 1 else ""
 
 
-def _relations(panel: Panel, names: list[str], k: int, measure: RankingMeasure) -> None:
-    table = relation_table(panel, k, measure=measure)
-    sort = url.value("sort", "difference" if table.differences else f"{names[0]}@{k}")
-    order = panel_tables.order(table, names, sort)
-    made = panel_tables.relations(
-        table, names, sort, page_address, lambda name: _opened(names, k, relation=name) or page_address()
-    )
+def _relations(panel: Panel, table: RelationTable, names: list[str], k: int, measure: RankingMeasure) -> None:
+    made = panel_tables.relations(table, names, lambda name: _opened(names, k, relation=name) or page_address())
     note = f"Pale: fewer than {report_plots.FEW} {noun(2, panel.units.name)}. Hover over a figure for its 95% interval."
     show(
         div(
@@ -135,10 +117,7 @@ def _relations(panel: Panel, names: list[str], k: int, measure: RankingMeasure) 
         f"Whiskers: 95% intervals. Grey: fewer than {report_plots.FEW} {noun(2, panel.units.name)}.", cls="soft"
     )
     show(div(tag("h2", f"{table.title} by relation, plot"), note, cls="list-head"))
-    plot(report_plots.dumbbell(table, names, order), "relations")
-    beside = panel_tables.beside_published(table, names, panel) if measure is SUCCESS else None
-    if beside:
-        show(div(tag("h2", "Comparison with published figures"), beside, cls="panel"))
+    plot(report_plots.dumbbell(table, names, panel_tables.order(table)), "relations")
 
 
 def _frequency(panel: Panel, names: list[str], k: int, measure: RankingMeasure) -> None:

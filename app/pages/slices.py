@@ -1,16 +1,16 @@
-"""Slices: groups of questions defined by an expression, with the figures of all runs, saved slices and the slice
-finder."""
+"""Slices: where two runs differ most, in sentences with the expression behind each; slices of one's own; saved ones."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import streamlit as st
 
-from blindspot.app import selection, study, url, who
+from blindspot.app import blind, selection, study, url, who
 from blindspot.app.components.downloads import table_downloads
-from blindspot.app.components.marks import letter, notice
+from blindspot.app.components.marks import how, notice
 from blindspot.app.components.next_step import empty_page
 from blindspot.app.components.panel_tables import choices
 from blindspot.app.components.question_list import question_table
@@ -20,16 +20,18 @@ from blindspot.app.components.tables import accuracy_table, concluded, flip_tabl
 from blindspot.app.components.tags import tags_panel
 from blindspot.app.components.team.batches import send_to_judging
 from blindspot.app.entry import enter
-from blindspot.app.markup import div, link, show, tag
+from blindspot.app.markup import Html, div, link, show, span, tag
 from blindspot.app.runs import convention, missing_runs, offered_runs, pair_of_address
 from blindspot.app.selection import Selection
 from blindspot.app.study import Comparison
 from blindspot.backend.evaluation import saved_slices
 from blindspot.backend.evaluation.comparison_words import reservation
+from blindspot.backend.evaluation.findings import spoken_names
 from blindspot.backend.evaluation.measures import MEASURES
 from blindspot.backend.evaluation.relevance import Kind
-from blindspot.backend.evaluation.slice_finder import Correction, find_slices, joined
+from blindspot.backend.evaluation.slice_finder import Correction, FoundSlice, FoundSlices, find_slices, joined
 from blindspot.backend.evaluation.slice_report import SliceReport, method
+from blindspot.backend.evaluation.slice_words import in_words, interval, merged, sentence
 from blindspot.backend.evaluation.slices import Facts
 from blindspot.backend.text.counting import counted, noun
 from blindspot.db.errors import BlindspotError
@@ -64,46 +66,34 @@ def page() -> None:
             ks = sorted({k for k in (1, 5, 20, 100) if k <= compared.depth} | {chosen.k})
             show(choices("k", [(f"{k}", address(chosen, k=k), k == chosen.k) for k in ks]))
     if not len(compared):
-        show(
-            notice(
-                f"No question of both {a} and {b} can be measured by {compared.a.kind}. Choose other runs.",
-                kind="warning",
-            )
-        )
+        words = f"No question of both {a} and {b} can be measured by {compared.a.kind}. Choose other runs."
+        show(notice(words, kind="warning"))
         return
-    with st.container(key="filters"):
-        url.text_box(
-            "Slice", "slice", forget=("page",), placeholder="relation:P19 and not bucket:0 and first(bm25-dev)<=5"
-        )
-    facts = Facts(compared, chosen.k)
-    show(condition_help(list(runs)))
+    facts, wrong = Facts(compared, chosen.k), ""
     try:
         kept = facts.mask(chosen.slice)
     except BlindspotError as error:
-        show(notice(str(error), kind="error"))
-        chosen, kept = _without_slice(chosen), np.ones(len(compared), dtype=bool)
+        wrong, chosen, kept = str(error), replace(chosen, slice=""), np.ones(len(compared), dtype=bool)
+    names = spoken_names(runs, a, b)
     if chosen.slice:
         _slice(opened, compared, chosen, kept)
     else:
-        advice = " Type a slice above, open a saved one, or let the finder look."
-        asked = f"{compared.units.words()} in both runs. "
-        show(tag("p", asked, convention(compared.a.kind, rule), advice, cls="convention"))
+        _finder(opened, chosen, facts, names)
+    with st.container(key="filters"):
+        url.text_box(
+            "Your own slice",
+            "slice",
+            forget=("page",),
+            placeholder="relation:P19 and not bucket:0 and first(bm25-dev)<=5",
+        )
+    show(notice(wrong, kind="error") if wrong else "", condition_help(list(runs)))
     _saved(opened, chosen, facts)
     tags_panel(opened, facts, chosen, lambda expression: address(chosen, slice=expression))
-    _finder(chosen, facts)
     if chosen.slice and kept.any():
         rows = selection.rows(compared, chosen, kept)
-        show(
-            div(
-                tag("h2", "The questions of the slice"),
-                question_table(compared, chosen, rows),
-                cls="panel",
-                id="questions",
-            )
-        )
-    made = tuple(runs[name].get("made") for name in (a, b))
-    # The finder reads every gold passage once: while the page is read.
-    study.ahead(lambda: compared.facts.overlap, "gold facts", study.questions_key(opened), a, b, made, relevance, rule)
+        head = tag("h2", "The questions of the slice")
+        show(div(head, question_table(compared, chosen, rows), cls="panel", id="questions"))
+        _finder(opened, chosen, facts, names)
 
 
 def address(chosen: Selection, **changes: object) -> str:
@@ -112,33 +102,26 @@ def address(chosen: Selection, **changes: object) -> str:
     )
 
 
-def _without_slice(chosen: Selection) -> Selection:
-    from dataclasses import replace
-
-    return replace(chosen, slice="")
-
-
 def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) -> None:
     """Show the runs' figures on the current slice."""
     total = int(kept.sum())
     if not total:
         show(notice("This slice contains no question of these runs."))
         return
-    text = div(
-        tag("p", concluded(compared, chosen, kept), cls="conclusion"),
-        tag("p", reservation(compared.a.kind, chosen.rule), cls="convention"),
-    )
-    head = div(
-        tag("h2", f"{counted(total, 'question')} of {len(compared):,}"),
+    words = f"{counted(total, 'question')} of {len(compared):,} {in_words(chosen.slice)}"
+    links = (
         link("Open in Compare", chosen.on_compare(), cls="quiet"),
-        cls="list-head",
+        link("All slices", address(chosen, slice=""), cls="quiet"),
     )
     show(
+        tag("h1", words),
+        tag("p", concluded(compared, chosen, kept)),
+        div(tag("code", chosen.slice), *links, how(reservation(compared.a.kind, chosen.rule)), cls="action"),
         div(
-            div(head, scrolling(accuracy_table(compared, chosen, kept)), text, cls="panel"),
+            div(scrolling(accuracy_table(compared, chosen, kept)), cls="panel"),
             div(flip_table(compared, chosen, kept), every_run(_runs_on(opened, compared, chosen, kept)), cls="panel"),
             cls="side-by-side overview",
-        )
+        ),
     )
     with st.container(key="save-slice"):
         columns = st.columns([4, 2, 8], vertical_alignment="bottom")
@@ -202,53 +185,51 @@ def _saved(opened, chosen: Selection, facts: Facts) -> None:
             st.button("Delete", key="slice-delete", on_click=_delete, args=(opened, name))
 
 
-def _finder(chosen: Selection, facts: Facts) -> None:
-    """Show the slices that explain the difference, once they are requested."""
-    asked = url.one_of("find", list(CORRECTIONS), "")
-    head = [tag("h2", "Slices that explain the difference")]
-    if not asked:
-        words = (
-            "The finder tests every condition that does not depend on the results, and every pair of conditions. "
-            "It lists the slices where "
-        )
-        introduction = tag("p", words, letter("a"), " − ", letter("b"), " differs from the rest.")
-        start = url.href(PAGE, {**chosen.parameters(page=1), "find": "westfall-young"})
-        show(div(*head, introduction, link("Find slices", start, cls="button", data_focus="find"), cls="panel"))
+@st.cache_resource(max_entries=16, show_spinner="Looking for slices …")
+def _found(_facts: Facts, slice: str, correction: Correction, *key: object) -> FoundSlices:
+    return find_slices(_facts, np.flatnonzero(_facts.mask(slice)), correction=correction)
+
+
+def _finder(opened, chosen: Selection, facts: Facts, names: tuple[str, str]) -> None:
+    """Show the slices that explain the difference, the largest first: the first as the page's sentence."""
+    correction = cast(Correction, url.one_of("find", list(CORRECTIONS), "westfall-young"))
+    made = tuple(study.runs(opened)[name].get("made") for name in (chosen.a, chosen.b))
+    hidden = blind.digest(blind.hidden(opened))
+    key = (study.questions_key(opened), chosen.a, chosen.b, made, chosen.k, chosen.relevance, chosen.rule, hidden)
+    found = _found(facts, chosen.slice, correction, *key)
+    heading = "h2" if chosen.slice else "h1"
+    ways = [
+        (words, url.href(PAGE, {**chosen.parameters(page=1), "find": key}), key == correction)
+        for key, words in CORRECTIONS.items()
+    ]
+    asked = f"{facts.comparison.units.words()} in both runs. {convention(facts.comparison.a.kind, chosen.rule)}"
+    about = how(asked, " ", method(found), " ", choices("correction", ways))
+    if not found.slices:
+        units = noun(2, found.units.name)
+        none = f"No slice has {found.min_questions} {units} inside and outside, so none can be tested."
+        show(tag(heading, "No slice differs from the rest." if found.tried else none), about)
         return
-    found = find_slices(facts, np.flatnonzero(facts.mask(chosen.slice)), correction=cast(Correction, asked))
-    way = choices(
-        "correction",
-        [
-            (words, url.href(PAGE, {**chosen.parameters(page=1), "find": key}), key == asked)
-            for key, words in CORRECTIONS.items()
-        ],
-    )
-    within = tag("p", "Within the slice ", tag("code", chosen.slice), ".") if chosen.slice else ""
-    if found.slices:
-        body = scrolling(
-            found_table(
-                found, lambda each: url.href(PAGE, chosen.parameters(page=1, slice=joined([chosen.slice, each])))
-            )
+
+    def opens(expression: str) -> str:
+        return url.href(PAGE, chosen.parameters(page=1, slice=joined([chosen.slice, expression])))
+
+    def said(each: FoundSlice, *more: object) -> Html:
+        code = span(tag("code", each.expression), f" A − B {interval(each)}", cls="soft")
+        return tag("li", link(sentence(each, names), opens(each.expression)), code, *more)
+
+    lines = []
+    for head, nested in merged(found, facts):
+        inside = (said(each) for each in nested)
+        fold = (
+            tag("details", tag("summary", counted(len(nested), "nested slice")), tag("ul", *inside)) if nested else ""
         )
-    else:
-        body = notice(
-            "No slice differs from the rest."
-            if found.tried
-            else f"No slice has {found.min_questions} {noun(2, found.units.name)} inside and outside, so none can be tested."
-        )
-    show(
-        div(
-            div(*head, way, cls="list-head"),
-            within,
-            body,
-            tag("p", method(found), cls="convention"),
-            cls="panel",
-            id="found",
-        )
-    )
-    if found.slices:
-        made = SliceReport(chosen.a, chosen.b, chosen.k, found)
-        table_downloads(f"slices-{chosen.a}-{chosen.b}", made.as_latex, made.as_csv)
+        lines.append(said(head, fold))
+    first = sentence(found.slices[0], names)
+    title = "Within the slice" if chosen.slice else link(first, opens(found.slices[0].expression))
+    figures = tag("details", tag("summary", "All figures"), scrolling(found_table(found, opens)), cls="more")
+    show(tag(heading, title), about, div(tag("ol", *lines, cls="spoken"), figures, cls="panel", id="found"))
+    report = SliceReport(chosen.a, chosen.b, chosen.k, found)
+    table_downloads(f"slices-{chosen.a}-{chosen.b}", report.as_latex, report.as_csv)
 
 
 enter(page)

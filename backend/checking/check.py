@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.analysis.exact_bounds import LEVEL
+from blindspot.analysis.intervals import LEVEL
 from blindspot.backend.checking.building import FOLDER, CheckedStudy, build_study, open_checked, source_sha256
 from blindspot.backend.checking.card import card
 from blindspot.backend.checking.facts import BatchSize, FileFacts, FileFinding, facts
@@ -73,9 +73,15 @@ class Check:
     def by(self) -> str:
         return PEOPLE if self.judge is None else f"the judge {self.judge}"
 
-    def draw(self, pairs: int = DRAWS, seed: int = 0) -> SamplePlan:
-        """Draw pairs to judge, or continue the sample up to this number. They are queued as a batch of the study."""
-        return draw_sample(self.checked, pairs, seed=seed)
+    def draw(
+        self, pairs: int = DRAWS, seed: int = 0, encoder: str | None = None, progress: Progress | None = None
+    ) -> SamplePlan:
+        """Draw pairs to judge, or continue the sample up to this number. They are queued as a batch of the study.
+
+        Args:
+            encoder: An encoder of the study whose vectors make pairs suspicious; of the first drawing alone.
+        """
+        return draw_sample(self.checked, pairs, encoder, seed, progress)
 
     def judge_with(self, judge: str, progress: Progress | None = None) -> None:
         """Let a judge judge the drawn pairs: one of the study, or a cross-encoder by folder or name."""

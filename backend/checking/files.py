@@ -12,7 +12,7 @@ import io
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from blindspot.backend.checking.formats.base import Values
 from blindspot.backend.core.manifest import text_sha256
-from blindspot.backend.data.formats.json_stream import open_json, records
+from blindspot.backend.data.formats.json_stream import open_json
 from blindspot.backend.data.formats.streams import ByteSource, head, not_utf8, numbered_lines
 from blindspot.backend.data.table_files import binary_kind, columns_of, rows_of, table_files, table_kind
 from blindspot.db.errors import BadInput, Refused
@@ -178,20 +178,10 @@ class BareTsv(RowFile):
         return count
 
 
-class JsonArray(RowFile):
+class JsonArray(_Table):
     """An array of objects, as DPR has it."""
 
     kind = "JSON"
-
-    def __init__(self, path: Path):
-        super().__init__(path)
-        self.columns = list(next(self.rows())[1])
-
-    def rows(self) -> Iterator[tuple[int, Values]]:
-        for line, record in records(open_json(ByteSource(self.path))):
-            if isinstance(record, BadInput):
-                raise record
-            yield line, record
 
     def write(self, target: Path, replacements: Replacements) -> int:
         before, between, after = self._around()
@@ -323,21 +313,13 @@ def open_rows(path: str | Path) -> RowFile:
         raise BadInput("the file is empty", path)
     if start.startswith(_PICKLES):
         raise BadInput("this is a pickle, which can run code when it is read; save it as JSON lines or Parquet", path)
-    if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
-        return _json_array(path)
     kind = table_kind(path)
     if kind == "csv" and b"\0" in start:
         raise BadInput("this is a binary file of no known kind; give JSON lines, CSV, Parquet or Arrow", path)
     if kind == "csv" and _is_bare(start):
         return BareTsv(path)
-    return JsonLines(path) if kind == "jsonl" else Csv(path)
-
-
-def _json_array(path: Path) -> RowFile:
-    try:
-        return JsonArray(path)
-    except StopIteration:
-        raise BadInput("the array is empty", path) from None
+    text_kinds: dict[str, Callable[[Path], RowFile]] = {"jsonl": JsonLines, "json": JsonArray, "csv": Csv}
+    return text_kinds[kind](path)
 
 
 def _is_bare(start: bytes) -> bool:

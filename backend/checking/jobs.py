@@ -1,11 +1,10 @@
-"""What the app does with a training file: keep an uploaded one, make the check, draw pairs, write the file back.
+"""What the app does with a training file or a log: keep an uploaded one, make the check, draw pairs, write the file back.
 
 An uploaded file lies in `uploads/` of the study, and what is written in `check/cleaned/`.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -14,18 +13,19 @@ from typing import IO, Any
 
 from blindspot.backend.checking.building import FOLDER, fill_study, source_sha256
 from blindspot.backend.checking.check import Check, open_check
+from blindspot.backend.checking.logs import QUESTIONS, draw_questions, log_facts
 from blindspot.backend.checking.reading import open_training_file
 from blindspot.backend.checking.sample import DRAWS
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.core.study import Study
+from blindspot.backend.data.importing.from_results import fill_from_log
+from blindspot.backend.data.importing.uploads import forget, keep_file, uploaded
 from blindspot.backend.progress import Progress
-from blindspot.db.errors import BlindspotError, Missing, Refused
+from blindspot.db.errors import BlindspotError, Refused
 
-UPLOADS, CLEANED, WRITTEN = "uploads", "cleaned", "cleaned.json"
+CLEANED, WRITTEN = "cleaned", "cleaned.json"
 UPLOAD_TYPES = ("csv", "tsv", "json", "jsonl", "parquet", "arrow")
-LONGEST_NAME = 80
-COPIED = 1 << 20  # bytes at a time
 
 
 @dataclass(frozen=True)
@@ -49,51 +49,20 @@ class CleanedFile:
     judged: int
 
 
-def upload_name(name: str) -> str:
-    """Return a safe name for an uploaded file: its last part, in letters, digits, '.', '_' and '-'.
-
-    Raises Refused for a name that does not end as a table's does.
-    """
-    last = re.split(r"[/\\]", name)[-1]
-    stem, _, ending = last.rpartition(".")
-    if not stem or ending.lower() not in UPLOAD_TYPES:
-        raise Refused(f"{last[:LONGEST_NAME]!r} cannot be read; give a file that ends in {', '.join(UPLOAD_TYPES)}")
-    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-")[:LONGEST_NAME] or "file"
-    return f"{safe}.{ending.lower()}"
-
-
 def keep_upload(study: Study, name: str, content: IO[bytes]) -> str:
-    """Write an uploaded file into `uploads/` of the study, and return its name there. A file of that name is replaced.
+    """Write an uploaded training file into `uploads/` of the study, and return its name there.
 
     Raises:
         Refused: a name that no table has; the file cannot be written. BadInput: it holds no training data of a known
         form; then it is not kept.
     """
-    safe = upload_name(name)
-    folder = study.folder / UPLOADS
-    partial = folder / f".{safe}.partial"
+    kept = keep_file(study, name, content, UPLOAD_TYPES)
     try:
-        folder.mkdir(exist_ok=True)
-        with open(partial, "wb") as out:
-            shutil.copyfileobj(content, out, COPIED)
-        partial.replace(folder / safe)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise Refused(f"{folder / safe}: cannot be written ({error.strerror or error})") from error
-    try:
-        open_training_file(folder / safe)
+        open_training_file(kept)
     except BlindspotError:
-        (folder / safe).unlink()
+        forget(kept)
         raise
-    return safe
-
-
-def _uploaded(study: Study, path: str) -> Path:
-    """Return where an uploaded file is. Raises Missing; no name leads out of the folder."""
-    found = study.folder / UPLOADS / Path(path).name
-    if not found.is_file():
-        raise Missing(f"{found.name!r} is not among the uploaded files of this study; upload it again")
-    return found
+    return kept.name
 
 
 @job("import training file")
@@ -106,12 +75,37 @@ def import_training_file(study: Study, path: str, progress: Progress | None = No
     Raises:
         BadInput: no training data, or a wrong row. Refused: the study holds passages or questions already.
     """
-    place = _uploaded(study, path)
+    place = uploaded(study, path)
     fill_study(study, open_training_file(place), source_sha256(place), progress)
     made = open_check(study)
     if made.facts.negatives:
         made.draw()
     return {"rows": made.facts.rows, "negatives": made.facts.negatives}
+
+
+@job("import retrieval log")
+def import_retrieval_log(
+    study: Study, path: str, columns: dict[str, str] | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Read an uploaded log into an empty study, and draw questions to judge.
+
+    Args:
+        path: Name of the file in `uploads/`. columns: Of a table, the column of each part of a log.
+
+    Raises:
+        BadInput: no log, or a wrong row. Refused: the study holds passages or questions already.
+    """
+    fill_from_log(study, uploaded(study, path), columns, progress=progress)
+    facts = log_facts(study)
+    if facts.chunks:
+        draw_questions(study)
+    return {"questions": facts.events, "chunks": facts.chunks}
+
+
+@job("make log sample", light=True)
+def draw_log_questions(study: Study, count: int = QUESTIONS, progress: Progress | None = None) -> dict[str, Any]:
+    """Draw more questions of a log to judge."""
+    return {"batch": draw_questions(study, count)}
 
 
 @job("make check sample", light=True)

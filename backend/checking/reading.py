@@ -68,7 +68,7 @@ def open_training_file(source: Any, collection: Path | None = None, queries: Pat
     file = open_rows(source) if isinstance(source, str | Path) else InMemory(source)
     rows = sample_of(file)
     if not rows:
-        raise BadInput("there is no row in it", file.path)
+        raise BadInput("is empty: there is no row in it", file.path)
     for form in TRAINING_FORMATS:
         try:
             layout = form.recognise(file.columns, rows)

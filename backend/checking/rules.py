@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.analysis.exact_bounds import LEVEL
+from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.checking.building import CheckedStudy
 from blindspot.backend.checking.pairs import NegativePairs
@@ -56,7 +56,8 @@ class RuleRow:
     """A rule with one value, and what it leaves.
 
     Attributes:
-        kept, dropped: Distinct negative pairs. questions_emptied: Questions whose last negative it drops.
+        kept, dropped: Distinct negative pairs. questions, questions_emptied: Questions with a negative, and those of them
+        whose last one it drops.
         false_share, low, high: Share of false negatives among the kept ones, with its interval.
         false_dropped, true_kept: Shares of the false negatives that go, and of the true ones that stay; estimates.
     """
@@ -64,6 +65,7 @@ class RuleRow:
     rule: MiningRule
     kept: int
     dropped: int
+    questions: int
     questions_emptied: int
     false_share: float
     low: float
@@ -71,8 +73,16 @@ class RuleRow:
     false_dropped: float
     true_kept: float
 
+    @property
+    def gain(self) -> float:
+        """Share of the false negatives dropped, plus that of the true ones kept, less that of the questions emptied.
+
+        A question without a negative is lost to training, its positive too. Keeping everything has the gain 1.
+        """
+        return self.false_dropped + self.true_kept - self.questions_emptied / max(self.questions, 1)
+
     def as_json(self) -> dict[str, Any]:
-        plain = {**asdict(self), "rule": self.rule.name, "value": self.rule.shown}
+        plain = {**asdict(self), "gain": self.gain, "rule": self.rule.name, "value": self.rule.shown}
         return {**plain, "paste": self.rule.argument}
 
 
@@ -258,12 +268,13 @@ def _row(
     middle, low, high = _interval(judged, kept, keeps, member, level)
     weights = _weights(judged)
     false, true = weights * judged.false, weights * ~judged.false
-    questions = judged.pairs.question
-    emptied = len(np.unique(questions)) - len(np.unique(questions[keeps]))
+    questions = len(np.unique(judged.pairs.question))
+    emptied = questions - len(np.unique(judged.pairs.question[keeps]))
     return RuleRow(
         rule,
         int(keeps.sum()),
         int((~keeps).sum()),
+        questions,
         emptied,
         middle,
         low,
@@ -324,7 +335,7 @@ def _choose(
     member: np.ndarray,
     level: float,
 ) -> RuleCurve:
-    """Choose the row that separates best: the share of false negatives dropped less that of true ones dropped."""
+    """Choose the row with the largest gain, of the rules that tell false from true negatives."""
     separating = {each.name for each in qualities if each.low > 0.5}
     places = [place for place, row in enumerate(rows) if row.rule.name in separating and row.kept and row.dropped]
     coins = [each for each in qualities if each.name not in separating]
@@ -337,17 +348,20 @@ def _choose(
         return RuleCurve(rows, qualities, None, why, None)
 
     def gain(place: int) -> float:
-        return rows[place].false_dropped + rows[place].true_kept
+        return rows[place].gain
 
     best = max(places, key=gain)
     row = rows[best]
+    if row.gain <= 1:
+        why = "every rule costs more true negatives and questions than it drops false ones; take out those that were found"
+        return RuleCurve(rows, qualities, None, why, None)
     to_paste = max((place for place in places if rows[place].rule.argument), key=gain, default=None)
     keeps = scores[row.rule.name] >= row.rule.value
     kept = own[row.rule.name] >= row.rule.value if row.rule.name == "judge" else keeps[judged.places]
     promise = _interval(judged, kept, keeps, member, 1 - (1 - level) / len(rows))[2]
     why = (
-        f"it drops {row.false_dropped:.0%} of the false negatives and keeps {row.true_kept:.0%} of the true ones, "
-        "the best of all rows"
+        f"it drops {row.false_dropped:.0%} of the false negatives, keeps {row.true_kept:.0%} of the true ones and leaves "
+        f"{row.questions_emptied / row.questions:.1%} of the questions without a negative, the best sum of all rows"
     )
     if coins:
         why += "; no better than a coin: " + _aucs(coins)

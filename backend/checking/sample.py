@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from blindspot.analysis.exact_bounds import LEVEL
+from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.rate_sequence import rate_sequence
 from blindspot.analysis.weighted_draws import Cells, draw_order
 from blindspot.backend.checking.building import CheckedStudy, passage_id, question_id
 from blindspot.backend.checking.pairs import NegativePairs, negative_pairs
 from blindspot.backend.checking.suspicion import cells_by_suspicion, suspicion
+from blindspot.backend.checking.vectors import pair_similarity
 from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.judging.batches import pair_items
+from blindspot.backend.progress import Progress
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.labels import Labels
 from blindspot.db.queue import Queue
@@ -127,12 +129,16 @@ def read_sample(checked: CheckedStudy) -> SamplePlan | None:
 
 
 def draw_sample(
-    checked: CheckedStudy, count: int = DRAWS, judged: np.ndarray | None = None, seed: int = 0
+    checked: CheckedStudy,
+    count: int = DRAWS,
+    encoder: str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> SamplePlan:
     """Draw pairs and queue them as a batch; or continue a sample that is too short.
 
     Args:
-        judged: A judge's probabilities of all pairs, to draw suspicious pairs more often; of the first drawing alone.
+        encoder: An encoder of the study whose vectors make pairs suspicious; of the first drawing alone.
 
     Raises:
         Refused: the file has no negatives, or too many are asked for.
@@ -145,9 +151,9 @@ def draw_sample(
     made = read_sample(checked)
     if made is not None and len(made.draws) >= min(count, len(pairs)):
         return made
-    # The cells follow from the file alone unless a judge helped: then they are stored with the pairs' cells.
     if made is None:
-        suspicions, used = suspicion(pairs, judged)
+        similarity = None if encoder is None else pair_similarity(checked, encoder, progress)
+        suspicions, used = suspicion(pairs, similarity)
         cells, member = cells_by_suspicion(suspicions)
         np.save(checked.folder / "cells.npy", member.astype(np.int16))
         made = SamplePlan(cells, np.zeros(0, np.int64), np.zeros(0, np.int64), seed, used, [])

@@ -1,7 +1,7 @@
 """How suspicious each negative pair is of being false, without a GPU and without labels.
 
 The suspicion is the mean of what is there, each as a rank among all pairs: the share of the question's words in the
-passage, how much the passage has in common with the positive, the file's own score, and a judge's probabilities. It
+passage, how much the passage has in common with the positive, the file's own score, and the similarity of their vectors. It
 decides how often pairs are drawn, and never what is counted.
 """
 
@@ -21,19 +21,19 @@ SEPARATION = 1.3
 EXPECTED = 0.08
 UNIFORM = 0.65
 """Share of uniform drawing; the rest is in proportion to the standard deviation of a cell's pairs."""
-WEIGHTS: Mapping[str, float] = {"overlap": 1.0, "shared": 0.5, "similar": 0.5, "score": 2.0, "judge": 4.0}
+WEIGHTS: Mapping[str, float] = {"overlap": 1.0, "shared": 0.5, "similar": 0.5, "score": 2.0, "vectors": 2.0}
 
 
-def suspicion(pairs: NegativePairs, judged: np.ndarray | None = None) -> tuple[np.ndarray, list[str]]:
+def suspicion(pairs: NegativePairs, similarity: np.ndarray | None = None) -> tuple[np.ndarray, list[str]]:
     """Return (m,) float64, higher for more suspicious pairs, and what it is made of.
 
     Args:
-        judged: (m,) a judge's probabilities, NaN for none.
+        similarity: (m,) of the vectors of question and passage (`blindspot.backend.checking.vectors`).
     """
     parts = {name: pairs.features[:, place].astype(np.float64) for place, name in enumerate(FEATURES)}
     parts["score"] = pairs.score.astype(np.float64)
-    if judged is not None:
-        parts["judge"] = judged
+    if similarity is not None:
+        parts["vectors"] = similarity
     total, used = np.zeros(len(pairs)), []
     for name, values in parts.items():
         known = np.isfinite(values)

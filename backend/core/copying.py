@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,8 @@ from blindspot.db.connection import connect
 from blindspot.db.errors import BlindspotError, Refused
 
 ATTEMPTS = 5
+SECONDS_TO_REPLACE = 0.02  # between two looks at a part that is being replaced
+REPLACED = re.compile(r"^\.(.+)\.(?:building|old)$")
 _SKIPPED = {"jobs", "cache", "labels.db", "labels.db-wal", "labels.db-shm", "labels.db-journal"}
 _PART_FOLDERS = {"indexes", "runs", "training_sets", "models", "maps", "learning_curve", "interventions"}
 
@@ -85,24 +89,24 @@ def _copy_entry(source: Path, target: Path, study: Path, left_out: list[str]) ->
         return
     if source.parent == study and source.name in _PART_FOLDERS:
         target.mkdir()
-        for part in sorted(source.iterdir()):
-            if _is_temporary(part.name):
-                continue
-            if part.is_dir() and not _is_finished(part):
-                left_out.append(str(part.relative_to(study)))
-            else:
+        for part in (source / name for name in _part_names(source)):
+            if _is_ready(part):
                 _copy_entry(part, target / part.name, study, left_out)
+            elif part.is_dir():
+                left_out.append(str(part.relative_to(study)))
         return
     for _ in range(ATTEMPTS):
         before = _state(source)
         try:
             shutil.copytree(source, target, ignore=_ignore_temporary, copy_function=_copy_file)
         except (FileNotFoundError, shutil.Error):
-            if before == _state(source):
+            if before and before == _state(source):
                 raise
-        if before == _state(source):
-            return
+        else:
+            if before == _state(source):
+                return
         shutil.rmtree(target, ignore_errors=True)  # made again meanwhile: old and new files may be mixed
+        time.sleep(SECONDS_TO_REPLACE)
     raise BlindspotError(
         f"{source.relative_to(study)} changed {ATTEMPTS} times during the copy; wait until the job that makes it is "
         "done"
@@ -112,6 +116,27 @@ def _copy_entry(source: Path, target: Path, study: Path, left_out: list[str]) ->
 def _copy_file(source: str | Path, target: str | Path) -> None:
     if Path(source).is_file():  # a FIFO or a socket would block
         shutil.copy2(source, target)
+
+
+def _part_names(folder: Path) -> list[str]:
+    """Return the names of the parts in a folder, those included that are being replaced.
+
+    While `whole_folder` replaces a part, the part is there only as ".NAME.building" and ".NAME.old", and a listing that is
+    read meanwhile can miss it: folders are listed until nothing is added.
+    """
+    names: set[str] = set()
+    while added := {REPLACED.sub(r"\1", name) for name in os.listdir(folder)} - names:
+        names |= added
+    return sorted(name for name in names if not _is_temporary(name))
+
+
+def _is_ready(part: Path) -> bool:
+    """Return whether a part can be copied: it is finished, or a file. A part that is being replaced gets a moment."""
+    for _ in range(ATTEMPTS):
+        if part.is_file() or (part.is_dir() and _is_finished(part)):
+            return True
+        time.sleep(SECONDS_TO_REPLACE)
+    return False
 
 
 def _is_finished(part: Path) -> bool:

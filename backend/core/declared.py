@@ -67,9 +67,9 @@ class Declared:
     """One setting as it was declared.
 
     kind: int, float, bool or str; tuple for several texts or numbers of the type `item`; any other type (a mapping,
-    nested settings). choices: the allowed words, if only some
-    are allowed. optional: it may be None, which its help explains. minimum, maximum: inclusive bounds. above, below:
-    exclusive ones. extra: what the declaration says to one of its readers alone, such as {"option": "--fusion"}.
+        nested settings). choices: the allowed words, if only some are allowed. optional: it may be None, which its help
+        explains. minimum, maximum: inclusive bounds. above, below: exclusive ones. extra: what the declaration says to
+        one of its readers alone, such as {"option": "--fusion"}.
     """
 
     name: str

@@ -47,12 +47,14 @@ EXTRAS = {
     "lora": Extra("LoRA needs", ("peft",)),
     "maps": Extra("maps need", ("umap", "openTSNE"), ("judges",)),
     "mcp": Extra("the server for agents needs", ("mcp",)),
+    "lancedb": Extra("LanceDB needs", ("lancedb",)),
+    "chroma": Extra("Chroma needs", ("chromadb",)),
+    "qdrant": Extra("Qdrant needs", ("qdrant_client",)),
     "milvus": Extra("Milvus needs", ("pymilvus",)),
     "oidc": Extra("signing in with OpenID Connect needs", ("authlib",)),
-    "openvino": Extra("OpenVINO needs", ("openvino", "nncf")),
+    "openvino": Extra("OpenVINO needs", ("openvino",)),
     "plots": Extra("plots for papers need", ("matplotlib",)),
     "service": Extra("the service needs", ("fastapi", "prometheus_client")),
-    "static": Extra("static encoders need", ("model2vec",), ("dense",)),
     "tracking": Extra("TensorBoard needs", ("tensorboard",)),
 }
 """Every extra by name, but `all` and `gpu`, which brings the module of `cpu`. A module stands under the smallest extra that

@@ -146,7 +146,7 @@ class HttpClient:
         problem = ""
         for attempt in range(self.retries + 1):
             self._pause(self._wait_until - time.monotonic())
-            asked_pause = None
+            retry_after = None
             try:
                 answer = self._once(method, body, path, content_type)
             except OSError as error:
@@ -154,9 +154,9 @@ class HttpClient:
             else:
                 if answer.status not in TRANSIENT:
                     return answer
-                problem, asked_pause = f"HTTP {answer.status}", _retry_after(answer.headers)
+                problem, retry_after = f"HTTP {answer.status}", _retry_after(answer.headers)
             if attempt < self.retries:
-                self._wait(attempt, asked_pause)
+                self._back_off(attempt, retry_after)
         requests = "1 request" if self.retries == 0 else f"{self.retries + 1} requests"
         raise ServerAway(f"{self.url}: {problem} after {requests}")
 
@@ -196,12 +196,12 @@ class HttpClient:
             answer.release_conn()
         return b"".join(blocks)[: self.maximum_reply + 1]
 
-    def _wait(self, attempt: int, asked: float | None) -> None:
-        if asked is None:
+    def _back_off(self, attempt: int, retry_after: float | None) -> None:
+        if retry_after is None:
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt) * (0.5 + random.random())
             self._pause(pause)
             return
-        self._wait_until = max(self._wait_until, time.monotonic() + min(asked, LONGEST_ASKED_PAUSE))
+        self._wait_until = max(self._wait_until, time.monotonic() + min(retry_after, LONGEST_ASKED_PAUSE))
 
     def _pause(self, seconds: float) -> None:
         if self._stopped.wait(max(seconds, 0)) if seconds > 0 else self._stopped.is_set():

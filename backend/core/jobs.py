@@ -6,9 +6,8 @@ A job is a function that is registered where it is defined:
     def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict: ...
 
 `run(build_index, study, threads=2)` does the job in this process, as the command line does. `submit(build_index, study,
-threads=2)`
-starts a process for it, as the app does. Both take the arguments of the function itself, and the study shows both
-alike.
+threads=2)` starts a process for it, as the app does. Both take the arguments of the function itself, and the study
+shows both alike.
 
 Heavy jobs of a study run one after another, in the order in which they were submitted. A light job starts at once.
 """
@@ -37,6 +36,9 @@ from typing import IO, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar,
 
 from blindspot.backend.core import job_process
 from blindspot.backend.core.extras import require as require_extras
+from blindspot.backend.core.job_reports import CANCELLED as CANCELLED
+from blindspot.backend.core.job_reports import Cancelled as Cancelled
+from blindspot.backend.core.job_reports import JobReporter
 from blindspot.backend.core.rights import require
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.core.study import Study
@@ -45,16 +47,9 @@ from blindspot.db.errors import BlindspotError, Refused
 from blindspot.db.jobs import Job, Jobs
 from blindspot.db.rights import action_of_job
 
-CANCELLED = "cancelled; finished work is kept, and the same command resumes from there"
 DIED = "the process of this job ended without a result: it was killed, or the memory was full; its log may say more"
 NEVER_STARTED = "the process of this job ended before the job began; start it again"
 SECONDS_BETWEEN_LOOKS = 0.3  # of a waiting job, at the jobs ahead of it
-SECONDS_BETWEEN_REPORTS = 1.0
-SECONDS_BETWEEN_HEARTBEATS = 10.0
-
-
-class Cancelled(BlindspotError):
-    """Somebody cancelled the job."""
 
 
 class Named(Protocol):
@@ -163,8 +158,7 @@ def run(function: Callable[Concatenate[Study, P], R], study: Study, *args: P.arg
     """Do a job in this process and record it.
 
     Takes the arguments of the function, `progress` among them. Returns and raises what the function does. A heavy job
-    first waits
-    for the heavy jobs ahead of it and reports for which, unless `without_waiting` is in force.
+    first waits for the heavy jobs ahead of it and reports for which, unless `without_waiting` is in force.
 
     Raises Refused, before anything is recorded, for a function that is not a job and for invalid arguments.
     """
@@ -359,7 +353,7 @@ def _execute(study: Study, id: str, kind: JobKind, arguments: Mapping[str, Any],
     jobs.adopt(id, pid, job_process.process_of(pid), job_process.host(), job_process.boot())
     token = None
     try:
-        with _Reporter(study, id, progress) as reporter:
+        with JobReporter(study, id, progress) as reporter:
             if not (kind.light or _without_waiting.get() or _inside_job.get()):
                 _wait_for_turn(study, id, reporter)
             reporter.begin()
@@ -390,59 +384,6 @@ def _wait_for_turn(study: Study, id: str, report: Progress) -> None:
         others = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
         report(0, None, f"waits for: {title(ahead[0].kind, ahead[0].arguments)}{others}")
         time.sleep(SECONDS_BETWEEN_LOOKS)
-
-
-class _Reporter:
-    """The `progress` of a job's function.
-
-    Passes each report to the caller's own progress and raises Cancelled if somebody cancelled the job. A thread writes
-    the last report to labels.db at most once a second, also while the function reports nothing, so that others see that
-    the process is alive.
-    """
-
-    def __init__(self, study: Study, id: str, progress: Progress | None):
-        self._jobs, self._id, self._progress = Jobs(study.labels_path), id, progress
-        self._cancel_file = study.path("jobs", id) / "cancel"
-        self._last: tuple[int, int | None, str] = (0, None, "")
-        self._written: tuple[int, int | None, str] | None = None
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._write_reports, name=f"reports of job {id}", daemon=True)
-
-    def __call__(self, done: int, total: int | None, doing: str, /) -> None:
-        if self._cancel_file.exists():
-            raise Cancelled(CANCELLED)
-        self._last = (int(done), None if total is None else int(total), doing)
-        if self._progress is not None:
-            self._progress(done, total, doing)
-
-    def begin(self) -> None:
-        """Record that the job runs now. What it waited for is past."""
-        self._last = self._written = (0, None, "")
-        self._jobs.start(self._id)
-
-    def __enter__(self) -> _Reporter:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._write()
-
-    def _write_reports(self) -> None:
-        last_write = 0.0
-        while not self._ended.wait(SECONDS_BETWEEN_REPORTS):
-            if self._last != self._written or time.monotonic() - last_write >= SECONDS_BETWEEN_HEARTBEATS:
-                self._write()
-                last_write = time.monotonic()
-
-    def _write(self) -> None:
-        report = self._last
-        try:
-            self._jobs.beat(self._id, *report)
-        except sqlite3.Error:  # a full disk or a locked file must not end the work; the next report may succeed
-            return
-        self._written = report
 
 
 def _recorded(result: JobResult) -> Any:

@@ -49,15 +49,8 @@ class Run:
             Missing: The run is absent or unfinished.
             Refused: The run was made over other passages.
         """
-        check_name(name, "run")
-        folder = study.path("runs", name)
-        manifest = read_manifest(folder)
-        if manifest is None:
-            known = ", ".join(study.runs()) or "none yet; make one with 'blindspot retrieve'"
-            raise Missing(f"no run {name!r}; runs of this study: {known}")
-        if manifest["corpus"] != study.corpus.digest:
-            raise Refused(f"run {name!r} was made over passages that differ from this study's; retrieve again")
-        return cls(folder, manifest)
+        manifest = study.finished("runs", name, "run", "retrieve", "retrieve again")
+        return cls(study.path("runs", name), manifest)
 
     @cached_property
     def question_ids(self) -> list[str]:

@@ -50,15 +50,11 @@ class HybridSettings:
         "vectors, "
         "whose scores would vanish beside BM25's, else weighted",
     )
-    weight: float = Field(
-        default=1.1, title="Weight", description="Weight of the dense score in weighted fusion (DPR: 1.1)", ge=0
-    )
+    weight: float = Field(default=1.1, description="Weight of the dense score in weighted fusion (DPR: 1.1)", ge=0)
     rrf_k: int = Field(
         default=60, title="RRF k", description="Constant of reciprocal rank fusion: 1 / (rrf_k + rank)", ge=0, le=10**9
     )
-    depth: int = Field(
-        default=2000, title="Depth", description="Hits of each retriever that fusion joins", ge=1, le=10**9
-    )
+    depth: int = Field(default=2000, description="Hits of each retriever that fusion joins", ge=1, le=10**9)
 
 
 @settings_class
@@ -69,14 +65,12 @@ class EncoderSettings:
     is the packaged model. A sentence-transformers folder may hold two towers.
     """
 
-    model: str | None = Field(
-        default=None, title="Model", description="A sentence-transformers or Hugging Face folder or name"
-    )
+    model: str | None = Field(default=None, description="A sentence-transformers or Hugging Face folder or name")
     question_model: str | None = Field(
-        default=None, title="Question model", description="The question tower (DPR), together with a passage model"
+        default=None, description="The question tower (DPR), together with a passage model"
     )
     passage_model: str | None = Field(
-        default=None, title="Passage model", description="The passage tower (DPR), together with a question model"
+        default=None, description="The passage tower (DPR), together with a question model"
     )
     kind: Literal["auto", "dense", "sparse", "late-interaction"] = Field(
         default="auto",
@@ -85,33 +79,27 @@ class EncoderSettings:
         "(ColBERT); auto: as the model says",
     )
     pooling: Literal["auto", "cls", "mean"] = Field(
-        default="auto", title="Pooling", description="How token vectors become one vector; auto: as the model says"
+        default="auto", description="How token vectors become one vector; auto: as the model says"
     )
     similarity: Literal["auto", "dot", "cosine", "l2"] = Field(
-        default="auto", title="Similarity", description="How vectors are compared; auto: as the model says"
+        default="auto", description="How vectors are compared; auto: as the model says"
     )
     passage_template: str = Field(
-        default="{title} [SEP] {text}",
-        title="Passage template",
-        description="The text of a passage that is encoded, of {title} and {text}",
+        default="{title} [SEP] {text}", description="The text of a passage that is encoded, of {title} and {text}"
     )
     max_tokens: int = Field(
         default=256, title="Tokens", description="Maximum tokens of a text; longer texts are cut", ge=1, le=1_000_000
     )
-    batch_size: int = Field(default=32, title="Batch size", description="Texts encoded at a time", ge=1, le=1_000_000)
+    batch_size: int = Field(default=32, description="Texts encoded at a time", ge=1, le=1_000_000)
     question_prompt: str | None = Field(
         default=None,
-        title="Question prompt",
         description="Text put before each question, such as an instruction; without it the model's own, if it stores one",
     )
     passage_prompt: str | None = Field(
-        default=None,
-        title="Passage prompt",
-        description="Text put before each passage; without it the model's own, if it stores one",
+        default=None, description="Text put before each passage; without it the model's own, if it stores one"
     )
     dimensions: int | None = Field(
         default=None,
-        title="Dimensions",
         description="Keep only the first dimensions of each vector (Matryoshka models); without it all of them",
         ge=1,
         le=1_000_000,
@@ -131,8 +119,8 @@ class EncoderSettings:
 
 @settings_class
 class Settings:
-    name: str = Field(default="study", title="Name", description="The study's name, as the app shows it")
-    seed: int = Field(default=0, title="Seed", description="Seed of everything random", ge=0, le=LARGEST_SEED)
+    name: str = Field(default="study", description="The study's name, as the app shows it")
+    seed: int = Field(default=0, description="Seed of everything random", ge=0, le=LARGEST_SEED)
     k: int = Field(default=100, title="k", description="Hits kept per question", ge=1, le=10**9)
     unit: Unit = Field(
         default="fact",

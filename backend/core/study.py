@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blindspot.backend.core.manifest import Manifest, read_manifest, write_text
-from blindspot.backend.core.settings import Settings, default_toml, read_settings
+from blindspot.backend.core.settings import Settings, check_name, default_toml, read_settings
 from blindspot.db.corpus import Corpus
 from blindspot.db.errors import BlindspotError, Missing, Refused
+from blindspot.db.labels import Labels
 from blindspot.db.questions import Questions
+from blindspot.db.schema import is_newest
 
 if TYPE_CHECKING:
     from blindspot.backend.core.runs import Run
@@ -64,6 +66,8 @@ class Study:
         return study
 
     def _migrate(self, new: bool = False) -> None:
+        if is_newest(self.labels_path):
+            return
         from blindspot.db.migrations import migrate  # imported late: sqlite-utils loads pandas if it is installed
 
         migrate(self.labels_path, new)
@@ -96,6 +100,10 @@ class Study:
     def questions(self) -> Questions:
         return Questions(self.labels_path)
 
+    @cached_property
+    def labels(self) -> Labels:
+        return Labels(self.labels_path)
+
     def path(self, *parts: str) -> Path:
         """A path inside the study. Raises Refused for parts that lead out of the study."""
         if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
@@ -113,6 +121,25 @@ class Study:
             if not part.name.startswith(".") and (manifest := read_manifest(part)) is not None
         }
         return dict(sorted(manifests.items(), key=lambda item: item[1].get("made", "")))
+
+    def finished(self, kind: str, name: str, what: str, make: str, again: str) -> Manifest:
+        """Return the manifest of a finished part that was made over this study's passages.
+
+        Args:
+            kind: the folder of such parts. what: such a part, in words. make, again: what makes one, and makes it again.
+
+        Raises:
+            Missing: The part is absent or unfinished.
+            Refused: It was made over other passages.
+        """
+        manifest = read_manifest(self.path(kind, check_name(name, what)))
+        if manifest is None:
+            known = ", ".join(self.parts(kind)) or f"none yet; make one with 'blindspot {make}'"
+            raise Missing(f"there is no {what} {name!r}; {what}s of this study: {known}")
+        made_over = manifest["inputs"] if kind == "training_sets" else manifest
+        if made_over["corpus"] != self.corpus.digest:
+            raise Refused(f"{what} {name!r} was made over other passages than this study holds; {again}")
+        return manifest
 
     def runs(self) -> list[str]:
         """Names of the finished runs, oldest first."""
@@ -136,7 +163,7 @@ class Study:
         Raises:
             Refused: Another process makes the part.
         """
-        claimed = _held_parts()
+        claimed = _claimed_parts()
         with self.building(part, refuse):
             claimed.add((self.folder, part))
             try:
@@ -150,13 +177,12 @@ class Study:
 
         Args:
             refuse: called once the right is confirmed; raises Refused if the part exists and must not be replaced.
-                Asked only
-                before, the answer may be out of date: another process may have made the part in between.
+                Asked only before, the answer may be out of date: another process may have made the part in between.
 
         Raises:
             Refused: Another process makes the part.
         """
-        if (self.folder, part) in _held_parts():
+        if (self.folder, part) in _claimed_parts():
             yield
             return
         locks = self.folder / "jobs"
@@ -197,7 +223,7 @@ def _is_full_disk(error: OSError) -> bool:
 _threads = threading.local()
 
 
-def _held_parts() -> set[tuple[Path, str]]:
+def _claimed_parts() -> set[tuple[Path, str]]:
     """The parts that this thread has claimed."""
     if not hasattr(_threads, "held"):
         _threads.held = set()

@@ -58,12 +58,12 @@ def summary(study: Study) -> dict[str, Any]:
                 "total": job.total,
                 "error": job.error,
             }
-            for job in _latest_jobs(study)
+            for job in latest_jobs(study)
         ],
     }
 
 
-def _latest_jobs(study: Study) -> list[Job]:
+def latest_jobs(study: Study, count: int = JOBS_SHOWN) -> list[Job]:
     """Return the latest jobs, newest first, without failures that a later job made good: one of the same kind that
     does the same, or for an import any of the same kind, since the file that was mended may have another name."""
     latest: list[Job] = []
@@ -74,7 +74,7 @@ def _latest_jobs(study: Study) -> list[Job]:
             done |= made
         if job.state != "failed" or not made & done:
             latest.append(job)
-    return latest[:JOBS_SHOWN]
+    return latest[:count]
 
 
 def _from_results(study: Study) -> dict[str, Any] | None:

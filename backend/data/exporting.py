@@ -16,6 +16,7 @@ from blindspot.backend.data.formats import find_writer
 from blindspot.backend.data.formats.base import Format, WriteResult
 from blindspot.db.errors import Missing
 from blindspot.db.gold import GoldMatches
+from blindspot.db.labels import Labels
 from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
@@ -60,23 +61,57 @@ def export_run(study: Study, name: str, format: str, path: Path | None = None, t
 def export_questions(study: Study, format: str, split: str | None = None, path: Path | None = None) -> ExportResult:
     """Export the questions of a split (see `questions_in_split`), or all. Raises as `export_run` does."""
     chosen = find_writer("questions", format)
-    questions = questions_in_split(study, split)
+    questions, notes = mended_gold(study, questions_in_split(study, split))
     grades = judgements_of(study, questions)
     name = f"questions-{split}" if split else "questions"
     if chosen.graded:
-        return _export(chosen, path, name, lambda target: chosen.write_to(target, questions, grades))
+        made = _export(chosen, path, name, lambda target: chosen.write_to(target, questions, grades))
+        return replace(made, notes=(*made.notes, *notes))
     made = _export(chosen, path, name, lambda target: chosen.write_to(target, questions))
-    if all(grade == 1 for of_question in grades.values() for grade in of_question.values()):
+    made = replace(made, notes=(*made.notes, *notes))
+    rejected = Labels(study.labels_path).rejected_gold()
+    recorded = ((id, passage, grade) for id, of_question in grades.items() for passage, grade in of_question.items())
+    if all(grade == 1 or passage in rejected.get(id, ()) for id, passage, grade in recorded):
         return made
     note = "The format has no place for grades; 'blindspot export qrels' writes them."
     return replace(made, notes=(*made.notes, note))
 
 
+def mended_gold(study: Study, questions: Sequence[Question]) -> tuple[list[Question], tuple[str, ...]]:
+    """Return questions with their gold as people mended it, and one line about what changed, if anything did.
+
+    Gold that people call related or negative, and gold in dispute, is left out; passages that they call positive are
+    added (`blindspot.db.labels.Labels.corrected`).
+    """
+    mended, rejected, disputed, added = [], 0, 0, 0
+    judged: dict[str, dict[str, str]] = defaultdict(dict)
+    for pair in Labels(study.labels_path).corrected([question.id for question in questions]):
+        if pair.state != "gold":
+            judged[pair.question][pair.passage] = pair.relevance
+    for question in questions:
+        labels = judged.get(question.id, {})
+        kept = [passage for passage in question.gold if labels.get(passage, "positive") == "positive"]
+        new = sorted(passage for passage, label in labels.items() if label == "positive" and passage not in kept)
+        open_gold = sum(labels.get(passage) == "open" for passage in question.gold)
+        rejected, disputed = rejected + len(question.gold) - len(kept) - open_gold, disputed + open_gold
+        added += len(new)
+        mended.append(replace(question, gold=(*kept, *new)) if labels else question)
+    if not (rejected or disputed or added):
+        return mended, ()
+    changes = (
+        f"{rejected:,} that people reject are left out, {disputed:,} in dispute are left out, "
+        f"{added:,} that people call positive are added"
+    )
+    return mended, (f"Gold passages as people mended them: {changes}.",)
+
+
 def judgements_of(study: Study, questions: Sequence[Question]) -> dict[str, dict[str, int]]:
     """Return the grade of each judged passage of these questions, by question; questions without any are left out.
 
-    Gold counts 1 where no qrels gave a grade above 0. Grades of 0 and less are those that qrels gave.
+    Gold counts 1 where no qrels gave a grade above 0. Grades of 0 and less are those that qrels gave, and 0 of gold that
+    people reject.
     """
+    rejected = Labels(study.labels_path).rejected_gold()
     recorded: dict[str, dict[str, int]] = defaultdict(dict)
     for (id, passage), grade in GoldMatches(study.labels_path).grades().items():
         recorded[id][passage] = grade
@@ -85,6 +120,7 @@ def judgements_of(study: Study, questions: Sequence[Question]) -> dict[str, dict
         known = recorded.get(question.id, {})
         gold = {passage: max(known.get(passage, 1), 1) for passage in question.gold}
         others = {passage: grade for passage, grade in known.items() if passage not in gold and grade <= 0}
+        others |= dict.fromkeys(sorted(rejected.get(question.id, set()) - gold.keys()), 0)
         if gold or others:
             judged[question.id] = gold | others
     return judged
@@ -98,11 +134,14 @@ def export_qrels(study: Study, format: str, split: str | None = None, path: Path
         Refused: as `export_run`.
     """
     chosen = find_writer("qrels", format)
-    judged = judgements_of(study, questions_in_split(study, split))
+    questions, notes = mended_gold(study, questions_in_split(study, split))
+    judged = judgements_of(study, questions)
     if not judged:
         raise Missing("none of these questions has gold passages; import qrels or questions that name them")
     rows = ((question, passage, grade) for question, grades in judged.items() for passage, grade in grades.items())
-    return _export(chosen, path, f"qrels-{split}" if split else "qrels", lambda target: chosen.write_to(target, rows))
+    name = f"qrels-{split}" if split else "qrels"
+    made = _export(chosen, path, name, lambda target: chosen.write_to(target, rows))
+    return replace(made, notes=(*made.notes, *notes))
 
 
 def export_passages(study: Study, format: str, path: Path | None = None) -> ExportResult:

@@ -1,4 +1,4 @@
-"""Rows of tabular files: CSV, TSV, JSON lines, Parquet, Arrow, and folders of them as the package `datasets` saves them.
+"""Rows of tabular files: CSV, TSV, JSON lines, arrays of JSON objects, Parquet, Arrow, and folders of them as the package `datasets` saves them.
 
 `rows_of` streams a file of any size; the package `datasets` is not needed. Formats and checks that read tables use it.
 """
@@ -68,21 +68,27 @@ def rows_of(
     Raises:
         BadInput: no table, a broken file, or one without one of the columns.
     """
-    readers = {"parquet": _parquet_rows, "arrow": _arrow_rows, "jsonl": _json_rows, "csv": _csv_rows}
+    readers = {
+        "parquet": _parquet_rows,
+        "arrow": _arrow_rows,
+        "jsonl": _json_rows,
+        "json": _json_array_rows,
+        "csv": _csv_rows,
+    }
     for file in table_files(path):
         kind = table_kind(file.path) if text is None else binary_kind(file.path) or text
         yield from readers[kind](file, columns)
 
 
 def columns_of(path: str | Path) -> list[str]:
-    """Return the names of a table's columns; for JSON lines, the fields of the first line. Raises BadInput."""
+    """Return the names of a table's columns; for JSON, the fields of the first object. Raises BadInput."""
     file = table_files(path)[0]
     kind = table_kind(file.path)
     if kind in ("parquet", "arrow"):
         with _opened(file.path, kind) as (schema, _):
             names = list(schema.names)
-    elif kind == "jsonl":
-        first = next(_json_rows(file, None), None)
+    elif kind in ("jsonl", "json"):
+        first = next((_json_rows if kind == "jsonl" else _json_array_rows)(file, None), None)
         if isinstance(first, BadInput):
             raise first
         names = [] if first is None else list(first.values)
@@ -93,10 +99,12 @@ def columns_of(path: str | Path) -> list[str]:
 
 
 def table_kind(path: Path) -> str:
-    """Return "parquet", "arrow", "jsonl" or "csv" by the contents of a file; CSV includes TSV. Raises BadInput."""
+    """Return "parquet", "arrow", "jsonl", "json" (an array) or "csv" by the contents of a file; CSV includes TSV. Raises
+    BadInput.
+    """
     if kind := binary_kind(path):
         return kind
-    return "jsonl" if head(path, 64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{" else "csv"
+    return {b"{": "jsonl", b"[": "json"}.get(head(path, 64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1], "csv")
 
 
 def binary_kind(path: Path) -> str | None:
@@ -177,7 +185,7 @@ def _split_of(file: Path) -> str | None:
     return found[1] if found else None
 
 
-def shown(names: Sequence[str]) -> str:
+def column_names(names: Sequence[str]) -> str:
     """Return names of columns for a message of one line."""
     return ", ".join(" ".join(name.split())[:40] for name in names[:20])
 
@@ -189,7 +197,7 @@ def _check_columns(columns: Sequence[str] | None, names: Sequence[str], path: Pa
         raise BadInput(f"the column {twice[:40]!r} occurs twice; rename one", path, line)
     missing = [name for name in columns or () if name not in names]
     if missing:
-        raise BadInput(f"there is no column {missing[0]!r}; the columns are {shown(names)}", path, line)
+        raise BadInput(f"there is no column {missing[0]!r}; the columns are {column_names(names)}", path, line)
 
 
 # Text
@@ -262,6 +270,17 @@ def _json_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[Table
             except fields.FieldError as error:
                 yield BadInput(str(error), file.path, line)
                 continue
+            chosen = record if columns is None else {name: record.get(name) for name in columns}
+            yield TableRow(chosen, str(file.path), line, file.split)
+
+
+def _json_array_rows(file: TableFile, columns: Sequence[str] | None) -> Iterator[TableRow | BadInput]:
+    from blindspot.backend.data.formats.json_stream import open_json, records
+
+    for line, record in records(open_json(ByteSource(file.path))):
+        if isinstance(record, BadInput):
+            yield record
+        else:
             chosen = record if columns is None else {name: record.get(name) for name in columns}
             yield TableRow(chosen, str(file.path), line, file.split)
 

@@ -16,8 +16,8 @@ from blindspot.backend.core.manifest import whole_folder, write_text
 from blindspot.backend.data.exporting import export_passages, export_qrels, judgements_of
 from blindspot.backend.data.formats import find_writer
 from blindspot.backend.data.formats.base import Qrel
-from blindspot.backend.data.formats.beir import read_qrels
 from blindspot.backend.data.formats.files import written_whole
+from blindspot.backend.data.formats.tables import read_qrels
 from blindspot.backend.text.counting import counted
 from blindspot.db.errors import Missing, Refused
 

@@ -18,6 +18,7 @@ from blindspot.analysis.accuracy import found_by
 from blindspot.analysis.buckets import subject_key
 from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.evaluation.causes import (
+    DOUBTED,
     JUDGED_POSITIVE,
     LATE_SHARE,
     LONG_WORDS,
@@ -29,10 +30,9 @@ from blindspot.backend.evaluation.causes import (
     Cause,
 )
 from blindspot.backend.evaluation.gold_facts import GoldPassage, answer_place, largest_name_share, largest_overlap
-from blindspot.backend.evaluation.judged_scores import likely_positive
+from blindspot.backend.evaluation.judged_scores import highest_probabilities, likely_positive
 from blindspot.backend.evaluation.why import near_namesake, pattern
-from blindspot.backend.text.answers import match_run, mentions_subject
-from blindspot.db.labels import Labels
+from blindspot.backend.text.answers import mentions_subject
 from blindspot.db.question_table import take
 from blindspot.db.records import Passage, Question
 
@@ -126,7 +126,7 @@ def evidence_state(compared: Comparison) -> tuple[object, ...]:
         for name in study.parts("scores")
         for path in sorted(study.path("scores", name).glob("scores.db*"))
     )
-    return compared.evidence, Labels(study.labels_path).last_event, study.questions.last, scores
+    return compared.evidence, study.labels.last_event, study.questions.last, scores
 
 
 class _Questions:
@@ -174,12 +174,12 @@ class _Questions:
         """The settled labels of people: question to passage to label; empty where the reader may not see them."""
         settled: dict[str, dict[str, str]] = defaultdict(dict)
         if self.compared.evidence:
-            for each in Labels(self.study.labels_path).consensus([question.id for question in self.questions]):
+            for each in self.study.labels.consensus([question.id for question in self.questions]):
                 if each.label is not None and each.label != "unsure":
                     settled[each.question][each.passage] = each.label
         return settled
 
-    @property
+    @cached_property
     def _training(self) -> TrainingCounts:
         questions = self.study.questions
         counts: TrainingCounts = self.compared.figures.get(
@@ -257,26 +257,30 @@ class _Questions:
         found = found_by(first, self.k) & (self.other.name != self.run.name)
         hits = np.asarray(self.other.hits.ordinals[self.other_rows[self.rows]])
         relevant = np.where(found, hits[np.arange(len(hits)), np.maximum(first - 1, 0)], -1).tolist()
-        read = _passages(self.study, (row for row in relevant if row >= 0))
-        for question, row, gold in zip(self.questions, relevant, self.gold, strict=True):
+        asked = list(zip(self.questions, relevant, self.gold, strict=True))
+        read = _passages(self.study, (row for question, row, gold in asked if row >= 0 and row not in gold))
+        for question, row, gold in asked:
             if row < 0 or not question.subject:
                 yield None
             else:
                 yield row not in gold and not mentions_subject(read[row], question)
 
     def doubtful_gold(self) -> Iterable[Answer]:
-        width = max((len(rows) for rows in self.gold), default=0)
-        ordinals = np.full((len(self.gold), width), -1, dtype=np.int32)
-        for row, gold in enumerate(self.gold):
-            ordinals[row, : len(gold)] = gold
-        answered = match_run(self.study.corpus, self.questions, ordinals, self.compared.a.rule)
-        for question, passages, holds in zip(self.questions, self.gold_passages, answered.tolist(), strict=True):
-            given = [self.labels.get(question.id, {}).get(each.passage.id) for each in passages]
-            matches = [holds[place] for place, label in enumerate(given) if label is None]
-            if not passages or (matches and not question.answers):
+        pairs = [
+            (q.id, each.passage.id) for q, of in zip(self.questions, self.gold_passages, strict=True) for each in of
+        ]
+        judged = highest_probabilities(self.study, pairs) if self.compared.evidence else {}
+        for question, passages in zip(self.questions, self.gold_passages, strict=True):
+            ids = [each.passage.id for each in passages]
+            labels = self.labels.get(question.id, {})
+            open_ids = [id for id in ids if id not in labels]
+            likely = [judged.get((question.id, id)) for id in open_ids]
+            if "positive" in [labels.get(id) for id in ids]:
+                yield False
+            elif not ids or None in likely:
                 yield None
             else:
-                yield "positive" not in given and not any(matches)
+                yield all(each is not None and each < DOUBTED for each in likely)
 
     def false_negative_above(self) -> Iterable[Answer]:
         ids = [question.id for question in self.questions]

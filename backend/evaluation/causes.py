@@ -19,6 +19,8 @@ RARE_MENTIONS, RAREST_BUCKET = 1, 7
 """rare_subject: at most this many mentions; if the question has an official bucket, this bucket."""
 RARE_PATTERN = 5
 """question_wording: fewer training questions than this have the question's pattern."""
+DOUBTED = 0.5
+"""doubtful_gold: a judge doubts a gold passage to which it gives a smaller probability than this."""
 JUDGED_POSITIVE = 0.9
 """false_negative_above: probability from which a judge counts as saying that a passage answers."""
 
@@ -84,8 +86,8 @@ CAUSES: dict[Cause, CauseRule] = {
     ),
     Cause.DOUBTFUL_GOLD: CauseRule(
         "Doubtful gold",
-        "People agree of every gold passage that it is related or negative; or, of those without a label, none "
-        "contains an answer by the matching rule.",
+        "People call every gold passage related or negative; or they call none positive, and a calibrated judge gives each "
+        f"gold passage without a label a probability below {DOUBTED:.0%}.",
     ),
     Cause.FALSE_NEGATIVE_ABOVE: CauseRule(
         "False negative above",

@@ -46,7 +46,7 @@ class FrequencyPoint:
 
 
 def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
-    """Return the two runs to compare by default.
+    """Return the two runs to compare by default, runs over dev before others.
 
     These are the first lexical run (BM25) and the first dense run over the same questions, or else the last two runs.
 
@@ -55,6 +55,9 @@ def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
     """
     # The runs of the learning curve are compared by its own links only.
     runs = {name: manifest for name, manifest in runs.items() if "learning_curve" not in manifest} or runs
+    over_dev = {name: manifest for name, manifest in runs.items() if manifest.get("split") == "dev"}
+    if len(over_dev) > 1:
+        runs = over_dev
     names = list(runs)
     kinds = {name: kind_of_run(manifest) for name, manifest in runs.items()}
     for a in (name for name in names if is_lexical(runs[name])):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from blindspot.backend.evaluation.question_facts import content_words, count_words
 from blindspot.backend.evaluation.why import name_share
-from blindspot.backend.text.answers import answer_spans, joined, nfd
+from blindspot.backend.text.answers import answer_spans, nfd, spaced_tokens
 from blindspot.db.records import Passage, Question
 
 
@@ -21,7 +21,7 @@ class GoldPassage:
 
     @classmethod
     def of(cls, passage: Passage) -> GoldPassage:
-        return cls(passage, joined(nfd(passage.title)), joined(nfd(passage.text)))
+        return cls(passage, spaced_tokens(nfd(passage.title)), spaced_tokens(nfd(passage.text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def answer_place(question: Question, gold: GoldPassage) -> AnswerPlace | None:
         in_title = bool(answer_spans(gold.passage.title, question.answers, "regex"))
         before = count_words(gold.passage.text[: spans[0][0]]) if spans else None
     else:
-        answers = [text for text in (joined(nfd(answer)) for answer in question.answers) if not text.isspace()]
+        answers = [text for text in (spaced_tokens(nfd(answer)) for answer in question.answers) if not text.isspace()]
         in_title = any(answer in gold.title_tokens for answer in answers)
         at = min((place for answer in answers if (place := gold.text_tokens.find(answer)) >= 0), default=None)
         before = None if at is None else _words(gold.text_tokens[:at])

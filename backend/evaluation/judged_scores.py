@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from blindspot.db.connection import PerThread
@@ -20,15 +20,35 @@ def likely_positive(study: Study, questions: Sequence[str], at_least: float) -> 
     """
     asked = json.dumps(list(questions))
     likely: dict[str, set[str]] = {}
-    for name, manifest in study.parts("scores").items():
-        if not manifest.get("calibrated") or manifest.get("corpus") != study.corpus.digest:
-            continue
-        store = PerThread(study.path("scores", name) / "scores.db")
+    for store in _calibrated(study):
         of_asked = "FROM score WHERE question IN (SELECT value FROM json_each(?))"
         for (question,) in store.connection.execute(f"SELECT DISTINCT question {of_asked}", (asked,)):
             likely.setdefault(question, set())
         pairs = f"SELECT question, passage {of_asked} AND probability >= ?"
         for question, passage in store.connection.execute(pairs, (asked, at_least)):
             likely[question].add(passage)
-        store.close()
     return likely
+
+
+def highest_probabilities(study: Study, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
+    """Return the highest probability that a calibrated judge gives each (question, passage); unscored pairs are left out."""
+    asked = json.dumps([list(pair) for pair in pairs])
+    highest: dict[tuple[str, str], float] = {}
+    sql = (
+        "SELECT s.question, s.passage, s.probability FROM json_each(?) asked JOIN score s "
+        "ON s.question = json_extract(asked.value, '$[0]') AND s.passage = json_extract(asked.value, '$[1]')"
+    )
+    for store in _calibrated(study):
+        for question, passage, probability in store.connection.execute(sql, (asked,)):
+            pair = question, passage
+            highest[pair] = max(probability, highest.get(pair, 0.0))
+    return highest
+
+
+def _calibrated(study: Study) -> Iterator[PerThread]:
+    """Yield the open scores of each calibrated judge of the study's passages, and close them."""
+    for name, manifest in study.parts("scores").items():
+        if manifest.get("calibrated") and manifest.get("corpus") == study.corpus.digest:
+            store = PerThread(study.path("scores", name) / "scores.db")
+            yield store
+            store.close()

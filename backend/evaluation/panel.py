@@ -15,8 +15,8 @@ from blindspot.analysis.buckets import (
     NEVER,
     Point,
     cumulative_buckets,
+    in_training,
     mention_groups,
-    seen,
     subject_key,
     value_curves,
 )
@@ -247,7 +247,7 @@ def frequency_curves(
         subjects, training = panel.training
         groups = {ALL: kept}
         if training:
-            known = seen([question.subject for question in panel.questions], subjects)
+            known = in_training([question.subject for question in panel.questions], subjects)
             if (kept & known).any():
                 groups = {RANDOM: kept & ~known, TRAINED: kept & known}
     values = panel.values(measure, k)

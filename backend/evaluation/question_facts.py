@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blindspot.backend.data.importing.gold import find_ordinals
-from blindspot.backend.text.answers import STOP_WORDS, joined, nfd, tokens
+from blindspot.backend.text.answers import STOP_WORDS, nfd, spaced_tokens, tokens
 from blindspot.db.question_columns import NO_BUCKET, UNKNOWN_FREQUENCY
 from blindspot.db.question_table import columns_of
 from blindspot.db.records import Question
@@ -28,7 +28,7 @@ def question_word(text: str) -> str:
 
 def content_words(text: str) -> set[str]:
     """Return the content words of a text in lower case, without stop words and punctuation."""
-    words = set(joined(nfd(text)).split()) - STOP_WORDS
+    words = set(spaced_tokens(nfd(text)).split()) - STOP_WORDS
     return {word for word in words if word.isalnum() or any(map(str.isalnum, word))}
 
 
@@ -94,8 +94,8 @@ class QuestionFacts:
         ordinals = sorted(set(known.values()))
         read = {}
         for ordinal, passage in zip(ordinals, self.study.corpus.passages(ordinals), strict=True):
-            title = joined(nfd(passage.title))
-            read[ordinal] = title, title + joined(nfd(passage.text))
+            title = spaced_tokens(nfd(passage.title))
+            read[ordinal] = title, title + spaced_tokens(nfd(passage.text))
         shares, titled = np.full(len(self.questions), np.nan), np.zeros(len(self.questions), dtype=bool)
         for row, question in enumerate(self.questions):
             gold = [read[known[id]] for id in question.gold if id in known]
@@ -104,7 +104,9 @@ class QuestionFacts:
                 shares[row] = max([sum([word in text for word in words]) for _, text in gold]) / len(words)
             if question.answer_rule == "string":
                 answers = [
-                    answer for answer in (joined(nfd(answer)) for answer in question.answers) if not answer.isspace()
+                    answer
+                    for answer in (spaced_tokens(nfd(answer)) for answer in question.answers)
+                    if not answer.isspace()
                 ]
                 titled[row] = any(answer in title for title, _ in gold for answer in answers)
         return shares, titled

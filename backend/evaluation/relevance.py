@@ -1,8 +1,8 @@
 """Which hits of a run are relevant. The report and every page share this definition.
 
 By "answers", a hit is relevant if the passage contains an answer according to a named matching rule; by "gold", if the
-passage is gold for the question; by "labels", if the passage is gold or labelled positive, and no settled label says
-otherwise. If no question of a run has answers, relevance by answers becomes gold, and `Relevance.kind` says so.
+passage is gold for the question and people do not reject it; by "labels", if the passage is gold or labelled positive,
+and no settled label says otherwise. If no question of a run has answers, relevance by answers becomes gold, and `Relevance.kind` says so.
 
 Gold and labels are graded: a pair has the grade of imported qrels, else 1. A question whose imported qrels hold no
 relevant passage is measured and counts 0, as in trec_eval; a question that was not judged is left out.
@@ -10,7 +10,7 @@ relevant passage is measured and counts 0, as in trec_eval; a question that was 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -64,6 +64,7 @@ def relevant(
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     questions: Sequence[Question] | None = None,
+    as_imported: bool = False,
 ) -> Relevance:
     """Return which hits of `run` are relevant.
 
@@ -72,6 +73,7 @@ def relevant(
         rule: matching rule for answers. If the run has no stored matrix for the rule, the matrix is computed and not
             stored.
         questions: the run's questions in its order, if the caller has them.
+        as_imported: gold that people reject counts as well.
 
     Raises: BadInput for an unknown relevance, Missing for an unknown rule.
     """
@@ -83,7 +85,7 @@ def relevant(
         return _by_answers(study, run, rule, questions)
     if relevance == "labels":
         return _by_labels(study, run, questions)
-    return _by_gold(study, run, relevance, questions)
+    return _by_gold(study, run, relevance, questions, {} if as_imported else Labels(study.labels_path).rejected_gold())
 
 
 def _by_answers(study: Study, run: Run, rule: str, questions: Sequence[Question]) -> Relevance:
@@ -98,19 +100,46 @@ def _by_answers(study: Study, run: Run, rule: str, questions: Sequence[Question]
     return Relevance(rows, np.asarray(matrix)[rows], None, take(questions, rows), "answers", "answers", rule, left_out)
 
 
-def _by_gold(study: Study, run: Run, asked: Kind, questions: Sequence[Question]) -> Relevance:
+def _by_gold(
+    study: Study, run: Run, asked: Kind, questions: Sequence[Question], rejected: Mapping[str, Set[str]]
+) -> Relevance:
     matrix, counts = gold_matrix(study.corpus, run.hits.ordinals, questions)
-    qrels = _qrels_grades(study)
+    had_gold = counts > 0
+    if rejected:
+        _take_out(study, rejected, run, questions, matrix, counts)
+    qrels = {pair: grade for pair, grade in _qrels_grades(study).items() if pair[1] not in rejected.get(pair[0], ())}
     has_gold = columns_of(questions).has_gold
     judged = _without_relevant(qrels, questions) & ~has_gold
     rows = np.flatnonzero((counts > 0) | judged)
     bare = int((~has_gold & ~judged).sum())
-    strangers = len(questions) - len(rows) - bare
-    reasons = {"no gold passages": bare, "gold passages that are not in the collection": strangers}
+    denied = int((had_gold & (counts == 0) & ~judged).sum())
+    strangers = len(questions) - len(rows) - bare - denied
+    reasons = {
+        "no gold passages": bare,
+        "gold passages that are not in the collection": strangers,
+        "gold passages that people reject": denied,
+    }
     left_out = {reason: count for reason, count in reasons.items() if count}
     run_questions = take(questions, rows)
-    grades, ideal = _graded(study, run, matrix[rows], counts[rows], rows, run_questions, qrels)
+    grades, ideal = _graded(study, run, matrix[rows], counts[rows], rows, run_questions, qrels, rejected)
     return Relevance(rows, matrix[rows], counts[rows], run_questions, "gold", asked, None, left_out, grades, ideal)
+
+
+def _take_out(
+    study: Study,
+    rejected: Mapping[str, Set[str]],
+    run: Run,
+    questions: Sequence[Question],
+    matrix: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Take the gold that people reject out of the (q, k) matrix of gold hits and out of the (q,) counts, in place."""
+    held = study.corpus.ordinals({passage for passages in rejected.values() for passage in passages})
+    place = {id: row for row, id in enumerate(ids_of(questions)) if id in rejected}
+    for id, row in place.items():
+        rows = {held[passage] for passage in rejected[id] if passage in held}
+        counts[row] -= len(rows)
+        matrix[row] &= ~np.isin(run.hits.ordinals[row], sorted(rows))
 
 
 def _without_relevant(qrels: Mapping[tuple[str, str], int], questions: Sequence[Question]) -> np.ndarray:
@@ -129,6 +158,7 @@ def _graded(
     rows: np.ndarray,
     questions: Sequence[Question],
     qrels: Mapping[tuple[str, str], int],
+    rejected: Mapping[str, Set[str]],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return `grades` and `ideal` of gold: the grades of imported qrels, else 1."""
     ideal = (np.arange(counts.max(initial=0)) < counts[:, None]).astype(np.int16)
@@ -143,7 +173,7 @@ def _graded(
         of_passage = {
             in_corpus[passage]: known.get((questions[i].id, passage), 1)
             for passage in questions[i].gold
-            if passage in in_corpus
+            if passage in in_corpus and passage not in rejected.get(questions[i].id, ())
         }
         grades[i], ideal[i] = _row_of(of_passage, hits[rows[i]], ideal.shape[1])
     return grades, ideal

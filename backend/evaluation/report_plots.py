@@ -251,6 +251,7 @@ def config(name: str, form: str = "svg") -> dict[str, object]:
     """Return the configuration of Plotly's toolbar. The browser saves SVG and PNG without a network."""
     return {
         "displaylogo": False,
+        "displayModeBar": "hover",
         "toImageButtonOptions": {"format": form, "filename": name, "scale": 2},
         "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"],
     }

@@ -14,6 +14,7 @@ from blindspot.analysis.slices import MIN_QUESTIONS, Correction, find
 from blindspot.backend.core.units import Units
 from blindspot.backend.evaluation.comparison import PairedFigures, at
 from blindspot.backend.evaluation.slices import Facts
+from blindspot.db.question_fields import QuestionFields
 
 LENGTHS = ((None, 5), (6, 7), (8, 10), (11, None))
 ANSWER_LENGTHS = ((1, 1), (2, 2), (3, None))
@@ -61,7 +62,7 @@ def find_slices(
     """Return the slices of a comparison (or of some of its questions) whose difference departs from the rest.
 
     The candidates are conditions that are known before a retriever searches: relation, set, question word, frequency,
-    lengths, and what the question shares with its gold. Pairs of these conditions are tested too. Ranks and tags are
+    lengths, own fields, and what the question shares with its gold. Pairs of these conditions are tested too. Ranks and tags are
     not candidates: they are results, so they would explain the difference by the difference.
     """
     compared, k = facts.comparison, facts.k
@@ -116,6 +117,10 @@ def candidates(facts: Facts) -> list[tuple[str, str]]:
     conditions += [("length", _between("length", *each)) for each in LENGTHS]
     conditions += [("answer_length", _between("answer_length", *each)) for each in ANSWER_LENGTHS]
     conditions += [("overlap", each) for each in ("overlap<0.5", "overlap>=0.5 and overlap<1", "overlap=1")]
+    for name in QuestionFields(facts.study.labels_path).names():
+        values, counts = np.unique(facts.field(name), return_counts=True)
+        often = values[(counts >= MIN_QUESTIONS) & (values != "")].tolist()
+        conditions += [(f"field {name}", written("field", each, name)) for each in often]
     conditions += [("title", "answer_in_title"), ("title", "not answer_in_title")]
     # A pair of conditions becomes one expression, which must fit into an address, so longer names are skipped.
     longest = (MAX_LENGTH - len(" and ")) // 2

@@ -12,10 +12,11 @@ from blindspot.analysis.buckets import subject_key
 from blindspot.backend.core.arrays import open_array
 from blindspot.backend.data.importing.gold import find_ordinals
 from blindspot.backend.evaluation.question_facts import content_words
-from blindspot.backend.text.answers import DEFAULT_RULE, has_answer, joined, nfd, rule_for
+from blindspot.backend.text.answers import DEFAULT_RULE, has_answer, nfd, rule_for, spaced_tokens
 from blindspot.db.records import Passage, Question
 
 if TYPE_CHECKING:
+    from blindspot.backend.core.runs import Run
     from blindspot.backend.core.study import Study
 
 NEIGHBOURS = 5
@@ -94,19 +95,20 @@ class Trained:
 
 
 def why(
-    study: Study, question: Question, runs: Sequence[str], rule: str = DEFAULT_RULE, neighbours: int = NEIGHBOURS
+    study: Study, question: Question, runs: Sequence[str | Run], rule: str = DEFAULT_RULE, neighbours: int = NEIGHBOURS
 ) -> MissExplanation:
     """Explain how runs did on a question, as far as possible without the encoder.
 
     Args:
-        runs: runs without the question are skipped.
+        runs: names, or opened runs; runs without the question are skipped.
         neighbours: the number of passages nearest to the best gold, for each dense run whose vectors are in the study;
             0 for none.
 
     Raises: Missing for an unknown run.
     """
     gold = sorted(find_ordinals(study.corpus, question.gold).values())
-    standings = [found for name in dict.fromkeys(runs) if (found := _standing(study, name, question, gold)) is not None]
+    opened = {run if isinstance(run, str) else run.name: run for run in runs}
+    standings = [found for run in opened.values() if (found := _standing(study, run, question, gold)) is not None]
     near = _neighbours(study, standings, gold, neighbours) if gold and neighbours else {}
     named = dict.fromkeys([*gold, *(standing.winner for standing in standings if standing.winner is not None)])
     ordinals = dict.fromkeys([*named, *(each.ordinal for found in near.values() for each in found)])
@@ -163,8 +165,8 @@ def _holds(question: Question, passage: Passage, rule: str) -> bool:
     return has_answer(passage.text, question.answers, rule_for(question, rule), passage.title)
 
 
-def _standing(study: Study, name: str, question: Question, gold: Sequence[int]) -> Standing | None:
-    run = study.run(name)
+def _standing(study: Study, run: str | Run, question: Question, gold: Sequence[int]) -> Standing | None:
+    run = study.run(run) if isinstance(run, str) else run
     row = run.row(question.id)
     if row is None:
         return None
@@ -175,7 +177,7 @@ def _standing(study: Study, name: str, question: Question, gold: Sequence[int]) 
     top = float(scores[0]) if searched else None
     score = None if column is None else float(scores[column])
     return Standing(
-        name,
+        run.name,
         str(run.manifest.get("retriever") or "imported"),
         run.hits.k,
         None if column is None else int(ordinals[column]),
@@ -189,15 +191,17 @@ def _standing(study: Study, name: str, question: Question, gold: Sequence[int]) 
 
 def shared_words(question: str, passage: Passage) -> Words:
     """Return which content words of a question are in a passage's title or text."""
-    text = f"{joined(nfd(passage.title))}{joined(nfd(passage.text))}"
-    words = dict.fromkeys(word for word in joined(nfd(question)).split() if word in content_words(question))
+    text = f"{spaced_tokens(nfd(passage.title))}{spaced_tokens(nfd(passage.text))}"
+    words = dict.fromkeys(word for word in spaced_tokens(nfd(question)).split() if word in content_words(question))
     return Words(tuple(w for w in words if f" {w} " in text), tuple(w for w in words if f" {w} " not in text))
 
 
 def name_words(name: str) -> list[str]:
     """Return the words of a name, without bracketed text, particles and punctuation."""
     return [
-        w for w in joined(nfd(name.partition(" (")[0])).split() if w not in NAME_NOISE and any(c.isalnum() for c in w)
+        w
+        for w in spaced_tokens(nfd(name.partition(" (")[0])).split()
+        if w not in NAME_NOISE and any(c.isalnum() for c in w)
     ]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blindspot.analysis.accuracy import success_at
-from blindspot.analysis.buckets import cumulative_buckets, seen, subject_key
+from blindspot.analysis.buckets import cumulative_buckets, in_training, subject_key
 from blindspot.backend.evaluation.relevance import Relevance, relevant
 from blindspot.backend.experiments.hits import RunPart
 from blindspot.backend.experiments.parts import Part
@@ -58,7 +58,7 @@ class Bucket:
 def is_seen(bench: Workbench, questions: Sequence[Question]) -> np.ndarray:
     """Return whether a training question asks about the subject, (q,) bool."""
     training = {subject_key(question.subject) for question in bench.questions.all(split="train") if question.subject}
-    return seen([question.subject for question in questions], training)
+    return in_training([question.subject for question in questions], training)
 
 
 def bucket_numbers(questions: Sequence[Question], official: bool) -> np.ndarray:

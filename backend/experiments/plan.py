@@ -12,7 +12,6 @@ import numpy as np
 
 from blindspot.analysis.crossed import crossed_mean
 from blindspot.backend.core.declared import build
-from blindspot.backend.experiments.gain import LEAST_QUESTIONS, MIN_SEEDS
 from blindspot.backend.experiments.hits import Bm25Hits, RunPart
 from blindspot.backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from blindspot.backend.experiments.settings import ExperimentSettings
@@ -32,6 +31,8 @@ Word = Literal["supported", "not supported", "inconclusive"]
 FORMER_WORDS = {"shows": "supported", "does not show": "not supported", "cannot tell": "inconclusive"}
 """Verdicts in results of older versions."""
 NO_FINDING = "no finding"
+MIN_SEEDS, LEAST_QUESTIONS = 3, 30
+"""What a verdict needs at least."""
 SMALL_STEPS, SMALL_QUESTIONS = 20, 100
 """The sizes of `--small`: enough to show that the experiment runs, too small to learn anything."""
 

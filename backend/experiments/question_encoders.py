@@ -1,17 +1,22 @@
-"""A question encoder for each relation over one fixed index (see `blindspot.backend.training.per_relation`), as a part of
+"""A question encoder for each relation over one fixed index (see `blindspot.backend.experiments.per_relation`), as a part of
 experiments.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blindspot.backend.experiments.hits import Index, RunPart
 from blindspot.backend.experiments.parts import required
+from blindspot.backend.experiments.per_relation import (
+    ABOUT_FILE,
+    MIN_QUESTIONS,
+    PerRelationRetriever,
+    train_per_relation,
+)
 from blindspot.backend.experiments.trainings import Model, TrainingData
 from blindspot.backend.progress import Progress
-from blindspot.backend.training.per_relation import ABOUT_FILE, MIN_QUESTIONS, PerRelationRetriever, train_per_relation
 from blindspot.backend.training.training_settings import DualEncoderSettings
 
 if TYPE_CHECKING:
@@ -39,10 +44,10 @@ class QuestionEncoders(Model):
             name,
             bench.name(self.index),
             bench.name(self.data),
-            asdict(self.settings),
+            self.settings,
             bench.device,
-            progress=progress,
-            least=self.least,
+            progress,
+            self.least,
         )
 
 

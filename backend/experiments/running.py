@@ -30,10 +30,11 @@ from blindspot.backend.core.manifest import (
 )
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.comparison import SURE
-from blindspot.backend.experiments.gain import MIN_SEEDS
+from blindspot.backend.experiments.papers import OURS
 from blindspot.backend.experiments.parts import Part, former_names
 from blindspot.backend.experiments.plan import (
     FORMER_WORDS,
+    MIN_SEEDS,
     NO_FINDING,
     Cell,
     Experiment,
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 RESULT = "result.json"
+OWN = frozenset({"shares", "policy", "worth"})
+"""Settings that only experiments which take them are keyed by, so that older results of the others are found."""
 
 
 @job("experiment")
@@ -75,7 +78,8 @@ def run_experiment(
     with study.building("experiments"):
         began, plan = time.monotonic(), chosen.plan(setting, bench)
         parts = list(dict.fromkeys(all_parts(plan)))
-        made_of = [chosen.name, asdict(setting), [bench.name(part) for part in parts], former_names(repr(plan.cells))]
+        given_values = {key: value for key, value in asdict(setting).items() if key not in OWN - chosen.takes}
+        made_of = [chosen.name, given_values, [bench.name(part) for part in parts], former_names(repr(plan.cells))]
         key = text_sha256(json.dumps(made_of, sort_keys=True))[:8]
         folder = study.path("experiments", f"{chosen.name}-{key}")
         if read_manifest(folder) is not None:
@@ -160,11 +164,15 @@ def named(experiment: str) -> Experiment:
 
 def results(study: Study) -> list[dict[str, Any]]:
     """Return the stored results, newest first."""
-    found = [
-        (manifest["made"], read_result(study.path("experiments", name, RESULT)))
-        for name, manifest in study.parts("experiments").items()
-        if "setting" in manifest
-    ]
+    from blindspot.backend.experiments.papers.label_budget import former_result
+
+    found = []
+    for name, manifest in study.parts("experiments").items():
+        path = study.path("experiments", name, RESULT)
+        if "setting" in manifest:
+            found.append((manifest["made"], read_result(path)))
+        elif manifest.get("what") == "label budget":
+            found.append((manifest["made"], former_result(read_object(path), name)))
     return [result for _, result in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
@@ -176,7 +184,12 @@ def read_result(path: Path) -> dict[str, Any]:
         return result
     claims = [{**claim, "word": FORMER_WORDS.get(claim["word"], claim["word"])} for claim in result["claims"]]
     verdict: str = FORMER_WORDS.get(result["verdict"], result["verdict"])
-    return {**result, "claims": claims, "verdict": verdict, "sentence": _sentence(verdict, claims)}
+    return {
+        **result,
+        "claims": claims,
+        "verdict": verdict,
+        "sentence": _sentence(verdict, claims, result.get("paper", "")),
+    }
 
 
 def all_parts(plan: ExperimentPlan) -> Iterator[Part]:
@@ -240,7 +253,7 @@ def measure_plan(chosen: Experiment, setting: Setting, plan: ExperimentPlan, ben
         ],
         "claims": claims,
         "verdict": verdict,
-        "sentence": _sentence(verdict, claims),
+        "sentence": _sentence(verdict, claims, chosen.about.paper),
         "plot": asdict(plan.plot) if plan.plot else None,
         "notes": list(plan.notes),
     }
@@ -292,18 +305,19 @@ def _convention(plan: ExperimentPlan, level: float, unit: str) -> str:
     )
 
 
-def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]]) -> str:
+def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]], paper: str) -> str:
     if verdict == NO_FINDING:
         return (
             "No finding: --small only shows that the experiment runs. Its models are too small, and its "
             "questions too few, for a finding."
         )
     if not claims:
-        return "The paper makes no testable claim here; compare the figures."
+        return "There is no testable claim here; compare the figures."
+    finding = "The finding" if paper == OURS else "The paper's finding"
     reasons = sorted({claim["because"] for claim in claims if claim["because"]})
     if verdict == "inconclusive":
-        return f"The paper's finding is inconclusive here{': ' + '; '.join(reasons) if reasons else ''}."
-    return f"The paper's finding is {verdict} here."
+        return f"{finding} is inconclusive here{': ' + '; '.join(reasons) if reasons else ''}."
+    return f"{finding} is {verdict} here."
 
 
 def _said(progress: Progress | None, which: str) -> Progress | None:

@@ -61,44 +61,21 @@ class ExperimentSettings:
         default=(),
         description="Numbers of training questions to compare, in experiments that vary the training data",
     )
+    shares: tuple[int, ...] = Field(
+        default=(0, 25, 50, 100), description="Percentages of people's labels to train with, in label-budget"
+    )
+    policy: str = Field(
+        default="labels",
+        description="Denoising policy of the training sets in label-budget, such as answer_match+labels",
+    )
+    worth: float = Field(
+        default=0.1,
+        description="Minimum gain of a hundred labels to be worth it, in percentage points, in label-budget",
+    )
     training: tuple[tuple[str, Any], ...] = ()
     cross: tuple[tuple[str, Any], ...] = ()
     reader: tuple[tuple[str, Any], ...] = ()
     small: bool = Field(
         default=False,
         description="Use a tiny model and few questions. It shows that the experiment runs; its figures mean nothing",
-    )
-
-
-@settings_class
-class LabelBudgetSettings:
-    """How the experiment on label budgets trains and measures."""
-
-    start: str = Field(
-        default="minilm",
-        description="Initial model of every retriever: an encoder of study.toml, a folder or a Hugging Face name",
-        json_schema_extra={"aliases": ["--from"]},
-    )
-    split: str = Field(
-        default="dev",
-        description="Questions to measure on, none of them of training: dev, test, a question set, or SET/SPLIT",
-    )
-    shares: tuple[int, ...] = Field(default=(0, 25, 50, 100), description="Percentages of the labels to train with")
-    seeds: tuple[int, ...] = Field(
-        default=(0, 1, 2), description="Seeds to train with; use at least 3 to get an interval"
-    )
-    policy: str = Field(default="labels", description="Denoising policy with labels, such as answer_match+labels")
-    model: str | None = Field(
-        default=None, description="Cross-encoder whose scores the policy uses, for policies that use scores"
-    )
-    k: int = Field(default=20, description="Rank at which success is measured", ge=1)
-    worth: float = Field(
-        default=0.1, description="Minimum gain of a hundred labels to be worth it, in percentage points"
-    )
-    small: bool = Field(
-        default=False, description="Use two layers, short texts and few steps, to try the experiment on a CPU"
-    )
-    settings: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Settings of the dual encoder that differ from its defaults, or from the small ones",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -167,7 +166,6 @@ class DualEncoder(Model):
             working_folder(bench, name),
             self.settings,
             device=bench.device,
-            dropped=partial(dropped_of, bench, self.data),
             progress=progress,
         )
 
@@ -191,19 +189,6 @@ def examples_of(bench: Workbench, data: Sequence[TrainingData | Adapted]) -> Joi
     return Joined([each.examples(bench) for each in data])
 
 
-def dropped_of(bench: Workbench, data: Sequence[TrainingData | Adapted]) -> dict[str, set[str]]:
-    """Return the passages that finished training sets dropped, by question."""
-    from blindspot.backend.training_sets.training_set import TrainingSet
-
-    found: dict[str, set[str]] = {}
-    for each in data:
-        whole = each if isinstance(each, TrainingData) else each.whole
-        if not whole.empty(bench):
-            for question, passages in TrainingSet.open(bench, bench.name(whole)).dropped().items():
-                found.setdefault(question, set()).update(passages)
-    return found
-
-
 @dataclass(frozen=True)
 class CrossEncoder(Model):
     """A cross-encoder trained on the mined passages of a training set, and calibrated on held-out questions."""
@@ -214,7 +199,7 @@ class CrossEncoder(Model):
     start: Part = StudyEncoder("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from blindspot.backend.recipes.stages import model_of
+        from blindspot.backend.recipes.settings import model_of
         from blindspot.backend.training.cross_encoder import train_cross_encoder
 
         train_cross_encoder(

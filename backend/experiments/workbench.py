@@ -77,7 +77,7 @@ class Workbench(Study):
 
         Raises Missing for an unknown encoder.
         """
-        from blindspot.backend.recipes.stages import weights_of
+        from blindspot.backend.recipes.settings import weights_of
 
         if encoder not in self._weights:
             known = super().settings.encoders

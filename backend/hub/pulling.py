@@ -60,7 +60,7 @@ def pull(study: Study, repository: HubRepository, name: str | None = None, by: s
     with TemporaryDirectory(prefix=".hub-", dir=study.folder) as place:
         folder = Path(place) / "repository"
         suffixes = (".json", ".jsonl", ".parquet") if repository.kind == "training-set" else MODEL_SUFFIXES
-        about, taken, skipped = _download(repository, folder, suffixes)
+        about, taken, skipped = download(repository, folder, suffixes)
         name = check_name(str(about["name"]) if name is None else name, repository.kind.replace("-", " "))
         if repository.kind == "training-set":
             _training_set(study, folder, name, about)
@@ -77,7 +77,7 @@ def pull_study(repository: HubRepository, target: Path) -> Pulled:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Refused(f"{target} exists already; choose a new folder")
     with whole_folder(target) as building:
-        about, taken, skipped = _download(repository, building, STUDY_SUFFIXES)
+        about, taken, skipped = download(repository, building, STUDY_SUFFIXES)
         shutil.rmtree(building / ".cache", ignore_errors=True)
         (building / ABOUT).unlink()
         for model in sorted(path for path in building.glob("models/*") if path.is_dir()):
@@ -89,7 +89,7 @@ def pull_study(repository: HubRepository, target: Path) -> Pulled:
     return Pulled("study", str(about["name"]), len(taken), sum(file.size for file in taken), skipped)
 
 
-def _download(
+def download(
     repository: HubRepository, folder: Path, suffixes: Sequence[str]
 ) -> tuple[dict[str, Any], list[RemoteFile], list[str]]:
     """Download the files with these endings. Return `blindspot.json`, the files, and the paths of the others."""

@@ -95,7 +95,9 @@ def explain_misses(
     if not all_missed:
         raise Missing(f"run {run!r} misses none of these questions at k = {k}, so there is nothing to explain")
     drawn = shuffled(all_missed, seed)[:limit]
-    explainer = MissExplainer(study, str(opened.manifest["retriever"]), device=device, placebos=placebos, seed=seed)
+    explainer = MissExplainer(
+        study, str(opened.manifest["retriever"]), device=device, placebos=placebos, seed=seed, k=k
+    )
     explained: list[ExplainedMiss] = []
     for block in explainer.explain(drawn):
         explained += block

@@ -17,12 +17,11 @@ from blindspot.backend.evaluation.why import name_words, near_namesake
 from blindspot.backend.interventions.sentences import answer_sentence, contains, sentences
 from blindspot.backend.text.answers import (
     DEFAULT_RULE,
-    answer_spans,
     has_answer,
-    joined,
     mentions_subject,
     nfd,
     rule_for,
+    spaced_tokens,
 )
 from blindspot.db.records import Passage, Question
 
@@ -136,7 +135,7 @@ def relabel(miss: MissedQuestion) -> EditedMiss | None:
 
 def ask_plainly(miss: MissedQuestion) -> EditedMiss | None:
     """Ask the question in the usual wording of training questions."""
-    if miss.plain is None or joined(nfd(miss.plain)) == joined(nfd(miss.question.text)):
+    if miss.plain is None or spaced_tokens(nfd(miss.plain)) == spaced_tokens(nfd(miss.question.text)):
         return None
     return EditedMiss(miss.plain, miss.gold, changed_tokens(miss.question.text.split(), miss.plain.split()))
 
@@ -152,7 +151,10 @@ def remove_namesakes(miss: MissedQuestion) -> EditedMiss | None:
         return None
     name = set(name_words(subject))
     shared = sum(
-        word in name for _, each in alike for part in (each.title, each.text) for word in joined(nfd(part)).split()
+        word in name
+        for _, each in alike
+        for part in (each.title, each.text)
+        for word in spaced_tokens(nfd(part)).split()
     )
     return EditedMiss(miss.question.text, miss.gold, shared, removed=frozenset(row for row, _ in alike))
 
@@ -176,16 +178,16 @@ def name_subject(miss: MissedQuestion) -> EditedMiss | None:
 
 
 def put_words_in(miss: MissedQuestion) -> EditedMiss | None:
-    """Say the answer's sentence in the question's words, if the passage lacks content words of the question."""
+    """Put the question's content words that the passage lacks before the answer's sentence."""
     parts, at = _answer(miss)
     asked = miss.plain or miss.question.text
     known = content_words(miss.question.subject or "") | {w for a in miss.question.answers for w in content_words(a)}
     whole = f"{miss.gold.title} {miss.gold.text}"
-    if at is None or all(contains(whole, word) for word in content_words(asked) - known):
+    absent = [word for word in dict.fromkeys(spaced_tokens(nfd(asked)).split()) if word in content_words(asked) - known]
+    absent = [word for word in absent if not contains(whole, word)]
+    if at is None or not absent:
         return None
-    rule = rule_for(miss.question, miss.rule)
-    start, end = answer_spans(parts[at], miss.question.answers, rule)[0]
-    parts[at] = f"{asked} {parts[at][start:end]}."
+    parts[at] = f"{' '.join(absent)}: {parts[at]}"
     return _of_text(miss, " ".join(parts))
 
 
@@ -250,7 +252,9 @@ EDITS: dict[str, Edit] = {
             "replace the title's name by the subject's, in title and text",
             give_own_title,
         ),
-        Edit("put_words_in", "other_words", "say the answer's sentence in the question's words", put_words_in),
+        Edit(
+            "put_words_in", "other_words", "put the question's missing words before the answer's sentence", put_words_in
+        ),
         Edit("name_subject", "unnamed_subject", "name the subject in the answer's sentence", name_subject),
         Edit(
             "rename_subject",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -37,8 +37,9 @@ ABOVE = 100  # passages at the top that an edit looks at
 PER_BLOCK = 64  # misses whose texts are encoded in one batch, and which one pass over the index ranks
 BEATEN = 0.75
 """Share of a miss's placebos that the gold passage must leave behind after an edit, so that the edit names its cause."""
+FEW = 3  # placebos of an edit that does not mend the miss
 SAMPLE = 16  # edited passages on which 16-bit arithmetic is checked against the encoder's own
-WORTH_CONVERTING = 256  # edited passages
+WORTH_CONVERTING = 96  # edited passages
 FILE = "edit_ranks.db"
 INDEX_KEYS = (
     "model_hash",
@@ -122,7 +123,8 @@ class MissExplainer:
 
     Args:
         dense: the open index of this encoder, if the caller has it.
-        placebos: of each miss. seed: of their draw.
+        placebos: of each miss. seed: of their draw. k: an edit that does not bring the gold passage into the top k cannot
+            name a cause, so it gets FEW placebos, whose mean share is as unbiased; None gives every edit all of them.
     """
 
     def __init__(
@@ -134,8 +136,9 @@ class MissExplainer:
         dense: Dense | None = None,
         placebos: int = PLACEBOS,
         seed: int = 0,
+        k: int | None = None,
     ):
-        self.placebos, self.seed = placebos, seed
+        self.placebos, self.seed, self.k = placebos, seed, k
         self._bulk: PassageEncoder | None = None
         self.study, self.rule, self.dense = study, rule, dense or Dense(study, name, device)
         self.similarity = "l2" if self.dense.manifest["similarity"] == "l2" else "dot"
@@ -155,9 +158,15 @@ class MissExplainer:
     def _block(self, questions: Sequence[Question]) -> list[ExplainedMiss]:
         vectors = question_vectors(self.study, self.dense, [question.text for question in questions])
         found = self._missed(questions, vectors)
-        tries = [self._tries(each) for each in found]
-        asked = [each for of_miss in tries for made in of_miss.values() for each in made if each is not None]
-        where = dict(zip(map(id, asked), self._reached(asked), strict=True))
+        own = [self._own_tries(each) for each in found]
+        asked = [each for of_miss in own for each in of_miss.values()]
+        reached_by = dict(zip(map(id, asked), self._reached(asked), strict=True))
+        controls = [
+            self._placebo_tries(each, {name: reached_by[id(one)].rank for name, one in of_miss.items()})
+            for each, of_miss in zip(found, own, strict=True)
+        ]
+        asked = [one for of_miss in controls for made in of_miss.values() for one in made if one is not None]
+        reached_by |= dict(zip(map(id, asked), self._reached(asked), strict=True))
         return [
             ExplainedMiss(
                 each.miss.question,
@@ -165,12 +174,19 @@ class MissExplainer:
                 each.rank,
                 each.miss.above[0][1].title if each.miss.above else each.miss.gold.title,
                 tuple(
-                    _tried(each.miss, name, own.edited, [None if one is None else where[id(one)] for one in made])
-                    for name, made in of_miss.items()
-                    if (own := made[0]) is not None
+                    _tried(
+                        each.miss,
+                        name,
+                        one.edited,
+                        [
+                            reached_by[id(one)],
+                            *(None if other is None else reached_by[id(other)] for other in of_placebos[name]),
+                        ],
+                    )
+                    for name, one in of_miss.items()
                 ),
             )
-            for each, of_miss in zip(found, tries, strict=True)
+            for each, of_miss, of_placebos in zip(found, own, controls, strict=True)
         ]
 
     def _missed(self, questions: Sequence[Question], vectors: np.ndarray) -> list[_Missed]:
@@ -208,20 +224,22 @@ class MissExplainer:
             for miss, (best, rows), now in zip(misses, rows_of, present, strict=True)
         ]
 
-    def _tries(self, each: _Missed) -> dict[str, list[_Try | None]]:
-        """Return, for each edit that applies, the edit of the gold passage and then those of its placebos."""
+    def _own_tries(self, each: _Missed) -> dict[str, _Try]:
+        """Return each edit of the gold passage that applies."""
+        return {name: _Try(own, each.miss.gold, each.row, each.gold_rows) for name, own in edited(each.miss).items()}
+
+    def _placebo_tries(self, each: _Missed, ranks: Mapping[str, int]) -> dict[str, list[_Try | None]]:
+        """Return the same edits of the miss's placebos. ranks: of the gold passage after each edit."""
         miss, answers = each.miss, self.wordings.answers.get(each.miss.question.relation, ())
         drawn = placebos(miss, self.study.corpus, each.gold_rows, answers, self.placebos, self.seed)
-        return {
-            name: [
-                _Try(own, miss.gold, each.row, each.gold_rows),
-                *(
-                    None if other is None else _Try(other, placebo.passage, placebo.row, [*each.gold_rows, placebo.row])
-                    for other, placebo in zip(edited_placebos(name, miss, drawn), drawn, strict=True)
-                ),
+        tries = {}
+        for name, rank in ranks.items():
+            given = drawn if self.k is None or rank <= self.k else drawn[:FEW]
+            tries[name] = [
+                None if other is None else _Try(other, placebo.passage, placebo.row, [*each.gold_rows, placebo.row])
+                for other, placebo in zip(edited_placebos(name, miss, given), given, strict=True)
             ]
-            for name, own in edited(miss).items()
-        }
+        return tries
 
     def _reached(self, tries: Sequence[_Try]) -> list[Reached]:
         """Return where each edit brings its passage, from the store where it is known."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from blindspot.backend.evaluation.question_facts import content_words
-from blindspot.backend.text.answers import has_answer, joined, nfd
+from blindspot.backend.text.answers import has_answer, nfd, spaced_tokens
 
 _END = re.compile(r"""(?:(?<=[.!?])|(?<=[.!?]["')\]]))\s+(?=["'(\[]*[A-Z0-9])""")
 _ABBREVIATION = re.compile(r"(?:\b[A-Z]|\b(?:Dr|Mr|Mrs|Ms|St|Jr|Sr|No|vs|ca|c|Prof|Gen|Col|Capt|Rev|Hon|Mt|Ft))\.$")
@@ -39,5 +39,5 @@ def answer_sentence(parts: Iterable[str], question: str, answers: Iterable[str],
 
 def contains(text: str, words: str) -> bool:
     """Return whether a text contains words in this order, token by token, in any case."""
-    phrase = joined(nfd(words))
-    return not phrase.isspace() and phrase in joined(nfd(text))
+    phrase = spaced_tokens(nfd(words))
+    return not phrase.isspace() and phrase in spaced_tokens(nfd(text))

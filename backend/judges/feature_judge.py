@@ -27,6 +27,7 @@ from blindspot.backend.judges.calibration import ProbabilityCalibration
 from blindspot.backend.judges.feature_model import (
     NEGATIVE,
     POSITIVE,
+    RANK,
     UNKNOWN,
     Examples,
     FeatureJudgeSettings,
@@ -39,6 +40,7 @@ from blindspot.backend.judges.features import FEATURES, WordWeights, feature_mat
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_judge
 from blindspot.backend.judges.scorers import from_arrays, to_arrays
 from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judges.settings import RERANK_DEPTH
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.question_vectors import question_vectors
 from blindspot.backend.retrieval.retriever import kind_of_run
@@ -54,8 +56,10 @@ if TYPE_CHECKING:
 
 KIND = "feature-judge"
 ABOUT, MODEL, WORDS = "training.json", "model.npz", "words.json"
-MAXIMUM_QUESTIONS = 3000  # more lists than these add nothing that the study of features could measure
+MAXIMUM_QUESTIONS = 2000  # more lists than these add nothing that could be measured on real data
 QUESTIONS_PER_STEP = 500
+REFERENCE_LISTS = 200  # lists that standardise features
+SELDOM_RIGHT = 30  # below this rank about 1% of the passages answer on real data
 
 
 @dataclass(frozen=True)
@@ -108,9 +112,11 @@ def learn_judge(
     refuse_judge(study, name)
     opened = study.run(run)
     lists, truth, answers = labelled_lists(study, opened, chosen, progress)
-    _, features = kept_features(study, opened, lists.questions, chosen.depth, encoder, progress)
+    _, features = kept_features(study, opened, lists.questions, ranks_learned(chosen), encoder, progress)
     present = lists.rows >= 0
-    examples = examples_of(lists, features, truth, answers)
+    others = reference_questions(study, opened, lists.questions)
+    reference = kept_features(study, opened, others, ranks_learned(chosen), encoder, progress)[1] if others else None
+    examples = examples_of(lists, features, truth, answers, reference)
     if progress is not None:
         progress(0, None, "learning")
     model, out_of_fold = fit_model(examples, chosen)
@@ -124,6 +130,7 @@ def learn_judge(
         "corpus": study.corpus.digest,
         "label_events": Labels(study.labels_path).last_event,
         "calibration": asdict(model.calibration),
+        "rerank_depth": lists.rows.shape[1],
         **report(examples, model, out_of_fold, chosen),
     }
     weights = word_weights(study)
@@ -156,7 +163,7 @@ def labelled_lists(
     answer.
 
     A hit is POSITIVE or NEGATIVE as people say, else POSITIVE if gold names it, else UNKNOWN if it holds an answer or
-    if nothing is known of its question, else NEGATIVE. People's "related" does not answer: NEGATIVE. "Unsure" and
+    if nothing is known of its question and its rank is at most SELDOM_RIGHT, else NEGATIVE. People's "related" does not answer: NEGATIVE. "Unsure" and
     disputes are UNKNOWN.
     """
     in_run = trainable_questions(study, run)
@@ -170,15 +177,38 @@ def labelled_lists(
     # Every question that a person judged, and a sample of those with gold alone.
     sampled = set(nested_sample([q.id for q in questions if q.id not in by_people], MAXIMUM_QUESTIONS, settings.seed))
     questions = [q for q in questions if q.id in by_people or q.id in sampled]
-    lists = lists_of(run, questions, settings.depth)
+    lists = lists_of(run, questions, ranks_learned(settings))
     return (lists, *truth_of(study, run, lists, by_people, progress))
 
 
-def examples_of(lists: Lists, features: np.ndarray, truth: np.ndarray, answers: np.ndarray) -> Examples:
-    """Flatten some lists to examples. features: (q, k, f). truth, answers: (q, k)."""
+def ranks_learned(settings: FeatureJudgeSettings) -> int:
+    """How many ranks of a list the judge learns from: those that it judges, and those that a reranker orders."""
+    return max(settings.depth, RERANK_DEPTH)
+
+
+def reference_questions(study: Study, run: Run, learned: Sequence[Question]) -> list[Question]:
+    """Return training questions whose lists only standardise features; none where enough lists are learned from."""
+    if len(learned) >= REFERENCE_LISTS:
+        return []
+    known = {question.id for question in learned}
+    more = [id for id in trainable_questions(study, run) if id not in known][: REFERENCE_LISTS - len(learned)]
+    return study.questions.some(more)
+
+
+def examples_of(
+    lists: Lists,
+    features: np.ndarray,
+    truth: np.ndarray,
+    answers: np.ndarray,
+    reference: np.ndarray | None = None,
+) -> Examples:
+    """Flatten some lists to examples. features: (q, k, f). truth, answers: (q, k). reference: (r, k, f) of other lists."""
     present = lists.rows >= 0
     numbers = np.broadcast_to(np.arange(len(lists.questions))[:, None], lists.rows.shape)
-    return Examples(features[present], truth[present], numbers[present].astype(np.int64), answers[present])
+    flat = features[present]
+    if reference is not None:
+        reference = np.concatenate([flat, reference[~np.isnan(reference[:, :, RANK])]])
+    return Examples(flat, truth[present], numbers[present].astype(np.int64), answers[present], reference)
 
 
 def trainable_questions(study: Study, run: Run) -> list[str]:
@@ -208,7 +238,8 @@ def truth_of(
     gold, _ = gold_matrix(study.corpus, lists.rows, lists.questions)
     answers = _answers(study, run, lists, progress)
     known = np.array([bool(q.gold or q.answers) for q in lists.questions], dtype=bool)[:, None]
-    truth = np.where(gold, POSITIVE, np.where(answers | ~known, UNKNOWN, NEGATIVE)).astype(np.int8)
+    open_ranks = ~known & (np.arange(lists.rows.shape[1]) < SELDOM_RIGHT)
+    truth = np.where(gold, POSITIVE, np.where(answers | open_ranks, UNKNOWN, NEGATIVE)).astype(np.int8)
     _apply_labels(study, lists, by_people, truth)
     return truth, answers
 
@@ -325,11 +356,17 @@ class FeatureJudge:
         self.about = _about(study, name)
         self.study, self.name = study, name
         self.settings = build(FeatureJudgeSettings, self.about["settings"])
-        self.model, self.weights = _read(study.path("models", name), self.about)
+        self.model, self.weights = read_model(study.path("models", name), self.about)
 
     @property
     def depth(self) -> int:
+        """How many ranks of a list have calibrated probabilities."""
         return self.settings.depth
+
+    @property
+    def rerank_depth(self) -> int:
+        """How many ranks of a list the judge learned to order. Judges of older versions learned from the first alone."""
+        return int(self.about.get("rerank_depth", self.depth))
 
     def features(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
         """Return the features (q, k, f) of some lists."""
@@ -361,12 +398,13 @@ class FeatureJudge:
 
     def _score_lists(self, score: Callable[[np.ndarray], np.ndarray], features: np.ndarray) -> np.ndarray:
         probabilities = np.full(features.shape[:2], np.nan)
-        present = ~np.isnan(features[:, :, 1])  # the rank is known of every hit
+        present = ~np.isnan(features[:, :, RANK])  # the rank is known of every hit
         probabilities[present] = score(features[present])
         return probabilities
 
 
-def _read(folder: Path, about: dict[str, Any]) -> tuple[FeatureModel, WordWeights]:
+def read_model(folder: Path, about: Mapping[str, Any]) -> tuple[FeatureModel, WordWeights]:
+    """Return the model and the word weights in a judge's folder. Raises BadInput for a damaged one."""
     try:
         with np.load(folder / MODEL, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -407,8 +445,10 @@ def judge_run(study: Study, name: str, run: str, progress: Progress | None = Non
     for begin in range(0, len(questions), QUESTIONS_PER_STEP):
         if progress is not None:
             progress(begin, len(questions), "judging passages")
-        lists = lists_of(opened, questions[begin : begin + QUESTIONS_PER_STEP], judge.depth)
-        judged += store.add(scored_rows(study, lists, judge.judge(lists)))
+        lists = lists_of(opened, questions[begin : begin + QUESTIONS_PER_STEP], judge.rerank_depth)
+        probabilities = judge.judge(lists)
+        probabilities[:, judge.depth :] = np.nan
+        judged += store.add(scored_rows(study, lists, probabilities))
     return {"judge": name, "run": run, "questions": len(questions), "pairs": judged}
 
 
@@ -432,7 +472,7 @@ def explain_question(study: Study, name: str, run: str, question: str, count: in
     judge, opened = FeatureJudge(study, name), study.run(run)
     if opened.row(question) is None:
         raise Missing(f"run {run!r} holds no question {question!r}")
-    lists = lists_of(opened, study.questions.some([question]), judge.depth)
+    lists = lists_of(opened, study.questions.some([question]), judge.rerank_depth)
     features = judge.features(lists)[0]
     present = np.flatnonzero(lists.rows[0] >= 0)[:count]
     probabilities = judge.model.probabilities(features[present])

@@ -1,16 +1,18 @@
 """The feature judge: learns in seconds, from labelled questions, which passages of a retriever's list answer.
 
-It needs no GPU and no pretrained model. Logistic regression learns from a few dozen questions, gradient boosting from
-hundreds (scikit-learn). What it says of a question that it learned from is out of fold: a model that did not see this
+It needs no GPU. Its score is the mean of a logistic regression and gradient boosting (scikit-learn), in log-odds. The
+regression starts from weights that encyclopedias taught (`prior.json`), so the first labels do not have to teach what
+holds everywhere. What the judge says of a question that it learned from is out of fold: a model that did not see this
 question says it.
-
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,12 +20,20 @@ import numpy as np
 from blindspot.analysis.intervals import wilson
 from blindspot.backend.judges.calibration import ProbabilityCalibration
 from blindspot.backend.judges.calibration import fit as fit_calibration
-from blindspot.backend.judges.features import FEATURES
-from blindspot.backend.judges.scorers import Linear, Trees
-from blindspot.backend.judges.settings import BOOSTING_QUESTIONS, FeatureJudgeSettings
+from blindspot.backend.judges.features import FEATURES, NAMES
+from blindspot.backend.judges.scorers import ENSEMBLE, Ensemble, Linear, Scorer, Trees
+from blindspot.backend.judges.settings import FeatureJudgeSettings
 from blindspot.db.errors import Refused
 
-LARGE_QUESTIONS = 300  # from here on the larger trees pay
+PRIOR = Path(__file__).with_name("prior.json")
+PRECISION = 10.0  # of the prior's weights: as much as so many pairs whose class is uncertain
+FIRST_PRECISION = 100.0  # more of it while the pairs are of few lists; divided by the labelled questions
+TREE_QUESTIONS = 5  # fewer labelled questions teach no trees
+FULL_RANKS, DEEP_SHARE = 20, 4  # below these ranks one negative of so many teaches, with so many times the weight
+FOLD_QUESTIONS = 600  # labelled questions that teach a model out of fold; more change little
+NEWTON_STEPS = 50
+INTERCEPT = -4.0  # some 2% of a hundred ranks answer
+RANK = NAMES.index("rank")
 POSITIVE, NEGATIVE, UNKNOWN = 1, 0, -1
 
 
@@ -36,6 +46,9 @@ class Examples:
     question: pairs of one question are never split between folds. answers: (n,) bool, whether the passage contains an
     answer; the model never sees it, the report measures with it how right a positive is that has both.
 
+    reference: (m, f) features of lists of the same run, labelled or not, by which features are standardised; default
+    the examples' own.
+
     A pair is UNKNOWN if nobody labelled it and it may answer the question (its passage contains an answer). The judge
     does not learn from it.
     """
@@ -44,6 +57,7 @@ class Examples:
     truth: np.ndarray
     questions: np.ndarray
     answers: np.ndarray
+    reference: np.ndarray | None = None
 
     @cached_property
     def labelled_questions(self) -> int:
@@ -58,16 +72,16 @@ class Examples:
 class FeatureModel:
     """A fitted and calibrated model over the features.
 
-    kind: "logistic" or "boosting". columns: (c,) int64, the features that it uses. medians: (c,) their medians over the
+    kind: "logistic", "boosting" or "ensemble". columns: (c,) int64, the features that it uses. medians: (c,) their medians over the
     examples.
-    base_rate: share of positives among the known pairs of the lists that calibrated it; its probabilities hold for
-    lists like these.
+    base_rate: share of positives among the known pairs of the first `depth` ranks, which calibrated it; its
+    probabilities hold for such ranks.
     """
 
     kind: str
     columns: np.ndarray
     medians: np.ndarray
-    scorer: Linear | Trees
+    scorer: Scorer
     calibration: ProbabilityCalibration
     base_rate: float
 
@@ -99,31 +113,36 @@ def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[Featu
     """Fit a model; return it with (n,) float64 probabilities out of fold.
 
     A probability out of fold comes from the model that saw no pair of the same question. It is NaN where the other
-    folds hold pairs of one class only.
+    folds hold pairs of one class only, and below the first `depth` ranks.
 
     Raises Refused if there are too few labelled questions.
     """
-    kind, columns, used = _prepared(examples, settings)
+    if examples.labelled_questions < 2 or not (examples.truth == NEGATIVE).any():
+        raise Refused(
+            "the judge needs at least 2 training questions with a known positive in their list, and negatives beside "
+            f"it; there are {examples.labelled_questions}. Label some, or import gold passages"
+        )
     known = examples.truth != UNKNOWN
+    judged = ~(examples.features[:, RANK] > settings.depth)
     scores = np.full(len(examples), np.nan)
+    taught = np.unique(examples.questions[known])
     for fold in _folds(examples.questions, settings.folds, settings.seed):
-        learned = known & ~fold
+        others = np.setdiff1d(taught, examples.questions[fold])
+        if len(others) > FOLD_QUESTIONS:
+            others = np.random.default_rng(settings.seed).choice(others, FOLD_QUESTIONS, replace=False)
+        learned = known & np.isin(examples.questions, others)
         if len(np.unique(examples.truth[learned])) == 2:
-            scores[fold] = _fit(kind, used, learned, settings.seed)(used.features[fold])
+            asked = fold & judged
+            scores[asked] = _fit(examples, learned, settings).ranking_scores(examples.features[asked])
     seen = ~np.isnan(scores)
-    # Whole lists calibrate, so the base rate is that of the lists that will be judged. UNKNOWN pairs are left out:
+    # The first ranks calibrate, so the base rate is that of the ranks that will be judged. UNKNOWN pairs are left out:
     # counted as negatives, they would teach the judge that a false negative is improbable.
     settled = seen & known
     positive = examples.truth[settled] == POSITIVE
     calibration = fit_calibration(scores[settled], positive)
-    model = FeatureModel(
-        kind,
-        columns,
-        np.nanmedian(used.features, axis=0),
-        _fit(kind, used, known, settings.seed),
-        calibration,
-        float(positive.mean()),
-    )
+    ranker = fit_ranker(examples, settings)
+    medians = np.nanmedian(examples.features[:, ranker.columns], axis=0)
+    model = FeatureModel(ranker.kind, ranker.columns, medians, ranker.scorer, calibration, float(positive.mean()))
     out_of_fold = np.full(len(examples), np.nan)
     out_of_fold[seen] = calibration(scores[seen])
     return model, out_of_fold
@@ -131,11 +150,14 @@ def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[Featu
 
 @dataclass(frozen=True)
 class FeatureRanker:
-    """A fitted model without probabilities: it only orders. kind, columns: as in `FeatureModel`."""
+    """A fitted model without probabilities: it only orders.
+
+    kind, columns: as in `FeatureModel`; kind "prior" without labels.
+    """
 
     kind: str
     columns: np.ndarray
-    scorer: Linear | Trees
+    scorer: Scorer
 
     def ranking_scores(self, features: np.ndarray) -> np.ndarray:
         """Return (n,) float64 log-odds from features (n, f)."""
@@ -143,52 +165,113 @@ class FeatureRanker:
 
 
 def fit_ranker(examples: Examples, settings: FeatureJudgeSettings) -> FeatureRanker:
-    """Fit a model for ranking on all pairs at once, without out-of-fold measurements. Raises Refused as `fit_model`
-    does.
-    """
-    kind, columns, used = _prepared(examples, settings)
-    return FeatureRanker(kind, columns, _fit(kind, used, examples.truth != UNKNOWN, settings.seed))
+    """Fit a model for ranking on all known pairs at once. Without pairs of both classes it is the prior alone."""
+    return _fit(examples, examples.truth != UNKNOWN, settings)
 
 
-def _prepared(examples: Examples, settings: FeatureJudgeSettings) -> tuple[str, np.ndarray, Examples]:
-    """Return the kind of model, the columns that it uses, and the examples with these columns alone."""
-    if examples.labelled_questions < 2 or not (examples.truth == NEGATIVE).any():
-        raise Refused(
-            f"the judge needs at least 2 training questions with a known positive among the first {settings.depth} "
-            f"ranks, and negatives beside it; there are {examples.labelled_questions}. Label some, or import gold "
-            "passages"
-        )
-    kind = settings.model
-    if kind == "auto":
-        kind = "boosting" if examples.labelled_questions >= BOOSTING_QUESTIONS else "logistic"
+def _fit(examples: Examples, rows: np.ndarray, settings: FeatureJudgeSettings) -> FeatureRanker:
+    """Fit the model that the settings name to some pairs, all of them known."""
+    reference = examples.features if examples.reference is None else examples.reference
     # A feature without values (no dense index) contributes nothing.
-    columns = np.flatnonzero(~np.isnan(examples.features).all(axis=0))
-    return kind, columns, replace(examples, features=examples.features[:, columns])
+    columns = np.flatnonzero(~np.isnan(reference).all(axis=0))
+    rows, weights = _thinned(examples, rows, settings.seed)
+    features, truth = examples.features[rows][:, columns], examples.truth[rows] == POSITIVE
+    questions = len(np.unique(examples.questions[rows][truth]))
+    linear = _linear(features, truth, weights, reference[:, columns], columns, questions)
+    if not questions or truth.all():
+        return FeatureRanker("prior", columns, linear)
+    if settings.model == "boosting":
+        return FeatureRanker("boosting", columns, _trees(features, truth, weights, settings.seed))
+    if settings.model == "logistic" or questions < TREE_QUESTIONS:
+        return FeatureRanker("logistic", columns, linear)
+    return FeatureRanker(ENSEMBLE, columns, Ensemble(linear, _trees(features, truth, weights, settings.seed)))
 
 
-def _fit(kind: str, examples: Examples, rows: np.ndarray, seed: int) -> Linear | Trees:
-    features, truth = examples.features[rows], examples.truth[rows]
-    if kind == "logistic":
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.preprocessing import StandardScaler
+def _thinned(examples: Examples, rows: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return (m,) places of the pairs that teach, and their weights: of the many deep negatives a sample, weighted."""
+    places = np.flatnonzero(rows)
+    deep = (examples.features[places, RANK] > FULL_RANKS) & (examples.truth[places] == NEGATIVE)
+    kept = ~deep | (np.random.default_rng(seed).integers(DEEP_SHARE, size=len(places)) == 0)
+    return places[kept], np.where(deep, float(DEEP_SHARE), 1.0)[kept]
 
-        medians = np.nanmedian(features, axis=0)
-        filled = np.where(np.isnan(features), medians, features)
-        scaler = StandardScaler().fit(filled)
-        model = LogisticRegression(max_iter=1000).fit(scaler.transform(filled), truth)
-        return Linear.of(model, scaler, medians)
+
+def _trees(features: np.ndarray, truth: np.ndarray, weights: np.ndarray, seed: int) -> Trees:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    large = examples.labelled_questions > LARGE_QUESTIONS
     return Trees.of(
         HistGradientBoostingClassifier(
-            max_iter=150 if large else 80,
-            max_leaf_nodes=15 if large else 8,
+            max_iter=150,
+            max_bins=63,
+            max_leaf_nodes=16,
+            max_depth=4,
             learning_rate=0.06,
+            l2_regularization=5.0,
+            min_samples_leaf=30,
             early_stopping=False,
             random_state=seed,
-        ).fit(features, truth)
+        ).fit(features, truth, weights)
     )
+
+
+def _linear(
+    features: np.ndarray,
+    truth: np.ndarray,
+    weights: np.ndarray,
+    reference: np.ndarray,
+    columns: np.ndarray,
+    questions: int,
+) -> Linear:
+    """Return the logistic regression with the largest posterior: Newton's method, from the prior's weights."""
+    medians = np.nanmedian(reference, axis=0)
+    filled = np.where(np.isnan(reference), medians, reference)
+    mean, scale = filled.mean(axis=0), np.maximum(filled.std(axis=0), 1e-9)
+    prior = prior_weights(columns)
+    precision = np.append(np.full(len(columns), PRECISION + FIRST_PRECISION / max(questions, 1)), 1e-3)
+    x = np.column_stack([(np.where(np.isnan(features), medians, features) - mean) / scale, np.ones(len(features))])
+    start = np.append(prior, INTERCEPT)
+    both = truth.any() and not truth.all()
+    point = newton(x, truth.astype(np.float64), weights, start, precision) if both else start
+    return Linear(point[:-1], point[-1:], mean, scale, medians.astype(np.float64))
+
+
+def newton(x: np.ndarray, y: np.ndarray, weights: np.ndarray, start: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    """Return the weights (f,) of a logistic regression whose prior is normal around `start`.
+
+    Args:
+        x: (n, f). y: (n,) 0 or 1. weights: (n,) of the pairs. start, precision: (f,) mean and inverse variances.
+    """
+    from scipy.special import expit
+
+    def loss(point: np.ndarray) -> float:
+        margins = x @ point
+        likelihood = weights @ (np.logaddexp(0, margins) - y * margins)
+        return float(likelihood + precision @ (point - start) ** 2 / 2)
+
+    point, value = start.copy(), loss(start)
+    for _ in range(NEWTON_STEPS):
+        p = expit(x @ point)
+        gradient = x.T @ (weights * (p - y)) + precision * (point - start)
+        hessian = (x * (weights * p * (1 - p))[:, None]).T @ x + np.diag(precision)
+        step = np.linalg.solve(hessian, gradient)
+        length = 1.0
+        while (after := loss(point - length * step)) > value and length > 1e-6:
+            length /= 2
+        if value - after < 1e-9 * (1 + abs(value)):
+            break
+        point, value = point - length * step, after
+    return point
+
+
+@cache
+def _prior() -> dict[str, dict[str, float]]:
+    return json.loads(PRIOR.read_text(encoding="utf-8"))["weights"]
+
+
+def prior_weights(columns: np.ndarray) -> np.ndarray:
+    """Return (c,) float64: the weight of each of these features, standardised, before any label; 0 where it has none."""
+    names = [FEATURES[column].name for column in columns]
+    known = _prior()["with_dense" if "dense_rank" in names else "without_dense"]
+    return np.array([known.get(name, 0.0) for name in names])
 
 
 def _folds(questions: np.ndarray, folds: int, seed: int) -> list[np.ndarray]:

@@ -2,7 +2,7 @@
 
 None of them needs to know an answer, a gold passage, a relation or a subject: they are computed alike for labelled and
 unlabelled questions. Four come from the list that a retriever returned, three from a dense index, the rest from the
-words of question and passage.
+words of question and passage. The last ones compare a passage with the others of its list.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -18,13 +18,16 @@ import numpy as np
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
+    from blindspot.db.records import Passage
 
 Family = Literal["list", "dense", "words"]
 
 WORD = re.compile(r"\w+")
+BRACKETS = re.compile(r"\s*\([^)]*\)")
 IDF_SHARE = 5  # every fifth passage counts towards document frequencies
 IDF_PASSAGES = 200_000  # at most, so that 21 million passages take seconds
 RARE_WORDS = 2
+NEAR = 90  # characters on either side of the rarest word: some 15 words
 QUESTIONS_PER_BLOCK = 256
 
 
@@ -60,8 +63,23 @@ FEATURES = (
     Feature("title_share", "words", "title's words in the question", "the title of another entity of that name has words that the question lacks"),
     Feature("bigrams_text", "words", "pairs of question words in the text", "words in the question's order are names and phrases"),
     Feature("text_length", "words", "text length", "short passages hold fewer facts"),
+    Feature("title_core", "words", "title without brackets in the question", "brackets only tell namesakes apart"),
+    Feature("span_text", "words", "longest run of question words in the text", "a whole name is found at one place"),
+    Feature("rare_count", "words", "mentions of the rarest words", "a text about the subject repeats its name"),
+    Feature("begins", "words", "text begins with the title", "an article's first passage states most of its facts"),
+    Feature("near", "words", "question's words beside the rarest word", "a sentence that states the fact has its words together"),
+    Feature("names", "words", "names in the text", "an answer is most often a name that the question lacks"),
+    Feature("numbers", "words", "numbers in the text", "lists and tables of results state few facts"),
+    Feature("either_gap", "words", "question's words below the list's best", "the best passage of a list need not be good"),
+    Feature("title_gap", "words", "title's words below the list's best", "another passage's title may fit better"),
+    Feature("near_gap", "words", "words beside the rarest below the list's best", "another passage may have them closer together"),
+    Feature("same_title", "words", "passages of this title in the list", "the article that a list returns to is about the subject"),
+    Feature("of_title", "words", "place among the passages of this title", "the first passage of an article is the likeliest"),
 )  # fmt: skip
 NAMES = tuple(feature.name for feature in FEATURES)
+WORDS = tuple(feature.name for feature in FEATURES if feature.family == "words")
+FIRST_WORDS = len(FEATURES) - len(WORDS)
+OWN_WORDS = WORDS.index("either_gap")  # these need the passage alone; the later ones need its list
 
 
 def columns(families: Sequence[Family]) -> np.ndarray:
@@ -122,35 +140,48 @@ def feature_matrix(
     Returns:
         (q, k, f) float32 in the order of FEATURES; NaN where padded and where a feature is not known.
     """
-    matrix = np.full((*rows.shape, len(FEATURES)), np.nan, np.float32)
-    matrix[:, :, :4] = _of_list(rows, scores)
-    if dense_scores is not None:
-        matrix[:, :, 4:7] = _of_similarity(rows, dense_scores)
+    matrix = list_features(rows >= 0, scores, dense_scores)
     for begin in range(0, len(questions), QUESTIONS_PER_BLOCK):
         block = slice(begin, begin + QUESTIONS_PER_BLOCK)
-        matrix[block, :, 7:] = _of_words(study, questions[block], rows[block], weights)
+        distinct = np.unique(rows[block][rows[block] >= 0]).tolist()
+        by_row: dict[int, Passage | None] = dict(zip(distinct, study.corpus.passages(distinct), strict=True))
+        by_row[-1] = None
+        passages = [[by_row[row] for row in each] for each in rows[block].tolist()]
+        matrix[block, :, FIRST_WORDS:] = word_features(passages, questions[block], weights)
     return matrix
 
 
-def _of_list(rows: np.ndarray, scores: np.ndarray) -> np.ndarray:
+def list_features(present: np.ndarray, scores: np.ndarray, dense_scores: np.ndarray | None = None) -> np.ndarray:
+    """Return (q, k, f) float32 with the features of lists and similarities; the others are NaN.
+
+    Args:
+        present: (q, k) bool; false pads. scores, dense_scores: as for `feature_matrix`.
+    """
+    matrix = np.full((*present.shape, len(FEATURES)), np.nan, np.float32)
+    matrix[:, :, :4] = _of_list(present, scores)
+    if dense_scores is not None:
+        matrix[:, :, 4:FIRST_WORDS] = _of_similarity(present, dense_scores)
+    return matrix
+
+
+def _of_list(present: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """(q, k, 4): score, rank, score relative to the first, score less the first's."""
-    present = rows >= 0
     scores = np.where(present, scores, np.nan).astype(np.float32)
     first = scores[:, :1]
-    ranks = np.where(present, np.arange(1, rows.shape[1] + 1, dtype=np.float32), np.nan)
+    ranks = np.where(present, np.arange(1, present.shape[1] + 1, dtype=np.float32), np.nan)
     ratio = np.divide(scores, first, out=np.full_like(scores, np.nan), where=np.abs(first) > 1e-12)
     return np.stack([scores, ranks, ratio, scores - first], axis=-1)
 
 
-def _of_similarity(rows: np.ndarray, similarity: np.ndarray) -> np.ndarray:
+def _of_similarity(present: np.ndarray, similarity: np.ndarray) -> np.ndarray:
     """(q, k, 3): similarity, similarity less the list's best, rank by similarity."""
-    similarity = np.where(rows >= 0, similarity, np.nan).astype(np.float32)
+    similarity = np.where(present, similarity, np.nan).astype(np.float32)
     with np.errstate(invalid="ignore"):
         best = np.nanmax(np.where(np.isnan(similarity), -np.inf, similarity), axis=1, keepdims=True, initial=-np.inf)
     order = np.argsort(np.where(np.isnan(similarity), np.inf, -similarity), axis=1, kind="stable")
-    ranks = np.empty(rows.shape, np.float32)
-    np.put_along_axis(ranks, order, np.arange(1, rows.shape[1] + 1, dtype=np.float32)[None], axis=1)
-    return np.stack([similarity, similarity - best, np.where(rows >= 0, ranks, np.nan)], axis=-1)
+    ranks = np.empty(present.shape, np.float32)
+    np.put_along_axis(ranks, order, np.arange(1, present.shape[1] + 1, dtype=np.float32)[None], axis=1)
+    return np.stack([similarity, similarity - best, np.where(present, ranks, np.nan)], axis=-1)
 
 
 @dataclass(slots=True)
@@ -161,24 +192,71 @@ class _PassageWords:
     title: frozenset[str]
     joined_text: str
     joined_title: str
+    core: str
     text_length: int
     title_length: int
+    names: int
+    numbers: int
 
 
-def _of_words(study: Study, questions: Sequence[str], rows: np.ndarray, weights: WordWeights) -> np.ndarray:
-    """(q, k, 10): the features of the family "words"."""
-    distinct = np.unique(rows[rows >= 0])
-    by_row = dict(zip(distinct.tolist(), map(_passage_words, study.corpus.passages(distinct.tolist())), strict=True))
-    columns = np.full((*rows.shape, 10), np.nan, np.float32)
-    for i, question in enumerate(questions):
-        for column, values in _of_question(words(question), rows[i].tolist(), by_row, weights):
-            columns[i, column] = values
-    return columns
+def word_features(
+    passages: Sequence[Sequence[Passage | None]], questions: Sequence[str], weights: WordWeights
+) -> np.ndarray:
+    """Compute the features of the family "words".
+
+    Args:
+        passages: the k passages of each question, in the order of its list; None pads.
+
+    Returns:
+        (q, k, f) float32, the columns of that family; NaN where padded.
+    """
+    width = max(map(len, passages), default=0)
+    own = np.full((len(questions), width, OWN_WORDS), np.nan, np.float32)
+    read: dict[int, _PassageWords] = {}
+    titles = np.full((len(questions), width), -1, np.int64)
+    numbers: dict[str, int] = {}
+    for i, (question, row) in enumerate(zip(questions, passages, strict=True)):
+        asked = _Asked.of(words(question), weights)
+        for j, passage in enumerate(row):
+            if passage is None:
+                continue
+            known = read.get(id(passage))
+            if known is None:
+                known = read[id(passage)] = _passage_words(passage)
+            own[i, j] = asked.of_passage(known)
+            # Passages without a title share none.
+            title = known.joined_title if known.title_length else f"{i} {j}"
+            titles[i, j] = numbers.setdefault(title, len(numbers))
+    return np.concatenate([own, _beside_the_list(own, titles)], axis=-1)
 
 
-def _passage_words(passage) -> _PassageWords:
+def _beside_the_list(own: np.ndarray, titles: np.ndarray) -> np.ndarray:
+    """(q, k, 5): three features less the best of the list, passages of the same title, and the place among them."""
+    compared = own[:, :, [WORDS.index(name) for name in ("idf_either", "idf_title", "near")]]
+    best = np.max(np.where(np.isnan(compared), -np.inf, compared), axis=1, keepdims=True, initial=-np.inf)
+    present = titles >= 0
+    same = (titles[:, :, None] == titles[:, None, :]) & present[:, :, None]
+    earlier = np.tril(np.ones(same.shape[1:], bool))
+    counts = np.stack([same.sum(axis=2), (same & earlier).sum(axis=2)], axis=-1).astype(np.float32)
+    counts[~present] = np.nan
+    with np.errstate(invalid="ignore"):
+        return np.concatenate([compared - best, counts], axis=-1).astype(np.float32)
+
+
+def _passage_words(passage: Passage) -> _PassageWords:
+    written = WORD.findall(passage.text)
     text, title = words(passage.text), words(passage.title)
-    return _PassageWords(frozenset(text), frozenset(title), _joined(text), _joined(title), len(text), len(title))
+    return _PassageWords(
+        frozenset(text),
+        frozenset(title),
+        _joined(text),
+        _joined(title),
+        _joined(words(BRACKETS.sub("", passage.title))),
+        len(text),
+        len(title),
+        sum(word[0].isupper() for word in written),
+        sum(word[0].isdigit() for word in written),
+    )
 
 
 def _joined(tokens: Sequence[str]) -> str:
@@ -186,33 +264,68 @@ def _joined(tokens: Sequence[str]) -> str:
     return f" {' '.join(tokens)} "
 
 
-def _of_question(
-    question: list[str], rows: list[int], passages: dict[int, _PassageWords], weights: WordWeights
-) -> Iterator[tuple[int, tuple[float, ...]]]:
-    weight = {word: weights(word) for word in question}
-    mass = sum(weight.values()) or 1.0
-    rare = sorted(weight, key=lambda word: (-weight[word], word))[:RARE_WORDS]
-    bigrams = [_joined(pair) for pair in zip(question, question[1:])]
-    joined = _joined(question)
-    for column, row in enumerate(rows):
-        if row < 0:
-            continue
-        p = passages[row]
+@dataclass(slots=True)
+class _Asked:
+    """The words of a question with their weights, and its two rarest."""
+
+    words: list[str]
+    weight: dict[str, float]
+    mass: float
+    rare: list[str]
+    bigrams: list[str]
+    joined: str
+
+    @classmethod
+    def of(cls, question: list[str], weights: WordWeights) -> _Asked:
+        weight = {word: weights(word) for word in question}
+        rare = sorted(weight, key=lambda word: (-weight[word], word))[:RARE_WORDS]
+        bigrams = [_joined(pair) for pair in zip(question, question[1:])]
+        return cls(question, weight, sum(weight.values()) or 1.0, rare, bigrams, _joined(question))
+
+    def of_passage(self, p: _PassageWords) -> tuple[float, ...]:
+        """Return the features of one passage, in the order of WORDS without those that compare it with its list."""
+        weight, mass = self.weight, self.mass
         in_text = {word for word in weight if word in p.text}
         in_title = {word for word in weight if word in p.title}
         either = in_text | in_title
-        yield (
-            column,
-            (
-                sum(weight[word] for word in in_text) / mass,
-                sum(weight[word] for word in in_title) / mass,
-                sum(weight[word] for word in either) / mass,
-                sum(word in either for word in rare),
-                sum(word in in_text for word in rare),
-                float(p.title_length > 0 and p.joined_title in joined),
-                p.title_length,
-                len(in_title) / len(p.title) if p.title else 0.0,
-                sum(pair in p.joined_text for pair in bigrams),
-                p.text_length,
-            ),
+        pairs = [pair in p.joined_text for pair in self.bigrams]
+        return (
+            sum(weight[word] for word in in_text) / mass,
+            sum(weight[word] for word in in_title) / mass,
+            sum(weight[word] for word in either) / mass,
+            sum(word in either for word in self.rare),
+            sum(word in in_text for word in self.rare),
+            float(p.title_length > 0 and p.joined_title in self.joined),
+            p.title_length,
+            len(in_title) / len(p.title) if p.title else 0.0,
+            sum(pairs),
+            p.text_length,
+            float(len(p.core) > len("  ") and p.core in self.joined),
+            self._longest_run(pairs, in_text) / mass,
+            math.log1p(sum(p.joined_text.count(f" {word} ") for word in self.rare if word in in_text)),
+            float(p.title_length > 0 and p.joined_text.startswith((p.joined_title, p.core))),
+            self._near(p, in_text) / mass,
+            p.names,
+            p.numbers,
         )
+
+    def _longest_run(self, pairs: list[bool], in_text: set[str]) -> float:
+        """The largest weight of words in a row whose neighbouring pairs all stand in the text."""
+        best = run = 0.0
+        for place, word in enumerate(self.words):
+            if word not in in_text:
+                run = 0.0
+                continue
+            follows = place > 0 and pairs[place - 1]
+            run = (run if follows else 0.0) + self.weight[word]
+            best = max(best, run)
+        return best
+
+    def _near(self, p: _PassageWords, in_text: set[str]) -> float:
+        """The weight of the question's words around the first mention of the rarest word that the text has."""
+        word = next((word for word in self.rare if word in in_text), None)
+        if word is None:
+            return 0.0
+        place = p.joined_text.find(f" {word} ")
+        window = p.joined_text[max(0, place - NEAR) : place + NEAR]
+        return sum(self.weight[other] for other in in_text if f" {other} " in window)

@@ -19,6 +19,7 @@ from blindspot.backend.core.manifest import MANIFEST
 from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges
 from blindspot.backend.judges.judge import JUDGES, Judge, judge_kind_of, judges_of
 from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judges.settings import RERANK_DEPTH
 from blindspot.backend.retrieval.dense import dense_name
 from blindspot.backend.retrieval.retriever import (
     RETRIEVERS,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from blindspot.backend.progress import Progress
 
 QUESTIONS_PER_STEP = 256
-DEPTH = 100  # ranks that a judge orders which learned from no list
 OVER = "@"  # between a judge and what it reranks: "rerank:mine@hybrid:minilm"
 BASE = "bm25"
 
@@ -102,7 +102,7 @@ class Rerank:
     ):
         self.name = f"{RerankKind.name}:{judge.name}" + (f"{OVER}{over}" if over else "")
         self.study, self.judge, self.base = study, judge, base
-        self.depth = depth or (judge.depth if isinstance(judge, FeatureJudge) else DEPTH)
+        self.depth = depth or (judge.rerank_depth if isinstance(judge, FeatureJudge) else RERANK_DEPTH)
 
     @property
     def settings(self) -> dict[str, Any]:

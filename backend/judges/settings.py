@@ -8,7 +8,7 @@ from typing import Literal
 
 from blindspot.backend.core.declared import Field, settings_class
 
-BOOSTING_QUESTIONS = 100  # labelled questions from which boosting beats logistic regression
+RERANK_DEPTH = 100  # ranks that a reranker orders, and that the feature judge learns to order
 
 ModelKind = Literal["auto", "logistic", "boosting"]
 
@@ -18,12 +18,16 @@ class FeatureJudgeSettings:
     """What the feature judge learns with."""
 
     depth: int = Field(
-        default=20, title="Depth", description="Ranks of each list that the judge learns from and judges", ge=2, le=1000
+        default=20,
+        title="Depth",
+        description="Ranks of each list whose probabilities are calibrated and stored",
+        ge=2,
+        le=1000,
     )
     model: ModelKind = Field(
         default="auto",
         title="Model",
-        description=f"Model; auto: logistic regression below {BOOSTING_QUESTIONS} labelled questions, else boosting",
+        description="Model; auto: the mean of logistic regression, which starts from a prior, and boosting",
     )
     folds: int = Field(default=5, title="Folds", description="Folds of questions for scores out of fold", ge=2, le=20)
     false_negatives: float = Field(

@@ -114,7 +114,8 @@ class Cards:
             self._cache.popitem(last=False)
 
     def _card(self, batch: str | None, question: Question, candidates: Sequence[Candidate]) -> Card:
-        ids = [*(candidate.passage for candidate in candidates), *question.gold]
+        asked = {candidate.passage for candidate in candidates}
+        ids = [*asked, *question.gold]
         ordinals = self._study.corpus.ordinals(ids)
         known = [id for id in ids if id in ordinals]
         passages = dict(zip(known, self._study.corpus.passages([ordinals[id] for id in known]), strict=True))
@@ -125,7 +126,8 @@ class Cards:
             "text": question.text,
             "answers": list(question.answers[:SHOWN_ANSWERS]),
             "more_answers": list(question.answers[SHOWN_ANSWERS:]) or None,
-            "positives": [_shown(passages[id], question) for id in question.gold if id in passages],
+            # A passage that is to be judged is not shown as a known positive.
+            "positives": [_shown(passages[id], question) for id in question.gold if id in passages and id not in asked],
             "candidates": [
                 _candidate(candidate, passages[candidate.passage], question, place, candidates)
                 for place, candidate in enumerate(candidates)

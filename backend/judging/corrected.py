@@ -59,7 +59,7 @@ def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str
     """Read a run's hits with their relevance, gold and labels. Raises as `blindspot.backend.evaluation.relevance.relevant`
     does.
     """
-    measured = relevant(study, run, relevance, rule)
+    measured = relevant(study, run, relevance, rule, as_imported=True)
     ordinals = np.asarray(run.hits.ordinals)[measured.rows]
     store = Labels(study.labels_path)
     last = store.last_event

@@ -18,7 +18,7 @@ LATEST = 200  # answers listed
 
 def own_answers(study: Study, queue: Queue, labels: Labels, annotator: str) -> list[dict[str, Any]]:
     """Return what a person answered in open batches, latest first: `key`, `text`, `labels` in words, `bad`."""
-    answered = queue.answered(annotator, LATEST)
+    answered = queue.finished_questions(annotator, LATEST)
     texts = {question.id: question.text for question in study.questions.some([question for _, question in answered])}
     given: dict[tuple[str, str], Counter[str]] = {}
     for batch in dict.fromkeys(batch for batch, _ in answered):

@@ -194,6 +194,26 @@ def repeats(standing: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
     ]
 
 
+def missed_positives(labels: Labels) -> tuple[int, int]:
+    """Return how many blind labels of positives were related or negative, and of how many.
+
+    A positive is a passage that people settled as positive after more than one label: by adjudication, by several people,
+    or by a repeat. Each label in force counts, in each batch the last one. "Unsure" counts as neither.
+    """
+    state = {(pair.question, pair.passage): pair.state for pair in labels.consensus() if pair.label == "positive"}
+    given: dict[tuple[str, str], dict[tuple[str, str | None], Label]] = defaultdict(dict)
+    for event in standing_labels(labels.events(by_people=True)):
+        if event.passage is None or event.label is None or event.label == "unsure" or not event.blind:
+            continue
+        pair = event.question, event.passage
+        if pair in state:
+            given[pair][event.annotator, event.batch] = event.label
+    counted = [
+        label for pair, of in given.items() if len(of) > 1 or state[pair] == "adjudicated" for label in of.values()
+    ]
+    return sum(label != "positive" for label in counted), len(counted)
+
+
 def share_same(study: Study, compared: Sequence[tuple[str, bool]]) -> Rate:
     """Return the share of equal labels, resampled by unit of observation.
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from blindspot.analysis.neighbours import Neighbours, Similarity, nearest
 from blindspot.backend.core.arrays import open_array
-from blindspot.backend.core.manifest import read_json, read_manifest
-from blindspot.backend.core.settings import check_name
+from blindspot.backend.core.manifest import read_json
 from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:
@@ -41,15 +40,8 @@ class Map:
     @classmethod
     def open(cls, study: Study, name: str) -> Map:
         """Open a map. Raises Missing for an absent or unfinished map, Refused for a map of other passages."""
-        check_name(name, "map")
-        folder = study.path("maps", name)
-        manifest = read_manifest(folder)
-        if manifest is None:
-            known = ", ".join(study.parts("maps")) or "none; make one with 'blindspot map new'"
-            raise Missing(f"no map {name!r}; maps of this study: {known}")
-        if manifest["corpus"] != study.corpus.digest:
-            raise Refused(f"map {name!r} was made over passages that differ from this study's; make the map again")
-        return cls(study, folder, manifest)
+        manifest = study.finished("maps", name, "map", "map new", "make the map again")
+        return cls(study, study.path("maps", name), manifest)
 
     def __len__(self) -> int:
         return self.drawn + len(self.ordinals)

@@ -3,14 +3,13 @@
 The passage encoder does not change, so its index stays valid. Each step encodes the questions of a batch, retrieves
 their first 100 passages with the current encoder, and adds two losses:
 
-- retriever: the negative log of the softmax share, over all retrieved passages of the batch (16 questions: up to
-    1,600), of those that contain
-  the question's answer, as in ORQA;
+- retriever: the negative log of the softmax share, over all retrieved passages of the batch (16 questions: up to 1,600),
+  of those that contain the question's answer, as in ORQA;
 - reader: `reader_loss`, on 24 passages sampled from the question's own first 5 positives and first 30 negatives.
 
 A question without an answer in its passages is left out of its step. `models/<name>/` is a reader's folder, with the
-question encoder in `question_encoder/`. `retrieve_joint` makes a run with that encoder over the same index, and the
-reader reads that run.
+question encoder in `question_encoder/`. `question_vectors` encodes questions with that encoder, for a search of the same index, and
+the reader reads the hits.
 """
 
 from __future__ import annotations
@@ -25,35 +24,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blindspot.backend.core.extras import require
-from blindspot.backend.core.manifest import read_object, text_sha256, whole_folder
+from blindspot.backend.core.manifest import read_object, text_sha256
 from blindspot.backend.core.model_files import open_model, readable_model
 from blindspot.backend.progress import Progress
 from blindspot.backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
 from blindspot.backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from blindspot.backend.reader.settings import JointSettings
-from blindspot.backend.reader.training import TrainedReader
+from blindspot.backend.reader.training import TrainedReader, save_best
 from blindspot.backend.retrieval.dense import Dense, encoder_settings
 from blindspot.backend.text.answers import match_run, rule_for
 from blindspot.backend.training.checkpoints import (
     TRAINING,
-    best_checkpoint,
     load_checkpoint,
     new_model_folder,
     readable_training_errors,
     set_schedule,
     training_arguments,
     training_device,
-    write_training_json,
 )
 from blindspot.backend.training.examples import batch_sampler, hold_out
-from blindspot.backend.training.scoring import weights_hash
 from blindspot.backend.training.training_log import LOG, working_folder
 from blindspot.backend.training.training_settings import UNIT_SCALE
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Question
 
 if TYPE_CHECKING:
-    from blindspot.backend.core.runs import Run
     from blindspot.backend.core.study import Study
 
 QUESTION_ENCODER = "question_encoder"
@@ -228,70 +223,18 @@ class RetrievedPassages:
 def _save_best(working: Path, target: Path, model: Any, reader: ReaderModel, about: dict) -> TrainedReader:
     from safetensors.torch import load_model
 
-    from blindspot.backend.reader.trainer import FIGURE
-
-    checkpoint = best_checkpoint(working, FIGURE)
-    load_model(model, checkpoint.folder / "model.safetensors", device="cpu")
-    model.cpu()
-    with whole_folder(target) as building:
+    def write(checkpoint: Path, building: Path) -> None:
+        load_model(model, checkpoint / "model.safetensors", device="cpu")
+        model.cpu()
         model.reader.save_pretrained(building)
         reader.inputs.tokenizer.save_pretrained(building)
         model.questions.save_pretrained(str(building / QUESTION_ENCODER), create_model_card=False)
         shutil.copy2(working / LOG, building / LOG)
-        write_training_json(
-            building,
-            about
-            | {
-                **checkpoint.facts(FIGURE),
-                "model_hash": weights_hash(building),
-            },
-        )
-    shutil.rmtree(working)
-    return TrainedReader(
-        target.name,
-        str(target),
-        checkpoint.last_step,
-        checkpoint.step,
-        checkpoint.value,
-        about["held_out"],
-        about["questions"],
-        {},
-        about["seconds"],
+
+    made = TrainedReader(
+        target.name, str(target), 0, 0, None, about["held_out"], about["questions"], {}, about["seconds"]
     )
-
-
-def retrieve_joint(
-    study: Study,
-    name: str,
-    split: str | None = None,
-    k: int = 100,
-    run: str | None = None,
-    replace_old: bool = False,
-    device: str | None = None,
-    progress: Progress | None = None,
-) -> Run:
-    """Make a run with the question encoder of a joint training, over the index that it was trained for.
-
-    Raises:
-        Missing: the training does not exist. Refused: the index has changed since.
-    """
-    from blindspot.backend.core.runs import claim_run, write_run
-    from blindspot.backend.core.splits import questions_in_split
-    from blindspot.backend.retrieval.retrieve import default_name
-
-    questions, run = questions_in_split(study, split), run or default_name(name, split)
-    with claim_run(study, run, replace_old):
-        index, vectors = question_vectors(study, name, [question.text for question in questions], device)
-        hits = index.search_vectors(vectors, min(k, len(study.corpus)), progress)
-        return write_run(
-            study,
-            run,
-            [question.id for question in questions],
-            hits,
-            {**index.settings, "retriever": name, "split": split},
-            replace=replace_old,
-            progress=progress,
-        )
+    return save_best(working, target, made, about, write)
 
 
 def question_vectors(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,7 +153,7 @@ def train(
             target.name, str(target), sampler.steps, sampler.steps, None, **sizes, seconds=facts["seconds"]
         )
         if is_main_process():
-            result = _save_best(working, target, result, {**request, **facts, **sizes})
+            result = save_best(working, target, result, {**request, **facts, **sizes})
         wait_for_all()
     return result
 
@@ -193,20 +194,19 @@ def _run_trainer(
     run(trainer, checkpoint)
 
 
-def _save_best(working: Path, target: Path, made: TrainedReader, about: dict) -> TrainedReader:
-    """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder."""
+def save_best(
+    working: Path, target: Path, made: TrainedReader, about: dict, write: Callable[[Path, Path], object] = copy_model
+) -> TrainedReader:
+    """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder.
+
+    Args:
+        write: writes the model of the first folder, a checkpoint, into the second.
+    """
     from blindspot.backend.reader.trainer import FIGURE
 
     checkpoint = best_checkpoint(working, FIGURE)
     with whole_folder(target) as building:
-        copy_model(checkpoint.folder, building)
-        write_training_json(
-            building,
-            about
-            | {
-                **checkpoint.facts(FIGURE),
-                "model_hash": weights_hash(building),
-            },
-        )
+        write(checkpoint.folder, building)
+        write_training_json(building, about | checkpoint.facts(FIGURE) | {"model_hash": weights_hash(building)})
     shutil.rmtree(working)
     return replace(made, steps=checkpoint.last_step, best_step=checkpoint.step, exact_match=checkpoint.value)

@@ -1,39 +1,64 @@
 """RocketQA's training procedure (Qu et al. 2021, section 3.4): `blindspot train rocketqa`. People's labels override the
 cross-encoder's.
 
-1. A dual encoder whose only negatives are the other passages of the batch (of all processes, under torchrun). 2. A
-cross-encoder, trained on the passages that the dual encoder retrieves for the training questions. Its scores of these
-passages are stored. 3. A dual encoder with denoised hard negatives: passages to which the cross-encoder gives a low
-score. 4. A dual encoder on the same data and on unlabelled questions, with positives and negatives that the
-cross-encoder scores with confidence.
+1. A dual encoder whose only negatives are the other passages of the batch (of all processes, under torchrun).
+2. A cross-encoder, trained on the passages that the dual encoder retrieves for the training questions. Its scores of
+   these passages are stored.
+3. A dual encoder with denoised hard negatives: passages to which the cross-encoder gives a low score.
+4. A dual encoder on the same data and on unlabelled questions, with positives and negatives that the cross-encoder
+   scores with confidence.
 
-Steps 1, 3 and 4 start from the same model. Each step consists of stages (`stages.py`), each an ordinary part of the
-study: a training set, a model, an index, a run, scores. `recipes/<name>/` holds state.json, a folder with a manifest
-for each step, and the report.
+Steps 1, 3 and 4 start from the same model. Each step consists of stages, and each stage makes an ordinary part of the
+study: a training set, a model, an index, a run, scores. `recipes/<name>/state.json` says which are made, and is rewritten
+after every stage; the report and the manifest come last.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.jobs import job
-from blindspot.backend.core.manifest import read_manifest, write_json, write_manifest
+from blindspot.backend.core.manifest import (
+    file_sha256,
+    read_manifest,
+    read_object,
+    text_sha256,
+    write_json,
+    write_manifest,
+)
+from blindspot.backend.core.model_files import locate
+from blindspot.backend.core.settings import add_encoder
 from blindspot.backend.progress import Progress
-from blindspot.backend.recipes.settings import RecipeSettings, check_recipe_name
-from blindspot.backend.recipes.stages import Recipe, Stage, begin, dev_report
-from blindspot.backend.recipes.state import WORDS, State, hash_of
+from blindspot.backend.recipes.settings import (
+    JUDGED_POLICY,
+    RecipeSettings,
+    check_recipe_name,
+    model_of,
+    weights_of,
+)
+from blindspot.backend.retrieval.bm25 import is_indexed
 from blindspot.backend.training.distributed import is_main_process
 from blindspot.db.errors import Refused
+from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
+    from blindspot.backend.evaluation.report import Report
 
-STEPS = {0: "before training", 1: "dual encoder", 2: "cross-encoder", 3: "dual encoder on denoised negatives",
-         4: "dual encoder with unlabelled questions"}  # fmt: skip
+DEV_DEPTH = 100
+KS = (1, 5, 20)
+STATE = "state.json"
+RUN_FILES = ("questions.json", "ordinals.npy", "scores.npy")
 POLL = 0.2  # seconds between checks of a process that waits for the main process
+FOLDERS = {"training set": "training_sets", "model": "models", "index": "indexes", "run": "runs", "scores": "scores"}
+NO_UNLABELLED = (
+    "there are no unlabelled questions to learn from; import some with 'blindspot import questions FILE --split "
+    "unlabelled', and start a recipe with another name"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +72,27 @@ class RecipeMade:
     skipped: dict[int, str]
     notes: list[str]
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a recipe, with one output.
+
+    step: 1 to 4; 0 is the preparation. what: the stage in words. kind: of the output, a key of FOLDERS. everywhere: all processes take part.
+    unless: returns a reason to skip the rest of the step; empty for none.
+    """
+
+    step: int
+    what: str
+    kind: str
+    name: str
+    make: Callable[[Progress | None], Any]
+    everywhere: bool = False
+    unless: Callable[[], str] = str
+
+    @property
+    def key(self) -> str:
+        return f"{self.step} {self.what}"
 
 
 @job("train rocketqa", extras=("train",))
@@ -67,86 +113,55 @@ def train_rocketqa(
         settings: fields of `RecipeSettings` that differ from its defaults.
 
     Raises:
-        Refused: the recipe was started with other arguments, a name it needs is taken, or the output of a stage has
-            changed since.
+        Refused: the recipe was started with other arguments, a name it needs is taken, or the output of a stage was
+            deleted since.
         BadInput, Missing: as in the stages.
     """
     check_recipe_name(name)
-    chosen = RecipeSettings.of(settings or {})
-    state = State(study.path("recipes", name))
+    recipe = Recipe(study, name, run, start, RecipeSettings.of(settings or {}), device)
     if not is_main_process():
-        _follow(study, begin(study, name, run, start, chosen, device, state, wait=POLL))
+        while not recipe.begun:
+            time.sleep(POLL)
+        recipe.open()
+        _follow(recipe)
         return None
     with study.building(f"recipes/{name}"):
-        recipe = begin(study, name, run, start, chosen, device, state)
-        _lead(study, recipe, progress)
-        return _finish(study, recipe)
+        recipe.open()
+        _lead(recipe, progress)
+        return _finish(recipe)
 
 
-def _lead(study: Study, recipe: Recipe, progress: Progress | None) -> None:
-    stages, state = recipe.stages(), recipe.state
-    _check_free(study, state, stages)
-    for step in STEPS:
-        own = [stage for stage in stages if stage.step == step]
-        for stage in own:
-            if step in state.skipped or state.done(stage.key):
-                continue
-            say = _stage_progress(progress, stage)
-            if why := stage.unless():
-                state.skip(step, why)
-                say(0, None, f"left out: {why}")
-            else:
-                _run_stage(study, state, stage, stages, say)
-        _seal(study, recipe, step, own)
+def _lead(recipe: Recipe, progress: Progress | None) -> None:
+    for stage in recipe.stages():
+        if stage.step in recipe.skipped:
+            continue
+        if recipe.done(stage.key):
+            if not recipe.exists(stage):
+                raise Refused(
+                    f"the {stage.kind} {stage.name!r}, which this recipe made, is gone; begin a recipe of another name"
+                )
+            continue
+        say = _stage_progress(progress, stage)
+        if why := stage.unless():
+            recipe.write(skipped={str(stage.step): why})
+            say(0, None, f"left out: {why}")
+            continue
+        began = time.monotonic()
+        if stage.kind == "scores" or not recipe.exists(stage):
+            say(0, None, stage.what)
+            stage.make(say)
+        recipe.finish(stage, time.monotonic() - began)
 
 
-def _run_stage(study: Study, state: State, stage: Stage, stages: list[Stage], say: Progress) -> None:
-    began = time.monotonic()
-    if stage.kind == "scores" or not (state.stage(stage.key) and hash_of(study, stage.kind, stage.name)):
-        inputs = {stage.outside: state.read()["request"][stage.outside]} if stage.outside else {}
-        inputs |= {
-            need: _unchanged(study, state, next(stage for stage in stages if stage.key == need)) for need in stage.needs
-        }
-        state.begin(stage.key, kind=stage.kind, made=stage.name, inputs=inputs)
-        say(0, None, stage.what)
-        stage.make(say)
-    state.finish(stage.key, hash_of(study, stage.kind, stage.name), time.monotonic() - began)
-
-
-def _unchanged(study: Study, state: State, stage: Stage) -> str:
-    """Return the hash of an earlier stage's output. Raises Refused if the output has changed; new scores are
-    allowed.
-    """
-    now, then = hash_of(study, stage.kind, stage.name), state.stage(stage.key)["sha256"]
-    if now is None or now != then and stage.kind != "scores":
-        raise Refused(
-            f"the {WORDS[stage.kind]} {stage.name!r}, which this recipe made, "
-            f"{'is gone' if now is None else 'was changed'}; begin a recipe of another name"
-        )
-    return now
-
-
-def _check_free(study: Study, state: State, stages: list[Stage]) -> None:
-    """Check that the names of the outputs are free. Raises Refused if another job made a part of the same name."""
-    for stage in stages:
-        if not state.stage(stage.key) and stage.kind != "scores" and hash_of(study, stage.kind, stage.name) is not None:
-            raise Refused(
-                f"a {WORDS[stage.kind]} {stage.name!r} already exists, and this recipe would make one of that name; "
-                "choose another name for the recipe"
-            )
-
-
-def _follow(study: Study, recipe: Recipe) -> None:
+def _follow(recipe: Recipe) -> None:
     """Wait in the other processes, and take part in each training. An existing model is not trained again."""
-    stages, state = recipe.stages(), recipe.state
+    stages = recipe.stages()
     for number, stage in enumerate(stages):
         if not stage.everywhere:
             continue
-        while any(
-            before.step not in (skipped := state.skipped) and not state.done(before.key) for before in stages[:number]
-        ):
+        while any(before.step not in recipe.skipped and not recipe.done(before.key) for before in stages[:number]):
             time.sleep(POLL)
-        if stage.step not in skipped and not state.done(stage.key) and hash_of(study, stage.kind, stage.name) is None:
+        if stage.step not in recipe.skipped and not recipe.done(stage.key) and not recipe.exists(stage):
             stage.make(None)
 
 
@@ -158,47 +173,266 @@ def _stage_progress(progress: Progress | None, stage: Stage) -> Progress:
     return say
 
 
-def _seal(study: Study, recipe: Recipe, step: int, stages: list[Stage]) -> None:
-    """Write the manifest of a finished step: inputs, outputs, figures."""
-    folder, state = study.path("recipes", recipe.name, f"step-{step}"), recipe.state
-    done = [stage for stage in stages if state.done(stage.key)]
-    if not done or step in state.skipped or read_manifest(folder) is not None:
-        return
-    folder.mkdir(exist_ok=True)
-    write_manifest(
-        folder,
-        {
-            "kind": "recipe step",
-            "recipe": recipe.name,
-            "step": step,
-            "name": STEPS[step],
-            "stages": {stage.key: state.stage(stage.key) for stage in done},
-            "figures": {stage.key: stage.figures() for stage in done if stage.figures},
-        },
-    )
-
-
-def _finish(study: Study, recipe: Recipe) -> RecipeMade:
+def _finish(recipe: Recipe) -> RecipeMade:
     """Write the report and the recipe's manifest, or read them if they exist."""
-    folder, state = study.path("recipes", recipe.name), recipe.state
-    manifest: Mapping[str, Any] | None = read_manifest(folder)
+    manifest: Mapping[str, Any] | None = read_manifest(recipe.folder)
     if manifest is None:
-        record = state.read()
-        runs = [stage.name for stage in recipe.stages() if stage.what == "dev run" and state.done(stage.key)]
+        state = recipe.state
+        runs = [stage.name for stage in recipe.stages() if stage.what == "dev run" and recipe.done(stage.key)]
         if runs:
-            write_json(folder / "report.json", dev_report(study, runs).as_dict())
+            write_json(recipe.folder / "report.json", dev_report(recipe.study, runs).as_dict())
         manifest = write_manifest(
-            folder,
+            recipe.folder,
             {
                 "kind": "recipe",
                 "name": recipe.name,
-                "request": record["request"],
-                "pinned": record["pinned"],
+                "request": state["request"],
+                "pinned": state["pinned"],
                 "runs": runs,
-                "skipped": record["skipped"],
+                "skipped": state["skipped"],
                 "notes": recipe.notes(),
-                "seconds": round(sum(each["seconds"] for each in record["stages"].values() if "seconds" in each), 1),
+                "seconds": round(sum(each["seconds"] for each in state["stages"].values() if "seconds" in each), 1),
             },
         )
     skipped = {int(step): why for step, why in manifest["skipped"].items()}
     return RecipeMade(recipe.name, manifest["runs"], skipped, manifest["notes"], manifest["seconds"])
+
+
+def dev_report(study: Study, runs: Sequence[str]) -> Report:
+    """Return Success@1, 5 and 20 of the steps' retrievers over dev."""
+    from blindspot.backend.evaluation.report import report
+
+    return report(study, runs, ks=KS)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe in progress: its arguments, its state, and its stages."""
+
+    study: Study
+    name: str
+    run: str
+    start: str
+    settings: RecipeSettings
+    device: str | None
+
+    # The state: the arguments, what was read at the start and stays fixed, the finished stages, the skipped steps.
+
+    @property
+    def folder(self) -> Path:
+        return self.study.path("recipes", self.name)
+
+    @property
+    def begun(self) -> bool:
+        return (self.folder / STATE).is_file()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return read_object(self.folder / STATE)
+
+    @property
+    def skipped(self) -> dict[int, str]:
+        """The reason of each skipped step."""
+        return {int(step): why for step, why in self.state["skipped"].items()}
+
+    def done(self, key: str) -> bool:
+        return "seconds" in self.state["stages"].get(key, {})
+
+    def finish(self, stage: Stage, seconds: float) -> None:
+        self.write(stages={stage.key: {"kind": stage.kind, "made": stage.name, "seconds": round(seconds, 1)}})
+
+    def write(self, **more: dict[str, Any]) -> None:
+        state = self.state
+        write_json(self.folder / STATE, state | {key: state[key] | value for key, value in more.items()})
+
+    def open(self) -> None:
+        """Start the recipe, or check that it was started with the same arguments.
+
+        Raises:
+            Refused: it was started with others, or another job made a part of a name that it needs. Missing: no such run.
+        """
+        opened = self.study.run(self.run)
+        request = {
+            "run": self.run,
+            "start": self.start,
+            "settings": self.settings.as_dict(),
+            "corpus": self.study.corpus.digest,
+            "run_sha256": text_sha256(*(file_sha256(opened.folder / file) for file in RUN_FILES)),
+            "start_sha256": weights_of(Path(locate(model_of(self.study, self.start)))),
+        }
+        if self.begun:
+            before = self.state["request"]
+            if differs := [key.replace("_", " ") for key in request if before.get(key) != request[key]]:
+                raise Refused(
+                    f"{self.name!r} was started with another {', '.join(differs)}; resume with the original arguments, "
+                    "or choose another name"
+                )
+            return
+        pinned = self._pinned()
+        for stage in self.stages(pinned):
+            if stage.kind != "scores" and self.exists(stage):
+                raise Refused(
+                    f"a {stage.kind} {stage.name!r} already exists, and this recipe would make one of that name; "
+                    "choose another name for the recipe"
+                )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder / STATE, {"request": request, "pinned": pinned, "stages": {}, "skipped": {}})
+
+    def _pinned(self) -> dict[str, Any]:
+        """Return what stays fixed: the last label event, whether people judged a passage of a training question, the sources of positives,
+        and whether dev and the initial model are measured.
+        """
+        labels = Labels(self.study.labels_path, read_only=True)
+        has_dev = any(count["split"] == "dev" for count in self.study.questions.counts())
+        return {
+            "until": labels.last_event,
+            "labels": any(pair.trains and pair.state != "gold" for pair in labels.corrected(training=True)),
+            "positives": ["gold", "distant"] if is_indexed(self.study) else ["gold"],
+            "dev": has_dev,
+            "before": has_dev and self.start in self.study.parts("indexes"),
+        }
+
+    def exists(self, stage: Stage) -> bool:
+        folder = self.study.path(FOLDERS[stage.kind], stage.name)
+        return (folder / "training.json").is_file() if stage.kind == "model" else read_manifest(folder) is not None
+
+    # The stages
+
+    def stages(self, pinned: Mapping[str, Any] | None = None) -> list[Stage]:
+        """Return all stages, in order."""
+        pinned, name = pinned or self.state["pinned"], self.name
+        over = "+labels" if pinned["labels"] else ""
+        first, free, judge = f"{name}-1-train", f"{name}-3-unlabelled", f"{name}-2-judge"
+        by_judge = {"policy": f"cross_encoder{over}", "model": judge}
+        return [
+            *([self._run(0, "dev run", f"{name}-0-dev", self.start, "dev")] if pinned["before"] else []),
+            *self._retriever(1, pinned, runs=[self.run], policy="none"),
+            self._run(1, "training run", first, f"{name}-1", "train"),
+            self._set(2, pinned, runs=[first], policy=f"{JUDGED_POLICY}{over}", random=self.settings.easy),
+            Stage(2, "cross-encoder", "model", judge, self._cross_encoder, everywhere=True),
+            Stage(2, "scores", "scores", judge, lambda progress: self._score(first, progress)),
+            *self._retriever(3, pinned, runs=[first], **by_judge),
+            self._run(4, "run", free, f"{name}-3", "unlabelled", self._no_unlabelled),
+            Stage(4, "scores", "scores", judge, lambda progress: self._score(free, progress)),
+            *self._retriever(
+                4,
+                pinned,
+                runs=[first, free],
+                **by_judge,
+                questions=["train", "unlabelled"],
+                positives=[*pinned["positives"], "cross_encoder"],
+            ),
+        ]
+
+    def notes(self) -> list[str]:
+        """Return remarks on the recipe's results for the user."""
+        pinned, notes = self.state["pinned"], []
+        if not pinned["dev"]:
+            notes.append("there are no dev questions, so no figure says which step's retriever is best")
+        if self.done("3 training set"):
+            counts = read_object(self.study.path("training_sets", f"{self.name}-3", "manifest.json"))["counts"]
+            if not counts["sources"]["negative"].get("run", 0):
+                notes.append(
+                    f"the cross-encoder scored no passage of step 3 below {self.settings.thresholds[0]:g}, so step 3 "
+                    "had only people's hard negatives; train the cross-encoder longer, or check its calibration"
+                )
+        if len(pinned["positives"]) == 1:
+            notes.append("positives are gold only: there is no BM25 index to find passages for questions without gold")
+        return notes
+
+    def _retriever(self, step: int, pinned: Mapping[str, Any], **spec: Any) -> list[Stage]:
+        """Return the stages of a retriever: training set, dual encoder, index, and dev run."""
+        name = f"{self.name}-{step}"
+
+        def train(progress: Progress | None) -> None:
+            from blindspot.backend.training.dual_encoder import train_dual_encoder
+
+            settings = self.settings.dual_settings(step, f"{self.name}-2-judge")
+            train_dual_encoder(self.study, name, name, self.start, settings, self.device, progress=progress)
+
+        unless = self.nothing_taught if step == 4 else str
+        return [
+            self._set(step, pinned, **spec),
+            Stage(step, "dual encoder", "model", name, train, everywhere=True, unless=unless),
+            Stage(step, "index", "index", name, lambda progress: self._index(name, progress)),
+            *([self._run(step, "dev run", f"{name}-dev", name, "dev")] if pinned["dev"] else []),
+        ]
+
+    def _set(self, step: int, pinned: Mapping[str, Any], *, runs: list[str], **spec: Any) -> Stage:
+        name, (keep, propose) = f"{self.name}-{step}", self.settings.thresholds
+        spec = {
+            "positives": pinned["positives"],
+            "first": 1,
+            "last": self.settings.ranks,
+            "seed": self.settings.seed,
+            "until": pinned["until"],
+            "thresholds": {"keep_below": keep, "propose_above": propose},
+            **spec,
+        }
+
+        def make(progress: Progress | None) -> None:
+            from blindspot.backend.training_sets.builder import build
+
+            build(self.study, name, runs, progress, **spec)
+
+        return Stage(step, "training set", "training set", name, make)
+
+    def _run(self, step: int, what: str, name: str, encoder: str, split: str, unless: Callable[[], str] = str) -> Stage:
+        def search(progress: Progress | None) -> None:
+            from blindspot.backend.retrieval.retrieve import retrieve
+
+            k = min(DEV_DEPTH if what == "dev run" else self.settings.ranks, len(self.study.corpus))
+            retrieve(
+                self.study,
+                "dense",
+                k=k,
+                split=split,
+                name=name,
+                encoder=encoder,
+                device=self.device,
+                progress=progress,
+            )
+
+        return Stage(step, what, "run", name, search, unless=unless)
+
+    def _cross_encoder(self, progress: Progress | None) -> None:
+        from blindspot.backend.training.cross_encoder import train_cross_encoder
+
+        start, settings = model_of(self.study, self.start), self.settings.cross_settings()
+        train_cross_encoder(
+            self.study, f"{self.name}-2-judge", f"{self.name}-2", start, settings, self.device, progress=progress
+        )
+
+    def _index(self, name: str, progress: Progress | None) -> None:
+        from blindspot.backend.retrieval.dense import build_index
+
+        if name not in self.study.settings.encoders:  # killed after the training, before study.toml named the model
+            folder = self.study.path("models", name)
+            about = read_object(folder / "training.json")
+            encoder = {
+                "model": str(folder),
+                "passage_template": about["start"]["passage_template"],
+                "max_tokens": about["settings"]["passage_tokens"],
+            }
+            add_encoder(self.study.settings_path, name, encoder)
+        build_index(self.study, name, device=self.device, progress=progress)
+
+    def _score(self, run: str, progress: Progress | None) -> None:
+        from blindspot.backend.training.scoring import score_run
+
+        score_run(self.study, f"{self.name}-2-judge", run, self.settings.ranks, self.device, progress)
+
+    def _no_unlabelled(self) -> str:
+        return "" if any(count["split"] == "unlabelled" for count in self.study.questions.counts()) else NO_UNLABELLED
+
+    def nothing_taught(self) -> str:
+        """Return why step 4 has nothing to learn from the unlabelled questions; empty if it has."""
+        from blindspot.backend.training_sets.training_set import TrainingSet
+
+        free = [question.id for question in self.study.questions.all(split="unlabelled")]
+        if next(TrainingSet.open(self.study, f"{self.name}-4").groups(free), None) is not None:
+            return ""
+        return (
+            f"the cross-encoder scored no passage of the {len(free):,} unlabelled questions above "
+            f"{self.settings.thresholds[1]:g}, so there is nothing to add"
+        )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from blindspot.backend.core.declared import Field, build, settings_class
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.training.training_settings import LARGEST_SEED, CrossEncoderSettings, DualEncoderSettings, check
 from blindspot.backend.training_sets.denoising import KEEP_BELOW, PROPOSE_ABOVE, Thresholds
-from blindspot.db.errors import BadInput
+from blindspot.db.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
 
 DUAL = {
     "question_tokens": 32,
@@ -159,3 +163,24 @@ def check_recipe_name(name: str) -> str:
             "and runs are longer"
         )
     return name
+
+
+def model_of(study: Study, start: str) -> str:
+    """Return the model behind an encoder of study.toml, or else the name itself.
+
+    Raises Refused for an encoder of two separate models.
+    """
+    known = study.settings.encoders.get(start)
+    if known is not None and known.model is None:
+        raise Refused(
+            f"the encoder {start!r} consists of two models, but a recipe starts its cross-encoder from one; choose "
+            "an encoder with a single model"
+        )
+    return start if known is None or known.model is None else known.model
+
+
+def weights_of(model: Path) -> str | None:
+    """Return a hash of the weights; None for a model that is not a local folder."""
+    from blindspot.backend.training.scoring import weights_hash
+
+    return weights_hash(model) if model.is_dir() else None

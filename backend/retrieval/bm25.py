@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,10 @@ from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.lucene import java_command, on_jvm
 from blindspot.backend.retrieval.lucene_ids import DocumentIds
-from blindspot.backend.retrieval.lucene_postings import QuestionTerms
 from blindspot.backend.retrieval.lucene_search import LuceneSearch, open_reader
-from blindspot.backend.retrieval.postings import Postings, can_search, write_postings
-from blindspot.backend.retrieval.retriever import RETRIEVERS, NoOptions, RetrieverKind, refuse_other_index
+from blindspot.backend.retrieval.postings.arrays import Postings, can_search, write_postings
+from blindspot.backend.retrieval.postings.from_lucene import QuestionTerms
+from blindspot.backend.retrieval.retriever import RETRIEVERS, NoOptions, OpenPart, RetrieverKind, refuse_other_index
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
 
@@ -213,13 +213,7 @@ class BM25Kind(RetrieverKind):
     def available(self, study: Study) -> list[str]:
         return [NAME] if is_indexed(study) else []
 
-    def open(
-        self,
-        study: Study,
-        options: NoOptions,
-        device: str | None = None,
-        part: Callable[[str], Any] | None = None,
-    ) -> BM25:
+    def open(self, study: Study, options: NoOptions, device: str | None = None, part: OpenPart = None) -> BM25:
         return BM25(study)
 
     def parts(self, name: str) -> tuple[str, ...]:

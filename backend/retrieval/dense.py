@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -19,12 +19,18 @@ from blindspot.backend.core.settings import VECTOR_SETTINGS
 from blindspot.backend.core.summary import Step
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.encoder import Encoder, load_encoder
-from blindspot.backend.retrieval.int8 import int8_loss
 from blindspot.backend.retrieval.model_kinds import encoder_kind, encoders_of_kind
 from blindspot.backend.retrieval.openvino_model import has_openvino
 from blindspot.backend.retrieval.passage_encoder import Engine, PassageEncoder
 from blindspot.backend.retrieval.question_encoder import QuestionEncoder
-from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind, refuse_other_index
+from blindspot.backend.retrieval.retriever import (
+    REMOVED,
+    REMOVED_INDEXES,
+    RETRIEVERS,
+    OpenPart,
+    RetrieverKind,
+    refuse_other_index,
+)
 from blindspot.backend.retrieval.search import ExactSearch
 from blindspot.backend.retrieval.shards import Shard, encode_shard, whole_set
 from blindspot.backend.retrieval.shards import merge as merge_blocks
@@ -39,7 +45,6 @@ if TYPE_CHECKING:
 KIND = "dense index"
 # sample of passages encoded in 16 and 32 bits to choose the precision; every shard uses the same sample
 PRECISION_SAMPLE = 32
-INT8_SAMPLE = 300  # passages that the integers are calibrated on
 WORTH_CONVERTING = 2048  # passages; converting the model to OpenVINO takes as long as encoding some hundred
 SAMPLE = 8  # sample of passages encoded here to check imported vectors
 WHOLE = Shard(1, 1)
@@ -164,15 +169,12 @@ def _encode(
 ) -> tuple[dict, list[Path]]:
     """Encode a shard; return its recipe, which includes the precision, and its blocks."""
     corpus, folder = study.corpus, study.path("indexes", recipe["encoder"], "shards")
-    size = INT8_SAMPLE if precision == "int8" else PRECISION_SAMPLE
-    sample = np.unique(np.linspace(0, max(len(corpus) - 1, 0), min(size, len(corpus))).astype(int))
+    sample = np.unique(np.linspace(0, max(len(corpus) - 1, 0), min(PRECISION_SAMPLE, len(corpus))).astype(int))
     engine: Engine = "openvino" if len(corpus) >= WORTH_CONVERTING and has_openvino() else "torch"
     bulk = PassageEncoder(encoder, precision, corpus.passages(sample.tolist()), engine=engine)
     recipe = {**recipe, "precision": bulk.precision}
     if bulk.openvino is not None:
         recipe["engine"] = f"OpenVINO {bulk.openvino.version}"
-    if precision == "int8":
-        recipe["int8"] = int8_loss(study, encoder, bulk, folder / "int8.json", progress)
     encode_shard(corpus, bulk, recipe, shard, folder, progress)
     return recipe, sorted((folder / shard.name).glob("*.npy"))
 
@@ -233,6 +235,8 @@ class Dense:
     def __init__(self, study: Study, name: str, device: str | None = None, approximate: str | None = None):
         folder = study.path("indexes", name)
         manifest = read_manifest(folder)
+        if manifest is not None and manifest.get("kind") in REMOVED_INDEXES:
+            raise Refused(REMOVED[REMOVED_INDEXES[manifest["kind"]]])
         if manifest is None or manifest.get("kind") != KIND:
             if name in study.settings.encoders and (kind := encoder_kind(encoder_settings(study, name))) != "dense":
                 raise Refused(f"encoder {name!r} is {kind}, not dense; use --with {kind} --encoder {name}")
@@ -339,7 +343,7 @@ class EncoderOptions:
     """Options of a kind of retriever that searches an encoder's vectors."""
 
     encoder: str = Field(
-        "minilm", title="Encoder", description="An encoder of study.toml", json_schema_extra={"ignored_elsewhere": True}
+        "minilm", description="An encoder of study.toml", json_schema_extra={"ignored_elsewhere": True}
     )
 
 
@@ -400,13 +404,7 @@ class DenseKind(EncoderKind):
     def retriever_of(self, manifest: Mapping[str, Any]) -> str:
         return dense_name(str(manifest["retriever"]))
 
-    def open(
-        self,
-        study: Study,
-        options: DenseOptions,
-        device: str | None = None,
-        part: Callable[[str], Any] | None = None,
-    ) -> Dense:
+    def open(self, study: Study, options: DenseOptions, device: str | None = None, part: OpenPart = None) -> Dense:
         return Dense(study, options.encoder, device, options.approximate)
 
     def index_files(self, study: Study, options: DenseOptions) -> list[Path]:

@@ -13,20 +13,11 @@ KINDS = ("flat", "hnsw", "ivfpq")
 class FaissOptions:
     """Settings of an approximate index. Each kind uses its own and ignores the rest."""
 
-    links: int = Field(
-        default=32, title="Links", description="HNSW: links per vector (M; DPR: 512, which takes 4 KB a vector)", ge=2
-    )
-    build_effort: int = Field(
-        default=200, title="Build effort", description="HNSW: candidates while building (efConstruction)", ge=1
-    )
-    search_effort: int = Field(
-        default=128, title="Search effort", description="HNSW: candidates while searching (efSearch)", ge=1
-    )
+    links: int = Field(default=32, description="HNSW: links per vector (M; DPR: 512, which takes 4 KB a vector)", ge=2)
+    build_effort: int = Field(default=200, description="HNSW: candidates while building (efConstruction)", ge=1)
+    search_effort: int = Field(default=128, description="HNSW: candidates while searching (efSearch)", ge=1)
     lists: int = Field(
-        default=0,
-        title="Lists",
-        description="IVF-PQ: inverted lists; 0: four times the square root of the number of vectors",
-        ge=0,
+        default=0, description="IVF-PQ: inverted lists; 0: four times the square root of the number of vectors", ge=0
     )
-    code_bytes: int = Field(default=64, title="Code bytes", description="IVF-PQ: bytes per vector", ge=1)
-    probes: int = Field(default=64, title="Probes", description="IVF-PQ: inverted lists that a search visits", ge=1)
+    code_bytes: int = Field(default=64, description="IVF-PQ: bytes per vector", ge=1)
+    probes: int = Field(default=64, description="IVF-PQ: inverted lists that a search visits", ge=1)

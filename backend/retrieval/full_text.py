@@ -22,6 +22,8 @@ MAX_WORDS = 200  # characters of a query
 MAX_FOUND = 100
 ROWS_SCANNED = 200_000  # passages that a search without an index looks through
 BM25 = "bm25"
+NAMED_PASSAGES = 50  # passages in which a name is looked for
+_NAME = re.compile(r"(?:\b[^\W\d_a-z][\w'’-]*\s?)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,26 @@ def find(
     if not hidden and BM25 in live.available(study):
         return _ranked_passages(study, query, limit)
     return _matching_passages(study, words, limit, bool(hidden))
+
+
+def unknown_names(study: Study, question: str, hidden: Set[str] = frozenset()) -> list[str]:
+    """Return the names in a question (words with a capital letter, but the first) that none of the first passages with
+    their words holds; none if the study has no passages. Arguments as in `find`.
+    """
+    if not study.has_corpus:
+        return []
+    _, _, rest = question.strip().partition(" ")
+    names = dict.fromkeys(each.strip() for each in _NAME.findall(rest))
+    return [name for name in names if not _is_in_collection(study, name, hidden)]
+
+
+def _is_in_collection(study: Study, name: str, hidden: Set[str]) -> bool:
+    found = find(study, name[:MAX_WORDS], "passages", NAMED_PASSAGES, hidden).found
+    rows = study.corpus.ordinals([each.id for each in found]).values()
+    sought = " ".join(name.casefold().split())
+    return any(
+        sought in f"{each.title} {' '.join(each.text.split())}".casefold() for each in study.corpus.passages(list(rows))
+    )
 
 
 def _ranked_passages(study: Study, query: str, limit: int) -> TextSearch:

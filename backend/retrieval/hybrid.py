@@ -2,17 +2,15 @@
 
 There are two fusion methods. Both use the union of the two lists (2,000 deep by default) and break ties by row:
 - weighted: `BM25 + weight * dense` (DPR 2020, section 5: 1.1 on dot products of vectors that are not normalised). A
-passage that one
-  list lacks gets its exact score from that retriever, or with `missing="minimum"` the lowest score of that list (as in
-  Pyserini and
-  DPR).
+  passage that one list lacks gets its exact score from that retriever, or with `missing="minimum"` the lowest score of
+  that list (as in Pyserini and DPR).
 - rrf: the sum of `1 / (60 + rank)` (Cormack et al. 2009), where a list that lacks the passage adds 0. It suits encoders
   with unit vectors, whose scores of at most 1 would vanish beside BM25's 5 to 30.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,6 +24,7 @@ from blindspot.backend.retrieval.bm25 import BM25, BM25Kind
 from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
 from blindspot.backend.retrieval.retriever import (
     RETRIEVERS,
+    OpenPart,
     Retriever,
     RetrieverKind,
     kind_of,
@@ -207,7 +206,7 @@ class HybridOptions(EncoderOptions):
         json_schema_extra={"option": "--fusion"},
     )
     weight: float | None = Field(
-        default=None, title="Weight", description="Weight in BM25 + WEIGHT x dense (DPR: 1.1; default: from study.toml)"
+        default=None, description="Weight in BM25 + WEIGHT x dense (DPR: 1.1; default: from study.toml)"
     )
     missing: Literal["exact", "minimum"] = Field(
         default="exact",
@@ -219,9 +218,7 @@ class HybridOptions(EncoderOptions):
         title="First retriever",
         description="Retriever joined with the encoder: bm25, or a reranker as in rerank:JUDGE",
     )
-    tune: bool = Field(
-        default=False, title="Tune", description="Weighted fusion: choose the weight on dev (Success@20)"
-    )
+    tune: bool = Field(default=False, description="Weighted fusion: choose the weight on dev (Success@20)")
 
 
 class HybridKind(EncoderKind):
@@ -236,13 +233,7 @@ class HybridKind(EncoderKind):
             return []
         return [f"{self.name}:{name}" for name in dense_indexes(study)]
 
-    def open(
-        self,
-        study: Study,
-        options: HybridOptions,
-        device: str | None = None,
-        part: Callable[[str], Any] | None = None,
-    ) -> Hybrid:
+    def open(self, study: Study, options: HybridOptions, device: str | None = None, part: OpenPart = None) -> Hybrid:
         if part is not None:
             sparse, dense = part(options.first), part(dense_name(options.encoder))
         else:

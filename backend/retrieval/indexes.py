@@ -130,6 +130,8 @@ class Indexes:
     def _kind(self, name: str) -> RetrieverKind:
         kind = kind_of(name)
         if kind is None:
+            if (removed := RETRIEVERS.removed.get(name.partition(":")[0])) is not None:
+                raise Missing(removed)
             raise Missing(f"unknown retriever {name!r}; known kinds: {', '.join(RETRIEVERS.names())}")
         return kind
 

@@ -9,8 +9,9 @@ misses is not recovered.
 from __future__ import annotations
 
 import re
+import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +25,7 @@ from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_json, write_json
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes, dense_name
-from blindspot.backend.retrieval.retriever import RETRIEVERS, top_k
+from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, top_k
 from blindspot.db.errors import BlindspotError, Missing, Refused
 from blindspot.db.records import Hits
 
@@ -41,7 +42,9 @@ QUESTIONS_PER_CALL = 64
 MARGIN = 32  # hits fetched beyond k and scored exactly
 LARGEST_K = 16_384  # Milvus's own limit, and the limit of its GPU indexes:
 LARGEST_K_ON_GPU = 1024
-SECONDS, SECONDS_TO_WRITE = 30.0, 300.0
+SECONDS, SECONDS_TO_WRITE, SECONDS_BETWEEN_LOOKS = 30.0, 300.0, 1.0
+UNCONNECTED = "Fail connecting to server"  # what the client says of a dead server, and of a wrong key
+HALVES_SINCE = (2, 4)  # the first version with FLOAT16_VECTOR; one before it accepts such a collection and then ends
 NEVER = (
     2**31 - 1
 )  # ms between pings: the server of a file hangs up on a client that pings it every 10 s, pymilvus' default
@@ -61,7 +64,8 @@ def build(
 ) -> dict:
     """Fill a Milvus collection with the vectors of `encoder`, and record it; returns the record.
 
-    An interrupted build resumes after the rows that the server already holds. At the end the rows are counted.
+    An interrupted build resumes after the rows that the server already holds. At the end the rows are counted, and the
+    server's index is waited for.
 
     Args:
         uri: http://host:19530, or a file (*.db) for the embedded milvus-lite.
@@ -71,8 +75,7 @@ def build(
         replace: drop an existing collection of this name first.
 
     Raises Refused for a collection that holds other vectors and for l2 similarity, BlindspotError when Milvus is down
-    or the count is
-    wrong.
+    or the count is wrong.
     """
     if index not in INDEXES:
         raise Refused(f"--index must be one of {', '.join(INDEXES)}, not {index!r}")
@@ -87,7 +90,8 @@ def build(
     name = collection or re.sub(r"\W", "_", f"blindspot_{encoder}_{dense.manifest['corpus'][:12]}")
     with study.building(f"indexes/{encoder}-milvus"), one_line(uri):
         client = connect(study, uri)
-        fresh = _prepared(client, name, dense, print_of, index, parameters or {}, replace, _embedded(uri))
+        halves = takes_halves(client.get_server_version(), index, _embedded(uri))
+        fresh = _prepared(client, name, dense, print_of, index, parameters or {}, replace, halves)
         client.load_collection(name, replica_number=replicas)
         n_present = 0 if fresh else count(client, name)
         _fill(client, name, dense, n_present, progress)
@@ -96,6 +100,10 @@ def build(
                 f"the collection {name} has {n_present:,} of {len(dense.vectors):,} vectors; fill it again with "
                 "--replace"
             )
+        if not _embedded(uri):
+            _wait_for_index(client, name, progress)
+            client.release_collection(name)
+            client.load_collection(name, replica_number=replicas)
         record = {
             "uri": uri,
             "collection": name,
@@ -224,7 +232,7 @@ def _effort(record: dict, wanted: int) -> dict:
 
 
 def _prepared(
-    client: Any, name: str, dense: Dense, print_of: str, index: str, parameters: dict, replace: bool, embedded: bool
+    client: Any, name: str, dense: Dense, print_of: str, index: str, parameters: dict, replace: bool, halves: bool
 ) -> bool:
     """Create the collection if it does not exist, and return whether it is new. Its properties record the source of its
     vectors.
@@ -242,8 +250,7 @@ def _prepared(
         client.drop_collection(name)
     schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
     schema.add_field(KEY, DataType.INT64, is_primary=True)
-    wide = embedded or index.startswith("GPU_")  # these two indexes do not support 16-bit floats
-    kind = DataType.FLOAT_VECTOR if wide else DataType.FLOAT16_VECTOR
+    kind = DataType.FLOAT16_VECTOR if halves else DataType.FLOAT_VECTOR
     schema.add_field(VECTOR, kind, dim=int(dense.vectors.shape[1]))
     indexed = client.prepare_index_params()
     indexed.add_index(VECTOR, index_type=index, metric_type="IP", params=parameters)
@@ -266,6 +273,30 @@ def _fill(client: Any, name: str, dense: Dense, held: int, progress: Progress | 
         if progress is not None:
             progress(start + len(block), len(vectors), "filling the Milvus collection")
     client.flush(name, timeout=SECONDS_TO_WRITE)
+
+
+def _wait_for_index(client: Any, name: str, progress: Progress | None) -> None:
+    """Wait until the server has indexed all rows. Until then it searches a coarse index of its own, which finds far less;
+    its "state" says Finished all the time, so the rows count.
+    """
+    while True:
+        about = client.describe_index(name, VECTOR)
+        total, pending = int(about["total_rows"]), int(about["pending_index_rows"])
+        if progress is not None:
+            progress(total - pending, total, "the server builds its index")
+        if not pending:
+            return
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def takes_halves(version: str, index: str, embedded: bool) -> bool:
+    """Return whether a server of this version can hold 16-bit vectors under this index ("v2.3.5-lite" is of 2.3).
+
+    milvus-lite and GPU indexes cannot. A version that cannot be read counts as an old one: 32 bits are right everywhere.
+    """
+    found = re.match(r"v?(\d+)\.(\d+)", version)
+    recent = found is not None and (int(found[1]), int(found[2])) >= HALVES_SINCE
+    return recent and not embedded and not index.startswith("GPU_")
 
 
 def absolute_uri(uri: str) -> str:
@@ -318,6 +349,15 @@ def connect(study: Study, uri: str) -> Any:
     return MilvusClient(uri, token=key, timeout=SECONDS, **quiet)
 
 
+def _listens(uri: str) -> bool:
+    parts = urlsplit(with_port(uri))
+    try:
+        socket.create_connection((parts.hostname, parts.port or 443), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
 def one_line(uri: str) -> Iterator[None]:
     """Turn errors of Milvus and its client into errors of one line."""
@@ -330,9 +370,13 @@ def one_line(uri: str) -> Iterator[None]:
         if module not in ("pymilvus", "grpc", "milvus_lite") and not isinstance(error, (ConnectionError, TimeoutError)):
             raise
         message = " ".join(str(getattr(error, "message", error)).split())
-        raise BlindspotError(
-            f"Milvus at {uri} failed: {message[:300]}; is it running, and is its key right (blindspot consent list)?"
-        ) from error
+        if not _embedded(uri) and not _listens(uri):
+            message = "does not answer; is it running?"
+        elif message.startswith(UNCONNECTED):
+            message = "answers, but refuses the client; is its key right (blindspot consent list)?"
+        else:
+            message = f"failed: {message[:300]}"
+        raise BlindspotError(f"Milvus at {uri} {message}") from error
 
 
 class MilvusKind(EncoderKind):
@@ -343,13 +387,7 @@ class MilvusKind(EncoderKind):
     def available(self, study: Study) -> list[str]:
         return [f"{self.name}:{name}" for name in dense_indexes(study) if study.path("indexes", name, FILE).is_file()]
 
-    def open(
-        self,
-        study: Study,
-        options: EncoderOptions,
-        device: str | None = None,
-        part: Callable[[str], Any] | None = None,
-    ) -> Milvus:
+    def open(self, study: Study, options: EncoderOptions, device: str | None = None, part: OpenPart = None) -> Milvus:
         return Milvus(study, options.encoder, device, None if part is None else part(dense_name(options.encoder)))
 
     def files(self, study: Study, name: str) -> list[Path]:

@@ -7,7 +7,7 @@ searched. `blindspot.backend.retrieval.engines` has a file for each engine.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from blindspot.backend.data.importing.tools import writable
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.engines.engine import ENGINES, OPENED, Engine
 from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
-from blindspot.backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind
+from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, Retriever, RetrieverKind
 from blindspot.db.corpus import CorpusWriter
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.imports import ImportRecord, Imports
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 KIND = "opened index"
-OWN_INDEXES = ("bm25", "titles")
+OWN_INDEXES = ("bm25", "titles")  # "titles": of version 0.2
 
 
 @job("index open")
@@ -71,7 +71,7 @@ def open_index(
                     "engine": engine,
                     "passages": record["documents"],
                     "corpus": study.corpus.digest,
-                    "settings": _given(read_as),
+                    "settings": _changed_settings(read_as),
                     **record,
                     "passages_read": len(study.corpus) if imported else 0,
                     "seconds": round(time.monotonic() - started, 1),
@@ -88,7 +88,7 @@ def open_index(
     return written
 
 
-def _given(settings: EngineSettings) -> dict[str, Any]:
+def _changed_settings(settings: EngineSettings) -> dict[str, Any]:
     known = declared(EngineSettings)
     return {name: getattr(settings, name) for name in known if getattr(settings, name) != known[name].default}
 
@@ -119,9 +119,7 @@ def _import_passages(
 
 @settings_class
 class OpenedOptions:
-    index: str = Field(
-        default="", title="Index", description="Name of an opened index", json_schema_extra={"metavar": "NAME"}
-    )
+    index: str = Field(default="", description="Name of an opened index", json_schema_extra={"metavar": "NAME"})
 
 
 class OpenedKind(RetrieverKind):
@@ -133,13 +131,7 @@ class OpenedKind(RetrieverKind):
     def available(self, study: Study) -> list[str]:
         return [f"{self.name}:{name}" for name, each in study.parts("indexes").items() if each.get("kind") == KIND]
 
-    def open(
-        self,
-        study: Study,
-        options: OpenedOptions,
-        device: str | None = None,
-        part: Callable[[str], Any] | None = None,
-    ) -> Retriever:
+    def open(self, study: Study, options: OpenedOptions, device: str | None = None, part: OpenPart = None) -> Retriever:
         names = [name.removeprefix(f"{self.name}:") for name in self.available(study)]
         name = options.index or (names[0] if len(names) == 1 else "")
         if name not in names:

@@ -1,17 +1,14 @@
-"""An encoder's network on a CPU through OpenVINO: the same weights, faster matrix products, and 8-bit integers.
+"""An encoder's network on a CPU through OpenVINO: the same weights, faster matrix products.
 
 PyTorch is not built for short texts on few cores; OpenVINO is. It is an extra (`pip install "blindspot[openvino]"`).
-Integers need NNCF's post-training quantisation (the transformer scheme with SmoothQuant), calibrated on passages of
-the study.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +20,8 @@ from blindspot.db.errors import Refused
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "int8": "bf16"}
-"""Our names of precisions, and what OpenVINO calculates in where it has no integers."""
+PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
+"""Our names of precisions, and OpenVINO's."""
 TOKENS = 2048  # in a batch, including padding
 
 
@@ -51,7 +48,7 @@ class OpenVINOModel:
     """A sentence-transformers model that OpenVINO runs.
 
     Args:
-        network: what `converted` or `quantised` returned, or the .xml file in which `save` stored it.
+        network: what `converted` returned, or the .xml file in which `save` stored it.
         precision: a key of `PRECISIONS`.
 
     Raises Missing if OpenVINO is not installed.
@@ -157,22 +154,3 @@ def converted(model: SentenceTransformer, inputs: Mapping[str, Any], rest: Mappi
     finally:
         logging.set_verbosity(level)
     return network
-
-
-def quantised(network: Any, calibration: Sequence[Mapping[str, np.ndarray]]) -> Any:
-    """Return the network in 8-bit integers. Raises Missing without NNCF, Refused without batches to calibrate on."""
-    import logging
-
-    import nncf
-
-    nncf.set_log_level(logging.ERROR)
-    batches = [dict(batch) for batch in calibration]
-    if not batches:
-        raise Refused("int8 needs passages to calibrate on; this study has none")
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # its progress bars
-        return nncf.quantize(
-            network,
-            nncf.Dataset(batches),
-            model_type=nncf.ModelType.TRANSFORMER,
-            subset_size=len(batches),
-        )

@@ -15,7 +15,7 @@ import numpy as np
 
 from blindspot.backend.core.processor import cpu_multiplies_bfloat16
 from blindspot.backend.retrieval.encoder import Encoder
-from blindspot.backend.retrieval.openvino_model import OpenVINOModel, converted, quantised
+from blindspot.backend.retrieval.openvino_model import OpenVINOModel, converted
 from blindspot.backend.retrieval.token_batches import Ids, batches, padded, unit_vectors
 from blindspot.db.errors import Missing, Refused
 from blindspot.db.records import Passage
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 Block = TypeVar("Block")
 Texts = list[str]
 
-PRECISIONS = ("auto", "float32", "bfloat16", "float16", "int8")
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 Engine = Literal["torch", "openvino"]
 Task = Literal["query", "document"]  # the library's names of the two kinds of text
 TOKENS_CPU, TOKENS_GPU = 4096, 65_536  # tokens in a batch, including padding
-TOKENS_CALIBRATION = 1024
 MIN_COSINE = 0.9999  # minimum cosine of a 16-bit vector with its float32 vector
 OFF = 0.02  # maximum distance of the two vectors, relative to the typical distance of two texts
 PROMPTS = (
@@ -57,8 +56,7 @@ class BulkEncoder:
     Args:
         precision: one of `PRECISIONS`. "auto" tries the 16-bit precisions that the device is fast at. It takes the
             first in which every vector of `sample` has a cosine of at least 0.9999 with its float32 vector and differs
-            from it by at most 2% of the typical distance between two vectors; otherwise it takes float32. "int8" is
-            calibrated on `sample`, and always runs in OpenVINO; its loss is the caller's to measure.
+            from it by at most 2% of the typical distance between two vectors; otherwise it takes float32.
         sample: texts.
         tokens: tokens in a batch (default: by device).
         engine: what runs the network. "auto" precision goes back to torch where OpenVINO cannot run the model, or not
@@ -84,15 +82,13 @@ class BulkEncoder:
         self.encoder, self.device = encoder, encoder.model.device
         if precision == "float16" and self.device.type == "cpu":
             raise Refused("float16 needs a GPU; on a CPU use bfloat16 or float32")
-        if precision == "int8" and self.device.type != "cpu":
-            raise Refused("int8 is for CPUs; on a GPU use bfloat16 or float16")
         self.tokens = tokens or (TOKENS_CPU if self.device.type == "cpu" else TOKENS_GPU)
         self.task, self.prompt = task, _prompt(encoder.model, task)
-        self.tokenizer, self.told = _tokenizer(encoder.model, self.prompt, task)
+        self.tokenizer, self.inputs = _tokenizer(encoder.model, self.prompt, task)
         self.openvino: OpenVINOModel | None = None
-        self._set(precision if precision not in ("auto", "int8") else "float32")
-        if precision == "int8" or (engine == "openvino" and precision != "auto"):
-            self._set(precision, "openvino", sample)
+        self._set("float32" if precision == "auto" else precision)
+        if engine == "openvino" and precision != "auto":
+            self._set(precision, "openvino")
         elif precision == "auto" and sample:
             self._choose(sample, engine)
 
@@ -133,18 +129,20 @@ class BulkEncoder:
             return vectors
 
     def _with_openvino(self, model: OpenVINOModel, ids: Ids, tick: Callable[[int], None] | None) -> np.ndarray:
-        vectors = model.encode(ids, self.told["padding"], self.encoder.dimension, self.tokens, tick)
+        vectors = model.encode(ids, self.inputs["padding"], self.encoder.dimension, self.tokens, tick)
         return unit_vectors(vectors) if self.encoder.similarity == "cosine" else vectors
 
     def _features(self, ids: Ids) -> dict[str, Any]:
         """Return a batch in the model's format."""
         import torch
 
-        arrays = padded(ids, self.told["tensors"], self.told["padding"])
+        arrays = padded(ids, self.inputs["tensors"], self.inputs["padding"])
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if self.device.type == "cuda":
             tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
-        return self.told["rest"] | {name: tensor.to(self.device, non_blocking=True) for name, tensor in tensors.items()}
+        return self.inputs["rest"] | {
+            name: tensor.to(self.device, non_blocking=True) for name, tensor in tensors.items()
+        }
 
     def _plainly(self, texts: Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
         if tick is not None:
@@ -159,12 +157,12 @@ class BulkEncoder:
         )
         return result.float()
 
-    def _set(self, precision: str, engine: Engine = "torch", sample: Sequence[str] = ()) -> None:
+    def _set(self, precision: str, engine: Engine = "torch") -> None:
         import torch
 
         self.precision, self.openvino = precision, None
         if engine == "openvino":
-            self.openvino = self._openvino(precision, sample)
+            self.openvino = self._openvino(precision)
             return
         whole = precision != "float32" and self.device.type != "cpu"
         self.model = copy.deepcopy(self.encoder.model).to(getattr(torch, precision)) if whole else self.encoder.model
@@ -178,21 +176,12 @@ class BulkEncoder:
             else nullcontext()
         )
 
-    def _openvino(self, precision: str, sample: Sequence[str]) -> OpenVINOModel:
+    def _openvino(self, precision: str) -> OpenVINOModel:
         if self.tokenizer is None or self.device.type != "cpu":
             raise Refused("OpenVINO runs encoders with a fast tokenizer, on a CPU")
         example = self._features([self.tokenizer.encode(self.prompt + text).ids for text in ("a b c", "a b")])
-        tensors = {name: example[name] for name in self.told["tensors"]}
-        network = converted(self.encoder.model, tensors, self.told["rest"])
-        if precision == "int8":
-            ids = cast(Ids, self.tokenise_texts(sample))
-            network = quantised(
-                network,
-                [
-                    padded([ids[row] for row in rows], self.told["tensors"], self.told["padding"])
-                    for rows in batches(ids, TOKENS_CALIBRATION)
-                ],
-            )
+        tensors = {name: example[name] for name in self.inputs["tensors"]}
+        network = converted(self.encoder.model, tensors, self.inputs["rest"])
         return OpenVINOModel(network, precision)
 
     def _choose(self, sample: Sequence[str], engine: Engine) -> None:

@@ -79,7 +79,7 @@ class QuestionEncoder:
             sample = [questions[row] for row in np.unique(np.linspace(0, len(questions) - 1, SAMPLE).astype(int))]
             ours = bulk.encode_float32(bulk.tokenise_texts(sample)).numpy()
             is_exact = same_vectors(ours, encoder.encode_questions(sample), OFF)
-            stored = StoredNetwork(encoder.describe(), bulk.prompt, bulk.told["padding"], is_exact)
+            stored = StoredNetwork(encoder.describe(), bulk.prompt, bulk.inputs["padding"], is_exact)
         network, tokenizer = (bulk.openvino, bulk.tokenizer) if bulk is not None else (None, None)
         store_network(self._key, stored, tokenizer, network)
         if network is None or tokenizer is None or not stored.is_exact:

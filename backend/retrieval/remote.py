@@ -37,7 +37,7 @@ class ServiceDown(BlindspotError):
     """The backend does not answer."""
 
 
-def chosen() -> Backend | None:
+def configured() -> Backend | None:
     """Return the backend that the environment names, or None. Raises Refused for a malformed address."""
     url = os.environ.get(BACKEND, "").strip()
     return _backend(url, os.environ.get(TOKEN, "").strip() or None) if url else None

@@ -1,10 +1,9 @@
 """The interface of retrievers, and the registry of the kinds of retriever.
 
 BM25, dense, hybrid, an imported run and a remote engine all look the same from outside. To add a kind, write one file
-with a subclass of
-`RetrieverKind` and register it in `RETRIEVERS`, in this package or in an installed one (entry point group
-`blindspot.retrievers`).
-The command line, Home, Compare, live questions, the service and the docs take it from there.
+with a subclass of `RetrieverKind` and register it in `RETRIEVERS`, in this package or in an installed one (entry point
+group `blindspot.retrievers`). The command line, Home, Compare, live questions, the service and the docs take it from
+there.
 """
 
 from __future__ import annotations
@@ -54,6 +53,10 @@ class Scorer(Retriever, Protocol):
         ...
 
 
+OpenPart = Callable[[str], Any] | None
+"""Returns an open retriever by name, if the caller shares open retrievers."""
+
+
 @settings_class
 class NoOptions:
     """The empty options of a kind of retriever without options."""
@@ -63,9 +66,8 @@ class RetrieverKind(ABC):
     """One kind of retriever: how to find, open and describe its retrievers.
 
     A retriever of a study has a name: "bm25", an encoder's name for a dense index ("dense:ENCODER" where the encoder is
-        called like a kind), "hybrid:ENCODER". `available` lists
-        the names that
-    a study can open now; the same names appear in live questions and in the service.
+    called like a kind), "hybrid:ENCODER". `available` lists the names that a study can open now; the same names appear
+    in live questions and in the service.
 
     Attributes:
         name: the value of `blindspot retrieve --with`.
@@ -73,7 +75,7 @@ class RetrieverKind(ABC):
         help: one line.
         options: a settings class (`blindspot.backend.core.declared`) with the options of `blindspot retrieve` for this kind.
         lexical: whether it ranks by shared words; Compare then puts it on side A.
-        fusion: whether it combines other retrievers.
+        fusion: whether it joins two retrievers.
         uses_torch: whether its searches run in PyTorch and compete for the cores.
         suggested: whether Home suggests a run with it.
         extras: the extras (`blindspot.backend.core.extras`) whose packages a search needs.
@@ -96,14 +98,11 @@ class RetrieverKind(ABC):
         """Return the names of the retrievers of this kind that the study can open now."""
 
     @abstractmethod
-    def open(
-        self, study: Study, options: Any, device: str | None = None, part: Callable[[str], Any] | None = None
-    ) -> Retriever:
+    def open(self, study: Study, options: Any, device: str | None = None, part: OpenPart = None) -> Retriever:
         """Open a retriever. Raises Missing without an index, Refused if the index was made over other passages.
 
         Args:
             options: an instance of `self.options`.
-            part: returns an open retriever by name, if the caller shares open retrievers.
         """
 
     def owns(self, name: str) -> bool:
@@ -144,7 +143,9 @@ class RetrieverKind(ABC):
             for folder in folders
             for path in sorted(folder.glob("*"))
             if path.suffix != ".db"
-            and not path.name.startswith(("faiss-", "quantised-"))  # a cache, and indexes of another option
+            and not path.name.startswith(
+                ("faiss-", "quantised-")
+            )  # a cache, and indexes of another option or of version 0.2
         ]
 
     def asks_servers(self, study: Study, name: str) -> bool:
@@ -208,12 +209,26 @@ def _check(entry: object) -> None:
         raise TypeError(f"its option {reserved[0]!r} is already an option of 'blindspot retrieve'")
 
 
+REMOVED = {
+    "titles": "entity lookup was removed (Success@20 of 24.2% where BM25 has 93.5%): use bm25, and delete indexes/titles",
+    "fusion": "fusion was removed: use hybrid, or fuse exported runs with ranx and import the lists with 'blindspot import run'",
+    **dict.fromkeys(
+        ("int8", "binary"),
+        "int8 and binary copies were removed: use 'blindspot index faiss' and --with dense --approximate",
+    ),
+}
+"""Kinds of version 0.2 by name, with what to do."""
+REMOVED_INDEXES = {"title index": "titles"}
+"""Kinds of their indexes in manifests."""
+
+
 RETRIEVERS: Registry[RetrieverKind] = Registry(
     "retriever",
     package="blindspot.backend.retrieval",
     group="blindspot.retrievers",
     order=lambda kind: (not type(kind).__module__.startswith("blindspot.backend."), kind.name),
     check=_check,
+    removed=REMOVED,
 )
 
 

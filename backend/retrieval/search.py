@@ -15,7 +15,7 @@ import numpy as np
 
 from blindspot.backend.progress import Progress
 from blindspot.backend.retrieval.exact.candidates import CandidateHits
-from blindspot.backend.retrieval.exact.exhaustive import PassageBlock, settle
+from blindspot.backend.retrieval.exact.exhaustive import PassageBlock, search_exhaustively
 from blindspot.backend.retrieval.exact.products import RoundedQueries
 from blindspot.backend.retrieval.exact.scores import exact_scores
 from blindspot.backend.retrieval.retriever import pad
@@ -89,16 +89,16 @@ class ExactSearch:
     def _search_block(self, questions: np.ndarray, k: int, progress: Progress | None) -> Hits:
         proposed = self.proposer.propose(questions, k, progress)
         hits = proposed.hits
-        open_to_doubt = np.flatnonzero(hits.scores[:, -1] <= proposed.at_most.astype(np.float32))
-        if len(open_to_doubt):
-            doubtful = questions[open_to_doubt]
-            hits.ordinals[open_to_doubt], hits.scores[open_to_doubt] = settle(
+        unproven = np.flatnonzero(hits.scores[:, -1] <= proposed.at_most.astype(np.float32))
+        if len(unproven):
+            doubtful = questions[unproven]
+            hits.ordinals[unproven], hits.scores[unproven] = search_exhaustively(
                 self.proposer.blocks(),
                 self.vectors,
                 doubtful,
                 self.proposer.rounded(doubtful),
                 k,
-                hits.scores[open_to_doubt, -1],
+                hits.scores[unproven, -1],
             )
         return hits
 

@@ -1,10 +1,8 @@
-"""The hits of a stored run as a retriever: "run:NAME". Rerankers and fusions take it, so imported runs can be reranked
-and joined. It answers the questions of its run, and no live questions.
-"""
+"""The hits of a stored run as a retriever: "run:NAME". Rerankers take it, so imported runs can be reranked. It answers the questions of its run, and no live questions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,7 @@ import numpy as np
 
 from blindspot.backend.core.declared import Field, settings_class
 from blindspot.backend.progress import Progress
-from blindspot.backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of_run, pad
+from blindspot.backend.retrieval.retriever import RETRIEVERS, OpenPart, RetrieverKind, kind_of_run, pad
 from blindspot.db.errors import Missing
 from blindspot.db.records import Hits
 
@@ -57,25 +55,19 @@ class StoredRun:
 
 @settings_class
 class RunOptions:
-    run: str = Field(default="", title="Run", description="Name of a run of this study")
+    run: str = Field(default="", description="Name of a run of this study")
 
 
 class RunKind(RetrieverKind):
     name, title = NAME, KIND
-    help = "the hits of a run, for --over and --of"
+    help = "the hits of a run, for --over"
     options = RunOptions
 
     def available(self, study: Study) -> list[str]:
         """Return no name: a stored run answers no live questions."""
         return []
 
-    def open(
-        self,
-        study: Study,
-        options: RunOptions,
-        device: str | None = None,
-        part: Callable[[str], Any] | None = None,
-    ) -> StoredRun:
+    def open(self, study: Study, options: RunOptions, device: str | None = None, part: OpenPart = None) -> StoredRun:
         return StoredRun(study, options.run)
 
     def options_of(self, name: str) -> dict[str, Any]:

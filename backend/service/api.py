@@ -169,17 +169,16 @@ def make_api(
         router = APIRouter(prefix="/v1", responses=_documented(400, 401, 403, 404, 413, 422, 429))
         add_version_1(router, Version1(service, time_limit))
         api.include_router(router)
-        _keep_nulls_in_examples(api)
+        _add_examples(api)
     return api
 
 
-def _keep_nulls_in_examples(api: FastAPI) -> None:
-    """Put whole examples into the schema. FastAPI leaves out their nulls, and then they lack required fields."""
+def _add_examples(api: FastAPI) -> None:
+    """Put an example of each answer of version 1 into the schema."""
     schemas = api.openapi()["components"]["schemas"]
     for model in vars(answers).values():
-        extra = getattr(model, "model_config", {}).get("json_schema_extra", {})
-        if isinstance(extra, dict) and "example" in extra and model.__name__ in schemas:
-            schemas[model.__name__]["example"] = extra["example"]
+        if getattr(model, "__name__", "") in schemas:
+            schemas[model.__name__]["example"] = answers.example_of(model)
 
 
 def find_caller(request: Request) -> None:

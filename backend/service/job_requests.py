@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 STARTABLE = {
     "index bm25": "blindspot.backend.retrieval.bm25",
     "index dense": "blindspot.backend.retrieval.dense",
-    "index titles": "blindspot.backend.retrieval.titles",
     "retrieve": "blindspot.backend.retrieval.retrieve",
     "count frequencies": "blindspot.backend.data.importing.importer",
     "make batch": "blindspot.backend.judging.batches",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TEXTS = frozenset({"slice", "split", "splits", "questions", "relations", "question_prompt", "passage_prompt"})
 """Arguments that are compared with the study's own questions, or put before a text, and so may hold a slash."""
-MODELS = frozenset({"start", "distil", "guide", "reader", "model"})
+MODELS = frozenset({"start", "distil", "reader", "model"})
 """Arguments that name a model. Elsewhere they may be a folder or a name on the Hub, which would be fetched."""
 TRACKER = "report_to"
 _USE = "use the command line"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.answers import DEFAULT_RULE, RULES, joined, nfd
+from blindspot.backend.text.answers import DEFAULT_RULE, RULES, nfd, spaced_tokens
 from blindspot.db.corpus import Row
 
 MatchKind = Literal["id", "same text", "overlap", "none"]
@@ -52,8 +52,7 @@ class ParagraphMatch:
     Attributes:
         ordinal: Row of the passage; None if no passage matches.
         score: Share of the shorter text's 5-token shingles that both texts have; 1 for identical texts. Without a
-        match,
-            the best score of any passage.
+            match, the best score of any passage.
         reason: Why no passage matches.
     """
 
@@ -85,7 +84,7 @@ def match_gold(
     if not queries:
         return []
     paragraphs = _paragraphs(queries)
-    exact = {paragraph.joined: paragraph for paragraph in paragraphs.values() if paragraph.words}
+    exact = {paragraph.spaced_tokens: paragraph for paragraph in paragraphs.values() if paragraph.words}
     anchors: dict[tuple[str, ...], list[_Paragraph]] = {}
     for paragraph in paragraphs.values():
         for anchor in dict.fromkeys(list(paragraph.shingles())[::STRIDE]):
@@ -111,7 +110,7 @@ def match_gold(
 
 def lower_tokens(text: str) -> list[str]:
     """Tokenise a text as the `dpr` rule does, in lower case."""
-    return joined(nfd(text)).split()
+    return spaced_tokens(nfd(text)).split()
 
 
 def containment(a: Sequence[str], b: Sequence[str]) -> float:
@@ -143,7 +142,7 @@ class _Candidate(NamedTuple):
 @dataclass(slots=True, eq=False)
 class _Paragraph:
     words: list[str]
-    joined: str
+    spaced_tokens: str
     titles: set[str] = field(default_factory=set)  # case-folded
     best: list[_Candidate] = field(default_factory=list)
 

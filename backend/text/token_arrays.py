@@ -1,4 +1,4 @@
-"""The tokens of many texts at once, as arrays: where each token lies, and a hash of it.
+"""The tokens of many texts at once, as arrays: where each token is, and a hash of it.
 
 `tokens` of `blindspot.backend.text.answers` splits one text. Calling it for every passage of a collection costs more than
 everything that is then done with the tokens; here numpy finds the tokens of a thousand passages together.
@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from blindspot.backend.text.answers import joined, nfd, tokens
+from blindspot.backend.text.answers import nfd, spaced_tokens, tokens
 
 BETWEEN = "\0"  # separates the texts; NUL belongs to no token and occurs in no passage
 _NEITHER, _WORD, _SYMBOL = 0, 1, 2
@@ -60,10 +60,10 @@ class TokenArrays:
 
 
 def token_arrays(texts: Sequence[str]) -> TokenArrays:
-    """Return the lower-cased tokens of the texts: those of `joined(nfd(text))`. No text may contain NUL."""
+    """Return the lower-cased tokens of the texts: those of `spaced_tokens(nfd(text))`. No text may contain NUL."""
     text = nfd(BETWEEN.join(texts))
     if "Σ" in text:  # the only letter whose lower case depends on its neighbours: lower-case token by token
-        text = BETWEEN.join(joined(part) if "Σ" in part else part for part in text.split(BETWEEN))
+        text = BETWEEN.join(spaced_tokens(part) if "Σ" in part else part for part in text.split(BETWEEN))
     text = text.lower()
     if text.isascii():
         codes, kinds = np.frombuffer(text.encode("ascii"), np.uint8), _kinds(_ASCII)

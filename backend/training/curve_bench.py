@@ -19,11 +19,14 @@ from blindspot.backend.judges.feature_cache import kept_features
 from blindspot.backend.judges.feature_judge import (
     MAXIMUM_QUESTIONS,
     Lists,
+    examples_of,
+    ranks_learned,
+    reference_questions,
     settled_labels,
     trainable_questions,
     truth_of,
 )
-from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN, FeatureRanker
+from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, RANK, UNKNOWN, FeatureRanker, fit_ranker
 from blindspot.backend.judges.rerank import rerank
 from blindspot.backend.judges.settings import FeatureJudgeSettings
 from blindspot.backend.retrieval.dense import Dense, dense_indexes
@@ -117,6 +120,7 @@ class CurveBench:
         self.labels = Labels(study.labels_path, read_only=True)
         self.train, self.dev = study.run(inputs.train), study.run(inputs.dev)
         self.settings = FeatureJudgeSettings(depth=min(20, self.train.hits.k, self.dev.hits.k), seed=seed)
+        self.depth = min(ranks_learned(self.settings), self.train.hits.k, self.dev.hits.k)
         self.adapter_settings = AdapterSettings(scale=20.0, weight_decay=0.0, held_out=0, seed=seed)
         self.trainable = set(trainable_questions(study, self.train))
 
@@ -155,9 +159,18 @@ class CurveBench:
             ids = [id for id in self.train.question_ids if id in set(ids) or id in self._sampled]
         questions = [q for q in self.study.questions.some(ids) if q.gold or q.id in by_people]
         lists, features = kept_features(
-            self.study, self.train, questions, self.settings.depth, self.inputs.encoder, self.progress
+            self.study, self.train, questions, self.depth, self.inputs.encoder, self.progress
         )
         return lists, features, *truth_of(self.study, self.train, lists, by_people, self.progress)
+
+    def fit(self, lists: Lists, features: np.ndarray, truth: np.ndarray, answers: np.ndarray) -> FeatureRanker:
+        """Learn a ranker from what `training_lists` gave. Without labels it is the prior."""
+        others = reference_questions(self.study, self.train, lists.questions)
+        reference = None
+        if others:
+            reference = kept_features(self.study, self.train, others, self.depth, self.inputs.encoder, self.progress)[1]
+        self.report("learning the judge")
+        return fit_ranker(examples_of(lists, features, truth, answers, reference), self.settings)
 
     @cached_property
     def _sampled(self) -> set[str]:
@@ -196,9 +209,7 @@ class CurveBench:
             return {}
         questions = self.study.questions.some(dict.fromkeys(question for question, _ in pairs))
         rows = self.study.corpus.ordinals({passage for _, passage in pairs})
-        lists, _ = kept_features(
-            self.study, self.train, questions, self.settings.depth, self.inputs.encoder, self.progress
-        )
+        lists, _ = kept_features(self.study, self.train, questions, self.depth, self.inputs.encoder, self.progress)
         truth, _ = truth_of(self.study, self.train, lists, {}, self.progress)
         places = {question.id: i for i, question in enumerate(questions)}
         roles = {}
@@ -229,35 +240,30 @@ class CurveBench:
             )
         return relevance
 
+    def measuring(self, limit: int) -> np.ndarray:
+        """Return at most `limit` places among the dev questions that can be measured, in their order."""
+        return np.sort(np.random.default_rng(self.seed).permutation(len(self.relevance.rows))[:limit])
+
     @property
     def rule(self) -> str:
         return str(self.dev.manifest.get("rule", DEFAULT_RULE))
 
     @cached_property
-    def _dev_features(self) -> np.ndarray:
-        depth = self.settings.depth
+    def dev_features(self) -> np.ndarray:
         questions = self.study.questions.some(self.dev.question_ids)
-        return kept_features(self.study, self.dev, questions, depth, self.inputs.encoder, self.progress)[1]
+        return kept_features(self.study, self.dev, questions, self.depth, self.inputs.encoder, self.progress)[1]
 
-    def _scores(self, ranker: FeatureRanker) -> np.ndarray:
-        present = ~np.isnan(self._dev_features[:, :, 1])
+    def reranked(self, ranker: FeatureRanker) -> tuple[Hits, np.ndarray]:
+        """Return the first ranks of the dev run in the order of a ranker, and (q',) bool: is the first hit relevant?"""
+        hits = Hits(
+            np.asarray(self.dev.hits.ordinals[:, : self.depth]), np.asarray(self.dev.hits.scores[:, : self.depth])
+        )
+        present = ~np.isnan(self.dev_features[:, :, RANK])
         scores = np.full(present.shape, np.nan)
-        scores[present] = ranker.ranking_scores(self._dev_features[present])
-        return scores
-
-    def reranked(self, ranker: FeatureRanker | None) -> Hits:
-        """Return the first ranks of the dev run in the order of a judge."""
-        depth = self.settings.depth
-        hits = Hits(np.asarray(self.dev.hits.ordinals[:, :depth]), np.asarray(self.dev.hits.scores[:, :depth]))
-        return hits if ranker is None else rerank(hits, self._scores(ranker))
-
-    def first_relevant(self, ranker: FeatureRanker | None) -> np.ndarray:
-        """(q',) bool: is the first hit relevant, after reranking?"""
-        if ranker is None:
-            return self.relevance.relevant[:, 0].astype(bool)
-        scores = self._scores(ranker)[self.relevance.rows]
-        first = np.argmax(np.where(np.isnan(scores), -np.inf, scores), axis=1)
-        return self.relevance.relevant[np.arange(len(first)), first].astype(bool)
+        scores[present] = ranker.ranking_scores(self.dev_features[present])
+        of_relevance = scores[self.relevance.rows]
+        first = np.argmax(np.where(np.isnan(of_relevance), -np.inf, of_relevance), axis=1)
+        return rerank(hits, scores), self.relevance.relevant[np.arange(len(first)), first].astype(bool)
 
     @cached_property
     def _dev_vectors(self) -> np.ndarray:
@@ -336,7 +342,7 @@ class CurveBench:
             "retriever": f"rerank:curve-{scope}",
             "kind": "rerank",
             "judge": f"the judge of point {number}",
-            "depth": self.settings.depth,
+            "depth": self.depth,
             "over": {"retriever": self.inputs.retriever, "run": self.inputs.dev},
             "split": self.dev.manifest.get("split"),
             "learning_curve": number,

@@ -52,8 +52,8 @@ class Share:
 class CurveOutcome:
     """What one scope gave.
 
-    questions: training questions that it learned from. model: the judge's model; None if the labels do not suffice for
-    one, and the list then keeps its order. reranker: Success@1. adapter: Success@20; None without a dense index.
+    questions: training questions that it learned from. model: the judge's model, "prior" without labels; None in older
+    points without labels, whose list kept its order. reranker: Success@1. adapter: Success@20; None without a dense index.
     answered, lost: dev questions with an answer at rank 1 now and not at the point before, and the reverse.
     run: the reranked run of dev; run_before: that of the point before.
     """

@@ -28,14 +28,14 @@ def rank() -> int:
     """The rank of this process; 0 if there is only one."""
     from torch import distributed
 
-    return distributed.get_rank() if _joined() else 0
+    return distributed.get_rank() if _is_initialised() else 0
 
 
 def world_size() -> int:
     """The number of processes that train together."""
     from torch import distributed
 
-    return distributed.get_world_size() if _joined() else 1
+    return distributed.get_world_size() if _is_initialised() else 1
 
 
 def gather(rows: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def gather(rows: Tensor) -> Tensor:
     The gradient flows back to the process that owns the row, summed over all processes. (DPR's own code keeps only the
     gradient of a process's own rows, one w-th of it after averaging.)
     """
-    if not _joined():
+    if not _is_initialised():
         return rows
     import warnings
 
@@ -57,7 +57,7 @@ def gather(rows: Tensor) -> Tensor:
 
 def average_gradients(model: Module) -> None:
     """Average the gradients over all processes. Every process must have gradients for the same weights."""
-    if not _joined():
+    if not _is_initialised():
         return
     import torch
     from torch import distributed
@@ -72,13 +72,13 @@ def average_gradients(model: Module) -> None:
 
 def wait_for_all() -> None:
     """Wait until every process arrives here."""
-    if _joined():
+    if _is_initialised():
         from torch import distributed
 
         distributed.barrier()
 
 
-def _joined() -> bool:
+def _is_initialised() -> bool:
     from torch import distributed
 
     return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1

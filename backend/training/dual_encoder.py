@@ -2,8 +2,7 @@
 
 `train` works on folders and knows no study; `train_dual_encoder` is the job. The model is an ordinary folder that
 `SentenceTransformer(...)` loads anywhere, with training.json (settings, hashes, curve) and log.jsonl beside the
-weights. In several
-processes: `torchrun --nproc-per-node 4 --no-python blindspot train dual-encoder ...`.
+weights. In several processes: `torchrun --nproc-per-node 4 --no-python blindspot train dual-encoder ...`.
 """
 
 from __future__ import annotations
@@ -55,9 +54,7 @@ from blindspot.backend.training.examples import (
     examples_digest,
     with_positives,
 )
-from blindspot.backend.training.guide import Guide
 from blindspot.backend.training.initial_model import normalises, tower
-from blindspot.backend.training.refresh import Dropped, FirstRound, RefreshedExamples
 from blindspot.backend.training.share_index import share_index
 from blindspot.backend.training.stored_vectors import StoredVectors
 from blindspot.backend.training.training_log import working_folder, write_line
@@ -129,9 +126,7 @@ def train_dual_encoder(
                 restart=restart,
                 about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]},
                 teacher=teacher,
-                guide=Guide(study, chosen.guide, chosen.guide_above) if chosen.guide is not None else None,
                 stored=StoredVectors.open(study, start, chosen.passage_tokens) if chosen.only == "question" else None,
-                dropped=opened.dropped,
                 progress=progress,
             )
     if is_main_process() and known is None:
@@ -186,8 +181,6 @@ def train(
     about: dict | None = None,
     teacher: Teacher | None = None,
     stored: StoredVectors | None = None,
-    guide: Guide | None = None,
-    dropped: Dropped | None = None,
     progress: Progress | None = None,
 ) -> TrainedDualEncoder:
     """Train, or resume an interrupted training, and put the best model into `target`.
@@ -200,11 +193,7 @@ def train(
         about: further entries of training.json; a training with other entries is another training.
         teacher: the cross-encoder named by `settings.distil`; it scores unscored pairs before the first step.
         stored: the index of the start model. If only questions are trained and the model encodes passages to its
-        vectors, the
-            passages are not encoded again.
-        guide: the judge named by `settings.guide`, whose stored scores mask passages of a batch.
-        dropped: returns passages by question that `settings.refresh` must not take as negatives, besides known
-        positives.
+            vectors, the passages are not encoded again.
 
     Raises:
         Refused: settings that cannot learn, no positives, another unfinished training in `working`, a full disk.
@@ -213,38 +202,14 @@ def train(
     settings = settings or DualEncoderSettings()
     require("train")
     check(settings)
-    helpers = Helpers(teacher, stored, guide, dropped)
-    helpers.check(settings)
+    if settings.distil is not None and teacher is None:
+        raise Refused(f"this training has no cross-encoder to learn from; leave out distil {settings.distil!r}")
     shown, on = progress if is_main_process() else None, training_device(device)
-    training = _Training(start, examples, target, working, settings, on, helpers, shown, dev)
+    training = _Training(start, examples, target, working, settings, on, teacher, stored, shown, dev)
     with readable_training_errors(settings.batch, caches=True):
         made = training.run(restart, about or {})
         wait_for_all()
     return made
-
-
-@dataclass(frozen=True)
-class Helpers:
-    """What a training may use besides its examples; see `train`."""
-
-    teacher: Teacher | None = None
-    stored: StoredVectors | None = None
-    guide: Guide | None = None
-    dropped: Dropped | None = None
-
-    def check(self, settings: DualEncoderSettings) -> None:
-        """Raises Refused if the settings name a cross-encoder or a judge that was not passed."""
-        if settings.distil is not None and self.teacher is None:
-            raise Refused(f"this training has no cross-encoder to learn from; leave out distil {settings.distil!r}")
-        if settings.guide is not None and self.guide is None:
-            raise Refused(f"this training has no scores of {settings.guide!r} to be guided by; leave out the guide")
-
-    def hashes(self) -> dict[str, Any]:
-        """Return what the helpers add to the request of a training."""
-        return {
-            **({"teacher_hash": self.teacher.model_hash} if self.teacher else {}),
-            **({"guide_digest": self.guide.digest} if self.guide else {}),
-        }
 
 
 @dataclass(frozen=True)
@@ -257,7 +222,8 @@ class _Training:
     working: Path
     settings: DualEncoderSettings
     device: str
-    helpers: Helpers
+    teacher: Teacher | None
+    stored: StoredVectors | None
     progress: Progress | None
     dev: Sequence[Example] | None
 
@@ -272,25 +238,21 @@ class _Training:
         chosen, pool = split_examples(every, settings, self.dev)
         model = initial_dual_encoder(self.start, settings, self.device)
         scale, sampler = scale_of(settings, normalises(model)), dual_encoder_sampler(len(chosen), settings)
-        also = {"pool": pool.digest if pool else None, **self.helpers.hashes(), **about}
+        taught = {"teacher_hash": self.teacher.model_hash} if self.teacher else {}
+        also = {"pool": pool.digest if pool else None, **taught, **about}
         request = training_request(asdict(self.start), settings, examples_digest(every), also)
         checkpoint = load_checkpoint(self.working, request, restart)
-        rounds: dict[str, Any] = {}
-        if settings.refresh:
-            del model  # frees its memory for the first round
-            chosen, model, rounds = self._second_round(chosen)
         dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
-        if self.helpers.teacher is not None:
-            self.helpers.teacher.prepare(dataset, sampler, self.progress)
+        if self.teacher is not None:
+            self.teacher.prepare(dataset, sampler, self.progress)
         collator = self._collator(model)
-        _run_trainer(model, arguments, settings, scale, collator, dataset, sampler, pool, checkpoint, self.progress)
+        self._run_trainer(model, arguments, scale, collator, dataset, sampler, pool, checkpoint)
         facts = training_facts("dual encoder", self.target.name, sampler, self.device, began) | {
             "scale": scale,
             "questions": len(chosen),
             "held_out": len(pool.questions) if pool else 0,
             "without_positives": len(self.examples) - len(every),
             "passages_from_index": collator.stored is not None,
-            **rounds,
         }
         if is_main_process():
             tokens = settings.passage_tokens
@@ -298,84 +260,67 @@ class _Training:
         steps = sampler.steps
         return TrainedDualEncoder(self.target.name, str(self.target), steps, steps, None, facts["seconds"])
 
-    def _second_round(self, chosen: TrainingExamples) -> tuple[RefreshedExamples, SentenceTransformer, dict[str, Any]]:
-        """Train the first round unless it is done. Return the examples with the negatives that its model mines, the
-        model to train further, and a record of the first round.
-        """
-        helpers, settings = self.helpers, self.settings
-        first = FirstRound(self.working, self.start, settings.passage_tokens)
-        if not first.folder.is_dir():
-            train(
-                self.start,
-                self.examples,
-                first.folder,
-                first.checkpoints,
-                replace(settings, refresh=False),
-                dev=self.dev,
-                device=self.device,
-                teacher=helpers.teacher,
-                stored=helpers.stored,
-                guide=helpers.guide,
-                progress=self.progress,
-            )
-        refreshed = first.refreshed(chosen, helpers.dropped, self.device, self.progress)
-        model = initial_dual_encoder(first.encoder, settings, self.device)
-        return refreshed, model, {"first_round": first.about()}
+    def _run_trainer(
+        self,
+        model: SentenceTransformer,
+        arguments: Any,
+        scale: float,
+        collator: Collator,
+        dataset: NegativeSampler,
+        sampler: BatchSampler,
+        pool: Pool | None,
+        checkpoint: Path | None,
+    ) -> None:
+        from blindspot.backend.training.evaluators import RankEvaluator
+        from blindspot.backend.training.trainer import CheckpointCallback, DualEncoderTrainer, is_finished, run
+
+        settings, working = self.settings, self.working
+        set_schedule(
+            arguments,
+            settings,
+            sampler.steps,
+            sampler.batch,
+            10 if pool else 0,
+            *texts_encoded(sampler, settings, pool),
+        )
+        if checkpoint is not None and is_finished(checkpoint, arguments, settings.patience):
+            return
+        vectors = collator.stored(pool.passages) if pool and collator.stored else None
+        evaluator = (
+            RankEvaluator(pool, collator.template, settings.similarity, settings.batch, vectors) if pool else None
+        )
+        sizes = {"questions": len(pool.questions), "passages": len(pool.passages)} if pool else {}
+        if evaluator is not None and checkpoint is None and is_main_process():
+            write_line(working, {"step": 0, "epoch": 0, **evaluator(model), **sizes})
+        frozen = (
+            [tower(model, "passage" if settings.only == "question" else "question").requires_grad_(False)]
+            if settings.only
+            else []
+        )
+        trainer = DualEncoderTrainer(
+            model=model,
+            args=arguments,
+            evaluator=evaluator,
+            sampler=sampler,
+            dataset=dataset,
+            frozen=frozen,
+            loss=dual_encoder_loss(model, settings, scale),
+            data_collator=collator,
+            callbacks=[
+                CheckpointCallback(working, sampler, (FIGURE, "first"), settings.patience, sizes, self.progress)
+            ],
+        )
+        run(trainer, checkpoint)
 
     def _collator(self, model: SentenceTransformer) -> Collator:
         """The collator with the stored vectors of passages, if only questions are trained and the model still gives
         these vectors.
         """
-        settings, stored, template = self.settings, self.helpers.stored, self.start.passage_template
+        settings, stored, template = self.settings, self.stored, self.start.passage_template
         if stored is not None and not (settings.only == "question" and stored.agree(model, template)):
             stored = None
-        collator = dual_encoder_collator(model, settings, template, self.helpers.teacher)
-        return replace(collator, stored=stored, guide=self.helpers.guide)
-
-
-def _run_trainer(
-    model: SentenceTransformer,
-    arguments: Any,
-    settings: DualEncoderSettings,
-    scale: float,
-    collator: Collator,
-    dataset: NegativeSampler,
-    sampler: BatchSampler,
-    pool: Pool | None,
-    checkpoint: Path | None,
-    progress: Progress | None,
-) -> None:
-    from blindspot.backend.training.evaluators import RankEvaluator
-    from blindspot.backend.training.trainer import CheckpointCallback, DualEncoderTrainer, is_finished, run
-
-    set_schedule(
-        arguments, settings, sampler.steps, sampler.batch, 10 if pool else 0, *texts_encoded(sampler, settings, pool)
-    )
-    if checkpoint is not None and is_finished(checkpoint, arguments, settings.patience):
-        return
-    working = Path(arguments.output_dir)
-    vectors = collator.stored(pool.passages) if pool and collator.stored else None
-    evaluator = RankEvaluator(pool, collator.template, settings.similarity, settings.batch, vectors) if pool else None
-    sizes = {"questions": len(pool.questions), "passages": len(pool.passages)} if pool else {}
-    if evaluator is not None and checkpoint is None and is_main_process():
-        write_line(working, {"step": 0, "epoch": 0, **evaluator(model), **sizes})
-    frozen = (
-        [tower(model, "passage" if settings.only == "question" else "question").requires_grad_(False)]
-        if settings.only
-        else []
-    )
-    trainer = DualEncoderTrainer(
-        model=model,
-        args=arguments,
-        evaluator=evaluator,
-        sampler=sampler,
-        dataset=dataset,
-        frozen=frozen,
-        loss=dual_encoder_loss(model, settings, scale),
-        data_collator=collator,
-        callbacks=[CheckpointCallback(working, sampler, (FIGURE, "first"), settings.patience, sizes, progress)],
-    )
-    run(trainer, checkpoint)
+        collator = dual_encoder_collator(model, settings, template, self.teacher)
+        return replace(collator, stored=stored)
 
 
 def _save_best(working: Path, target: Path, template: str, tokens: int, about: dict) -> TrainedDualEncoder:

@@ -75,7 +75,7 @@ def estimate(
     def seconds(steps: int) -> float:
         every = every_steps(settings, steps, 10 if pool else 0, trained, compared)
         comparisons = 1 + -(-steps // every) if pool else 0
-        return (2 if settings.refresh else 1) * took * (steps + comparisons * compared / (3 * trained))
+        return took * (steps + comparisons * compared / (3 * trained))
 
     steps = _fitting(sampler.steps, seconds, within)
     return TrainingEstimate(steps, took, seconds(steps), teacher.cost(dataset, sampler) if teacher else None)

@@ -17,12 +17,7 @@ import numpy as np
 from blindspot.backend.core import jobs
 from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import whole_folder, write_json, write_manifest
-from blindspot.backend.judges.feature_judge import (
-    examples_of,
-    settled_labels,
-    trainable_questions,
-)
-from blindspot.backend.judges.feature_model import FeatureRanker, fit_ranker
+from blindspot.backend.judges.feature_judge import settled_labels, trainable_questions
 from blindspot.backend.training.curve_bench import CurveBench, curve_inputs, share
 from blindspot.backend.training.curve_points import (
     FOLDER,
@@ -38,7 +33,7 @@ from blindspot.backend.training.curve_points import (
     finished_batches,
     point_before,
 )
-from blindspot.db.errors import Missing, Refused
+from blindspot.db.errors import Missing
 from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
@@ -200,17 +195,10 @@ def _learn_scope(
 ) -> tuple[CurveOutcome, dict[str, np.ndarray]]:
     """Learn from one scope; return its figures, and the dev questions (q,) bool that reranker and adapter answer."""
     lists, features, truth, answers = bench.training_lists(scope, by_people)
-    ranker: FeatureRanker | None = None
-    if len(lists.questions):
-        try:
-            bench.report("learning the judge")
-            ranker = fit_ranker(examples_of(lists, features, truth, answers), bench.settings)
-        except Refused:
-            ranker = None  # too few labels for a judge: the list keeps its order
+    ranker = bench.fit(lists, features, truth, answers)
     name = f"curve-{scope}-{number}"
-    reordered = bench.reranked(ranker)
+    reordered, first = bench.reranked(ranker)
     bench.keep_run(name, scope, reordered, number)
-    first = bench.first_relevant(ranker)
     outcomes = {"reranker": first}
     adapted = bench.adapted(lists, truth, by_people)
     if adapted is not None:
@@ -218,7 +206,7 @@ def _learn_scope(
     earlier = None if before is None else bench.outcomes(before, scope)
     learned = CurveOutcome(
         questions=len(lists.questions),
-        model=None if ranker is None else ranker.kind,
+        model=ranker.kind,
         reranker=share(first, bench.units),
         adapter=None if adapted is None else share(adapted, bench.units),
         answered=0 if earlier is None else int((first & ~earlier).sum()),

@@ -52,12 +52,10 @@ class InBatchLoss(CachedLossMixin, nn.Module):
             grow with the batch, and each text is encoded twice. None encodes the whole batch at once.
         masked: False counts every other passage of the batch as a negative, as DPR does.
         in_batch: False compares a question only with its own passages (DPR's 1-of-N training, equation 2).
-        distil_weight: factor of the teacher's term; needs a loss that takes a teacher (the softmax). distil_loss: "kl"
-        or
-            "margin_mse", see `TEACHER_LOSSES`.
+        distil_weight: factor of the teacher's term; needs a loss that takes a teacher (the softmax).
+        distil_loss: "kl" or "margin_mse", see `TEACHER_LOSSES`.
         dimensions: the loss is the mean over vectors cut to each of these lengths, and whole (Matryoshka
-        representations,
-            Kusupati et al. 2022). unit_length: cut vectors are normalised again.
+            representations, Kusupati et al. 2022). unit_length: cut vectors are normalised again.
 
     Inputs: the features of the questions (B), of their positives (B), and of any number of columns of hard negatives
     (B each); or the features of the questions alone, with the vectors of the passages among the labels. Labels are a

@@ -40,7 +40,6 @@ class Collator:
     out.
     teacher: returns (b, 1 + hard_negatives) log odds of the sampled passages, for distillation.
     stored: returns the vectors of passages, which are then not encoded.
-    guide: returns the ids of further passages that are no negatives of each question.
     """
 
     model: SentenceTransformer
@@ -51,7 +50,6 @@ class Collator:
     routed: bool
     teacher: Callable[[Sequence[SampledExample[Example]], int], torch.Tensor] | None = None
     stored: Callable[[Sequence[Passage | None]], torch.Tensor] | None = None
-    guide: Callable[[Sequence[str]], list[list[str]]] | None = None
 
     def __call__(self, batch: Sequence[SampledExample[Example]]) -> dict[str, Any]:
         columns: list[list[Passage | None]] = [[drawn.positive for drawn in batch]]
@@ -76,17 +74,11 @@ class Collator:
                 "passages": torch.tensor(
                     [PAD if passage is None else passage_number(passage.id) for column in columns for passage in column]
                 ),
-                "positives": _padded(self._no_negatives(batch)),
+                "positives": _padded(
+                    [[passage_number(passage.id) for passage in drawn.example.positives] for drawn in batch]
+                ),
             },
         }
-
-    def _no_negatives(self, batch: Sequence[SampledExample[Example]]) -> list[list[int]]:
-        """The passages that are masked as negatives of each question, by number."""
-        known = [[passage_number(passage.id) for passage in drawn.example.positives] for drawn in batch]
-        if self.guide is None:
-            return known
-        guided = self.guide([drawn.example.id for drawn in batch])
-        return [own + [passage_number(id) for id in more] for own, more in zip(known, guided, strict=True)]
 
     def _tokens(self, name: str, texts: list[str], route: str, limit: int) -> dict[str, Any]:
         prompt = self.model.prompts.get(route) or None
@@ -228,11 +220,11 @@ class CheckpointCallback(TrainerCallback):
             sampler.steps_per_epoch,
         )
         self.figures, self.patience, self.sizes, self.progress = figures, patience, sizes, progress
-        self._said = (0, 0.0)  # step and time of the last log line, without evaluation and saving
+        self._logged = (0, 0.0)  # step and time of the last log line, without evaluation and saving
         self._ended = 0.0  # when the last step ended
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **named: Any) -> None:
-        self._said = (state.global_step, time.monotonic())
+        self._logged = (state.global_step, time.monotonic())
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **named: Any) -> Any:
         self._ended = time.monotonic()
@@ -252,9 +244,9 @@ class CheckpointCallback(TrainerCallback):
                 f"the loss is {logs['loss']} at step {state.global_step}: training diverged; lower the learning rate"
             )
         now = time.monotonic()
-        step, began = self._said
+        step, began = self._logged
         rate = (state.global_step - step) * self.per_step / max(now - began, 1e-9)
-        self._said = (state.global_step, now)
+        self._logged = (state.global_step, now)
         self._write(
             state, loss=logs["loss"], learning_rate=logs["learning_rate"], examples_per_second=rate, seconds=now - began
         )
@@ -279,7 +271,7 @@ class CheckpointCallback(TrainerCallback):
 
     def _leave_out(self) -> None:
         now = time.monotonic()
-        self._said, self._ended = (self._said[0], self._said[1] + now - self._ended), now
+        self._logged, self._ended = (self._logged[0], self._logged[1] + now - self._ended), now
 
     def _write(self, state: TrainerState, **values: Any) -> None:
         if is_main_process():

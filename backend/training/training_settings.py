@@ -26,49 +26,35 @@ class TrainingSettings:
     """What every training shares. The defaults are DPR's."""
 
     layers: int | None = Field(
-        default=None, title="Layers", description="Keep only this many layers of the start model; default all", ge=1
+        default=None, description="Keep only this many layers of the start model; default all", ge=1
     )
-    batch: int = Field(default=32, title="Batch", description="Questions in a batch, in each process", ge=1)
-    epochs: float = Field(default=10.0, title="Epochs", description="Passes over the questions", gt=0)
-    steps: int | None = Field(default=None, title="Steps", description="Number of batches, instead of epochs", ge=1)
+    batch: int = Field(default=32, description="Questions in a batch, in each process", ge=1)
+    epochs: float = Field(default=10.0, description="Passes over the questions", gt=0)
+    steps: int | None = Field(default=None, description="Number of batches, instead of epochs", ge=1)
     learning_rate: float = Field(
-        default=2e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
+        default=2e-5, description="Highest learning rate; the rate rises to it and falls", gt=0
     )
     warmup: float = Field(
         default=0.1, title="Warm-up", description="Share of the steps in which the learning rate rises", ge=0, lt=1
     )
-    decay: bool = Field(
-        default=True, title="Decay", description="Let the learning rate fall linearly to 0 after the warm-up"
-    )
-    weight_decay: float = Field(default=0.0, title="Weight decay", description="Weight decay of AdamW", ge=0)
+    decay: bool = Field(default=True, description="Let the learning rate fall linearly to 0 after the warm-up")
+    weight_decay: float = Field(default=0.0, description="Weight decay of AdamW", ge=0)
     clip: float = Field(default=2.0, title="Gradient clip", description="Maximum norm of the gradient", gt=0)
     held_out: int = Field(
-        default=200,
-        title="Held out",
-        description="Questions held out to compare checkpoints, at most a fifth of all",
-        ge=0,
+        default=200, description="Questions held out to compare checkpoints, at most a fifth of all", ge=0
     )
     evaluate_every: int | None = Field(
         default=None,
-        title="Evaluate every",
         description="Steps between evaluations, each a checkpoint; default ten in all, or fewer if they take long",
         ge=1,
     )
-    patience: int = Field(
-        default=0, title="Patience", description="Stop after this many evaluations without improvement; 0: never", ge=0
-    )
-    seed: int = Field(
-        default=0, title="Seed", description="Seed of the order, of sampling and of dropout", ge=0, le=LARGEST_SEED
-    )
+    patience: int = Field(default=0, description="Stop after this many evaluations without improvement; 0: never", ge=0)
+    seed: int = Field(default=0, description="Seed of the order, of sampling and of dropout", ge=0, le=LARGEST_SEED)
     precision: Precision = Field(
-        default="auto",
-        title="Precision",
-        description="Arithmetic; auto: bfloat16 on a processor that multiplies it, else float32",
+        default="auto", description="Arithmetic; auto: bfloat16 on a processor that multiplies it, else float32"
     )
     report_to: Tracker = Field(
-        default="none",
-        title="Report to",
-        description="Tracker that gets the loss and the evaluations (docs/train.md)",
+        default="none", description="Tracker that gets the loss and the evaluations (docs/train.md)"
     )
 
 
@@ -80,41 +66,29 @@ class DualEncoderSettings(TrainingSettings):
     """
 
     towers: Literal["two", "shared"] = Field(
-        default="two",
-        title="Towers",
-        description="two: an encoder for questions and one for passages (DPR); shared: one for both",
+        default="two", description="two: an encoder for questions and one for passages (DPR); shared: one for both"
     )
     pooling: Literal["cls", "mean"] | None = Field(
-        default=None,
-        title="Pooling",
-        description="How token vectors become one vector (DPR: cls); default as the start model",
+        default=None, description="How token vectors become one vector (DPR: cls); default as the start model"
     )
-    normalise: bool | None = Field(
-        default=None, title="Normalise", description="Scale vectors to unit length; default as the start model"
-    )
+    normalise: bool | None = Field(default=None, description="Scale vectors to unit length; default as the start model")
     similarity: Literal["dot", "cosine", "l2"] = Field(
-        default="dot", title="Similarity", description="How a question and a passage are compared (DPR: dot)"
+        default="dot", description="How a question and a passage are compared (DPR: dot)"
     )
-    question_tokens: int = Field(
-        default=64, title="Question tokens", description="Maximum tokens of a question; longer questions are cut", ge=1
-    )
-    passage_tokens: int = Field(
-        default=256, title="Passage tokens", description="Maximum tokens of a passage; longer passages are cut", ge=1
-    )
+    question_tokens: int = Field(default=64, description="Maximum tokens of a question; longer questions are cut", ge=1)
+    passage_tokens: int = Field(default=256, description="Maximum tokens of a passage; longer passages are cut", ge=1)
 
     loss: Annotated[str, one_of(LOSSES)] = Field(
         default="softmax",
-        title="Loss",
         description=f"Training loss. {loss_choices()}",
         json_schema_extra={"choices": [*LOSSES.names()]},
     )
     scale: float | None = Field(
         default=None,
-        title="Scale",
         description="Factor of the scores in the softmax; default 1, or 20 for scores between -1 and 1",
         gt=0,
     )
-    margin: float = Field(default=1.0, title="Margin", description="Margin of the triplet loss", ge=0)
+    margin: float = Field(default=1.0, description="Margin of the triplet loss", ge=0)
     masked: bool = Field(default=True, title="Mask positives", description="Never use a known positive as a negative")
     in_batch: bool = Field(
         default=True,
@@ -122,10 +96,7 @@ class DualEncoderSettings(TrainingSettings):
         description="Use the passages of a batch's other questions as negatives; without them: DPR's 1-of-N",
     )
     hard_negatives: int = Field(
-        default=1,
-        title="Hard negatives",
-        description="Hard negatives of each question, besides in-batch negatives",
-        ge=0,
+        default=1, description="Hard negatives of each question, besides in-batch negatives", ge=0
     )
     distil: str | None = Field(
         default=None,
@@ -134,10 +105,7 @@ class DualEncoderSettings(TrainingSettings):
         json_schema_extra={"metavar": "MODEL"},
     )
     distil_weight: float = Field(
-        default=1.0,
-        title="Teacher weight",
-        description="Weight of the cross-encoder's scores beside the loss",
-        gt=0,
+        default=1.0, title="Teacher weight", description="Weight of the cross-encoder's scores beside the loss", gt=0
     )
     distil_loss: Literal["kl", "margin_mse"] = Field(
         default="kl",
@@ -145,15 +113,6 @@ class DualEncoderSettings(TrainingSettings):
         description="kl: divergence of the softmax over a question's passages; margin_mse: squared error of the "
         "margins of its "
         "positive over its hard negatives",
-    )
-    guide: str | None = Field(
-        default=None,
-        title="Guide",
-        description="Judge whose stored scores say which passages of a batch are no negatives of a question",
-        json_schema_extra={"metavar": "JUDGE"},
-    )
-    guide_above: float = Field(
-        default=0.5, title="Guide above", description="Probability from which the guide masks a passage", gt=0, lt=1
     )
     matryoshka: str | None = Field(
         default=None,
@@ -163,13 +122,11 @@ class DualEncoderSettings(TrainingSettings):
     )
     question_prompt: str | None = Field(
         default=None,
-        title="Question prompt",
         description="Text put before each question; default the start model's",
         json_schema_extra={"metavar": "TEXT"},
     )
     passage_prompt: str | None = Field(
         default=None,
-        title="Passage prompt",
         description="Text put before each passage; default the start model's",
         json_schema_extra={"metavar": "TEXT"},
     )
@@ -182,14 +139,7 @@ class DualEncoderSettings(TrainingSettings):
         ge=1,
     )
     only: Literal["question", "passage"] | None = Field(
-        default=None, title="Only", description="Train this tower alone (EntityQuestions, Table 2)"
-    )
-    refresh: bool = Field(
-        default=False,
-        title="Refresh",
-        description="Train twice: the second time from the first model, with hard negatives that it ranks high among "
-        "the "
-        "training set's passages (all positives, 20,000 passages in all)",
+        default=None, description="Train this tower alone (EntityQuestions, Table 2)"
     )
     lora: int = Field(
         default=0,
@@ -198,10 +148,7 @@ class DualEncoderSettings(TrainingSettings):
         ge=0,
     )
     pool: int = Field(
-        default=1000,
-        title="Pool",
-        description="Passages among which the positives of held-out questions are ranked",
-        ge=1,
+        default=1000, description="Passages among which the positives of held-out questions are ranked", ge=1
     )
 
     @property
@@ -235,47 +182,32 @@ class DualEncoderSettings(TrainingSettings):
 class CrossEncoderSettings(TrainingSettings):
     """Every setting of a cross-encoder's training. The defaults are RocketQA's, with a smaller batch."""
 
-    tokens: int = Field(default=160, title="Tokens", description="Maximum tokens of question + passage", ge=1)
+    tokens: int = Field(default=160, description="Maximum tokens of question + passage", ge=1)
     head: Literal["own", "mean"] = Field(
         default="own",
-        title="Head",
         description=(
             "What the score is read from; own: the model's own head (BERT: [CLS]); mean: the mean of the token vectors"
         ),
     )
     negatives: int = Field(
-        default=4,
-        title="Negatives",
-        description="Mined negatives of each positive (RocketQA: 4 on MS MARCO, 1 on NQ)",
-        ge=0,
+        default=4, description="Mined negatives of each positive (RocketQA: 4 on MS MARCO, 1 on NQ)", ge=0
     )
     batch: int = Field(
-        default=16,
-        title="Batch",
-        description="Questions in a batch, in each process; each adds a positive and its negatives",
-        ge=1,
+        default=16, description="Questions in a batch, in each process; each adds a positive and its negatives", ge=1
     )
-    epochs: float = Field(default=2.0, title="Epochs", description="Passes over the questions", gt=0)
+    epochs: float = Field(default=2.0, description="Passes over the questions", gt=0)
     learning_rate: float = Field(
-        default=1e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
+        default=1e-5, description="Highest learning rate; the rate rises to it and falls", gt=0
     )
-    pairs: int = Field(default=1000, title="Pairs", description="Held-out pairs, about, that compare checkpoints", ge=1)
+    pairs: int = Field(default=1000, description="Held-out pairs, about, that compare checkpoints", ge=1)
     calibration_pairs: int = Field(
-        default=4000,
-        title="Calibration pairs",
-        description="Maximum held-out pairs that calibrate: whole lists of questions",
-        ge=1,
+        default=4000, description="Maximum held-out pairs that calibrate: whole lists of questions", ge=1
     )
     evaluate_every: int | None = Field(
-        default=None,
-        title="Evaluate every",
-        description="Steps between evaluations, each a checkpoint; default three in all",
-        ge=1,
+        default=None, description="Steps between evaluations, each a checkpoint; default three in all", ge=1
     )
     calibration: Literal["auto", "platt", "isotonic"] = Field(
-        default="auto",
-        title="Calibration",
-        description="Calibration of the scores; auto: isotonic from 1,000 pairs, else platt",
+        default="auto", description="Calibration of the scores; auto: isotonic from 1,000 pairs, else platt"
     )
 
 
@@ -293,13 +225,9 @@ def check(settings: DualEncoderSettings) -> None:
         raise Refused(
             "without its own negatives and without in-batch negatives, a question has no negatives at all; take some"
         )
-    if settings.refresh and not settings.hard_negatives:
-        raise Refused("refresh looks for new hard negatives, and this training takes none; take one or more")
     if settings.batch == 1 and not settings.hard_negatives and not is_distributed():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
     _ = settings.smaller_dimensions  # raises for what is no list of them
-    if settings.guide is not None and not settings.masked:
-        raise Refused("a guide masks passages, and this training masks none; leave out the guide, or mask positives")
     if settings.distil is not None and (not settings.hard_negatives or not LOSSES.get(settings.loss).takes_teacher):
         raise Refused(
             "the cross-encoder teaches how a positive compares with the question's own hard negatives; take one "
@@ -325,56 +253,47 @@ def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
 
 
 @settings_class
+class TrainingOptions:
+    """What the trainings of dual encoders, cross-encoders and readers take beside the settings of the model."""
+
+    start: str = Field(
+        default="minilm",
+        description="Initial model: an encoder of study.toml, a folder (for a reader, also a reader's) or a Hugging Face name",
+        json_schema_extra={"option": "--from"},
+    )
+    device: str | None = Field(default=None, description="Device: cpu or cuda; default a GPU if there is one")
+    replace: bool = Field(default=False, description="Replace the model of this name if it exists")
+    restart: bool = Field(default=False, description="Discard the unfinished training of this name and start again")
+
+
+@settings_class
 class AdapterSettings:
     """How an adapter learns."""
 
     positives: AdapterPositives = Field(
         default="set",
-        title="Positives",
         description="set: the training set's; answer_subject: also its mined passages that contain an answer and "
         "name the "
         "question's subject",
     )
     steps: int | None = Field(
-        default=None,
-        title="Steps",
-        description="Number of batches; default chosen on held-out training questions, else 200",
-        ge=1,
+        default=None, description="Number of batches; default chosen on held-out training questions, else 200", ge=1
     )
-    batch: int = Field(default=256, title="Batch", description="Questions in a batch", ge=2)
-    hard_negatives: int = Field(
-        default=4, title="Hard negatives", description="Hard negatives of each question in a batch", ge=0
-    )
+    batch: int = Field(default=256, description="Questions in a batch", ge=2)
+    hard_negatives: int = Field(default=4, description="Hard negatives of each question in a batch", ge=0)
     random_passages: int = Field(
-        default=1024,
-        title="Random passages",
-        description="Passages of the index that every batch adds as negatives",
-        ge=0,
+        default=1024, description="Passages of the index that every batch adds as negatives", ge=0
     )
     learning_rate: float = Field(
-        default=1e-3,
-        title="Learning rate",
-        description="Learning rate of AdamW at the start; it falls linearly to 0",
-        gt=0,
+        default=1e-3, description="Learning rate of AdamW at the start; it falls linearly to 0", gt=0
     )
     scale: float | None = Field(
-        default=None,
-        title="Scale",
-        description="Factor of the similarities; default chosen on held-out training questions",
-        gt=0,
+        default=None, description="Factor of the similarities; default chosen on held-out training questions", gt=0
     )
     weight_decay: float | None = Field(
-        default=None,
-        title="Weight decay",
-        description="Weight decay of AdamW; default chosen on held-out training questions",
-        ge=0,
+        default=None, description="Weight decay of AdamW; default chosen on held-out training questions", ge=0
     )
     held_out: int = Field(
-        default=500,
-        title="Held out",
-        description="Training questions held out to choose by, at most a fifth of all",
-        ge=0,
+        default=500, description="Training questions held out to choose by, at most a fifth of all", ge=0
     )
-    seed: int = Field(
-        default=0, title="Seed", description="Seed of the batches and of the held-out questions", ge=0, le=2**32 - 1
-    )
+    seed: int = Field(default=0, description="Seed of the batches and of the held-out questions", ge=0, le=2**32 - 1)

@@ -1,7 +1,6 @@
-"""Build a training set: shards of some hundred questions each, then the whole folder by one rename.
+"""Build a training set: some hundred questions at a time, then the whole folder by one rename.
 
-Shards stay until the set is whole. A cancelled or killed build resumes from them, unless one of its sources has
-changed. The same sources give the same `pairs.parquet`, byte for byte.
+The same sources give the same `pairs.parquet`, byte for byte.
 """
 
 from __future__ import annotations
@@ -26,11 +25,10 @@ from blindspot.backend.training_sets.mining import (
     ranks_by_cosine,
     run_scores,
 )
-from blindspot.backend.training_sets.shards import TrainingSetShards
 from blindspot.backend.training_sets.sources import TrainingSetSources
 from blindspot.backend.training_sets.spec import TrainingSetSpec
 from blindspot.backend.training_sets.stats import SetStats, tally
-from blindspot.backend.training_sets.training_set import LEFT_OUT, PAIRS, Pair, TrainingSet
+from blindspot.backend.training_sets.training_set import LEFT_OUT, PAIRS, Pair, TrainingSet, as_table, schema
 from blindspot.db.backup import sync
 from blindspot.db.errors import BadInput, Missing, Refused
 from blindspot.db.records import Question
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from blindspot.backend.retrieval.bm25 import BM25
 
 
-QUESTIONS_PER_PART = 500
+QUESTIONS_PER_BLOCK = 500
 
 
 class NothingTrains(BadInput):
@@ -78,32 +76,29 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
     refuse_existing()
     sources = TrainingSetSources.read(study, spec, scores, progress)
     started = time.monotonic()
-    with study.building(f"training_sets/{spec.name}", refuse_existing):
-        shards = TrainingSetShards(folder.with_name(f".parts-{spec.name}"), sources.fingerprint)
-        _write_shards(PairBuilder(study, spec, sources), shards, sources.questions, progress)
-        counts, left_out = shards.summary()
+    with study.building(f"training_sets/{spec.name}", refuse_existing), whole_folder(folder) as building:
+        counts, left_out = _write_pairs(
+            PairBuilder(study, spec, sources), building / PAIRS, sources.questions, progress
+        )
         left_out = dict(sorted((sources.left_out | left_out).items()))
         if not counts.questions:
             raise NothingTrains(_nothing_trains(spec, left_out))
-        with whole_folder(folder) as building:
-            shards.join(building / PAIRS)
-            _write_lines(building / LEFT_OUT, ({"question": id, "reason": reason} for id, reason in left_out.items()))
-            write_manifest(
-                building,
-                {
-                    "kind": "training set",
-                    "name": spec.name,
-                    "request": spec.as_dict(),
-                    "policy": spec.policy,
-                    "inputs": sources.about,
-                    "fingerprint": sources.fingerprint,
-                    "left_out": tally(left_out.values()),
-                    "counts": counts.as_json(),
-                    "sha256": {file: file_sha256(building / file) for file in (PAIRS, LEFT_OUT)},
-                    "seconds": round(time.monotonic() - started, 1),
-                },
-            )
-        shards.remove()
+        _write_lines(building / LEFT_OUT, ({"question": id, "reason": reason} for id, reason in left_out.items()))
+        write_manifest(
+            building,
+            {
+                "kind": "training set",
+                "name": spec.name,
+                "request": spec.as_dict(),
+                "policy": spec.policy,
+                "inputs": sources.about,
+                "fingerprint": sources.fingerprint,
+                "left_out": tally(left_out.values()),
+                "counts": counts.as_json(),
+                "sha256": {file: file_sha256(building / file) for file in (PAIRS, LEFT_OUT)},
+                "seconds": round(time.monotonic() - started, 1),
+            },
+        )
     return TrainingSet.open(study, spec.name)
 
 
@@ -127,22 +122,28 @@ def _nothing_trains(spec: TrainingSetSpec, left_out: Mapping[str, str]) -> str:
     )
 
 
-def _write_shards(
-    maker: PairBuilder, shards: TrainingSetShards, questions: Sequence[str], progress: Progress | None
-) -> None:
-    for number, start in enumerate(range(0, len(questions), QUESTIONS_PER_PART)):
-        if progress:
-            progress(start, len(questions), "mining and cleaning")
-        if shards.has(number):
-            continue
-        counts, left_out, pairs = SetStats(), {}, []
-        for question, made, reason in maker.pairs(questions[start : start + QUESTIONS_PER_PART]):
-            if reason is None:
-                counts.add(question, made)
-                pairs += made
-            else:
-                left_out[question.id] = reason
-        shards.write(number, pairs, {"counts": counts.as_json(), "left_out": left_out})
+def _write_pairs(
+    builder: PairBuilder, path: Path, questions: Sequence[str], progress: Progress | None
+) -> tuple[SetStats, dict[str, str]]:
+    """Write the pairs, one row group for each block of questions. Return their statistics and why questions cannot train."""
+    import pyarrow.parquet as parquet
+
+    counts, left_out = SetStats(), {}
+    with parquet.ParquetWriter(path, schema(), compression="zstd") as writer:
+        for start in range(0, len(questions), QUESTIONS_PER_BLOCK):
+            if progress:
+                progress(start, len(questions), "mining and cleaning")
+            block = []
+            for question, pairs, reason in builder.pairs(questions[start : start + QUESTIONS_PER_BLOCK]):
+                if reason is None:
+                    counts.add(question, pairs)
+                    block += pairs
+                else:
+                    left_out[question.id] = reason
+            if block:
+                writer.write_table(as_table(block))
+    sync(path)
+    return counts, left_out
 
 
 def _write_lines(path: Path, rows) -> None:

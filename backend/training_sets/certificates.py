@@ -15,7 +15,8 @@ Two shares follow, each with all negatives of its set below:
 
 The bounds hold at every number of labels together, so people may look, stop or go on whenever they like. They take the
 longest beginning of the draws in which every pair is judged. Each statement (negatives, positives, one stratum) has the
-stated confidence on its own. A certificate says what these annotators would call positive: their own mistakes are in it.
+stated confidence on its own. A certificate says what these annotators would call positive. If they miss a share of the
+positives, each independently, the bounds divided by one minus that share hold for the positives themselves (`missing`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import numpy as np
 from blindspot.analysis.certificates import bets, further_draws, share_after
 from blindspot.analysis.weighted_draws import Cells
 from blindspot.backend.core.manifest import read_object, text_sha256, write_json
+from blindspot.backend.judging.quality import missed_positives
 from blindspot.backend.training_sets.certification import (
     FOLDER,
     STATED,
@@ -48,6 +50,10 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 SHOWN = 3  # changed labels that a withdrawal names
+FEW = 10
+"""With fewer labels of positives, the share that people miss is not known."""
+ASSUMED = 0.05
+"""The share of missed positives for which the bound is shown where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,8 @@ class Certificate:
         positives, positives_judged, right: Positives of the set, judged ones (known and drawn), right ones among them.
         right_at_least: Lower bound on the share of right positives.
         more: Further negatives to judge until the target is likely met; 0 if it is met, None if that cannot be said.
+        missed, of_positives: Of so many labels of positives that people settled after more than one label, so many said
+        otherwise (`blindspot.backend.judging.quality.missed_positives`). cleaned_by: The judge that chose the set's pairs.
         label_event: The last label event. pairs_sha256: Of the set's pairs. labels_sha256: Of the labels it rests on.
     """
 
@@ -100,6 +108,19 @@ class Certificate:
     pairs_sha256: str
     labels_sha256: str
     withdrawn: list[str] = field(default_factory=list)
+    missed: int = 0
+    of_positives: int = 0
+    cleaned_by: str | None = None
+
+    @property
+    def missed_share(self) -> float | None:
+        """The measured share of the positives that a label misses; None with fewer than FEW labels of positives."""
+        return self.missed / self.of_positives if self.of_positives >= FEW else None
+
+    def missing(self, share: float) -> tuple[float, float]:
+        """Return `upper` and `upper_after` if people miss this share of the positives, from 0 to below 1."""
+        upper = min(1.0, self.upper / (1 - share))
+        return upper, share_after(upper, self.false, self.negatives)
 
     @property
     def holds(self) -> bool:
@@ -130,14 +151,14 @@ def certify(study: Study, name: str, at_most: float | None = None, store: bool =
         Missing: no such set, or no pairs of it were drawn. BadInput: its pairs are not those of the plan.
     """
     training_set = TrainingSet.open(study, name)
-    made = read_plan(training_set)
-    if made is None:
+    plan = read_plan(training_set)
+    if plan is None:
         raise Missing(no_plan(name))
-    if made.pairs_sha256 != training_set.manifest["sha256"][PAIRS]:
+    if plan.pairs_sha256 != training_set.manifest["sha256"][PAIRS]:
         raise BadInput(f"the pairs of training set {name!r} changed since they were drawn; build another set")
-    found = _state(study, name, made, made.at_most if at_most is None else at_most)
+    found = _state(study, name, plan, plan.at_most if at_most is None else at_most)
     if store and found.judged + found.known:
-        rests_on = {"labels": [[*pair, label] for pair, label in sorted(_rests_on(study, made, found.judged).items())]}
+        rests_on = {"labels": [[*pair, label] for pair, label in sorted(_rests_on(study, plan, found.judged).items())]}
         write_json(training_set.folder / FOLDER / STATED, {**found.as_json(), **rests_on})
     return found
 
@@ -172,103 +193,123 @@ def stated_certificate(study: Study, training_set: TrainingSet) -> Certificate |
     return stated
 
 
-def _state(study: Study, name: str, made: CertificatePlan, at_most: float) -> Certificate:
-    labels = _labels_of(study, [*(draw[:2] for draw in (*made.draws, *made.positive_draws)), *_known(made)])
-    n = _judged_beginning(made.draws, labels)
-    hits = np.array([_is_false(labels[draw[:2]]) for draw in made.draws[:n]], dtype=bool)
-    cells = np.array([draw.cell for draw in made.draws[:n]], np.int64)
-    known_false = sum(_is_false(labels.get(pair, "")) for pair in made.known_negatives)
+def sensitivity(found: Certificate) -> str:
+    """Return one sentence: the bounds if people miss a share of the positives, a measured one where there is one."""
+    share = ASSUMED if found.missed_share is None else found.missed_share
+    if share >= 1:
+        return "Every label of a settled positive said otherwise, so these labels prove nothing about the positives."
+    upper, after = found.missing(share)
+    bounds = f"at most {100 * upper:.3g}% as the set is, at most {100 * after:.3g}% after"
+    if found.missed_share is None:
+        return f"If people miss {100 * ASSUMED:.0f}% of the positives: {bounds}. Repeats and settled disputes would measure that share."
+    return (
+        f"People missed {found.missed:,} of {found.of_positives:,} labels of settled positives ({100 * share:.1f}%): with such misses "
+        f"{bounds}."
+    )
+
+
+def _state(study: Study, name: str, plan: CertificatePlan, at_most: float) -> Certificate:
+    labels = _labels_of(study, [*(draw[:2] for draw in (*plan.draws, *plan.positive_draws)), *_known(plan)])
+    n = _judged_beginning(plan.draws, labels)
+    hits = np.array([_is_false(labels[draw[:2]]) for draw in plan.draws[:n]], dtype=bool)
+    cells = np.array([draw.cell for draw in plan.draws[:n]], np.int64)
+    known_false = sum(_is_false(labels.get(pair, "")) for pair in plan.known_negatives)
     false = known_false + int(hits.sum())
-    upper = _upper(hits, cells, made.cells, made.target, made.horizon, made.confidence) if n else 1.0
-    whole = (known_false + upper * made.cells.size) / made.negatives
-    after = share_after(whole, false, made.negatives)
-    positives = [labels.get(pair, "") for pair in made.known_positives]
+    upper = _upper(hits, cells, plan.cells, plan.target, plan.horizon, plan.confidence) if n else 1.0
+    whole = (known_false + upper * plan.cells.size) / plan.negatives
+    after = share_after(whole, false, plan.negatives)
+    positives = [labels.get(pair, "") for pair in plan.known_positives]
     drawn_positives = [
-        labels[draw[:2]] for draw in made.positive_draws[: _judged_beginning(made.positive_draws, labels)]
+        labels[draw[:2]] for draw in plan.positive_draws[: _judged_beginning(plan.positive_draws, labels)]
     ]
     right = sum(label == "positive" for label in (*positives, *drawn_positives))
-    judged_pairs = [*(draw[:2] for draw in made.draws[:n]), *made.known_negatives]
+    judged_pairs = [*(draw[:2] for draw in plan.draws[:n]), *plan.known_negatives]
+    missed, of_positives = missed_positives(Labels(study.labels_path, read_only=True))
+    scores = TrainingSet.open(study, name).manifest["inputs"].get("scores")
     return Certificate(
         name,
         at_most,
-        made.confidence,
-        made.judge,
-        made.seed,
-        made.negatives,
-        len(made.known_negatives),
-        len(made.draws),
+        plan.confidence,
+        plan.judge,
+        plan.seed,
+        plan.negatives,
+        len(plan.known_negatives),
+        len(plan.draws),
         n,
         sum(labels.get(pair) in ("open", "unsure") for pair in judged_pairs),
         false,
         whole,
         after,
-        made.positives,
+        plan.positives,
         len(positives) + len(drawn_positives),
         right,
-        _right_at_least(made, positives, drawn_positives),
-        _strata(made, hits, cells, n),
-        _more(made, at_most, hits, cells, after),
+        _right_at_least(plan, positives, drawn_positives),
+        _strata(plan, hits, cells, n),
+        _more(plan, at_most, hits, cells, after),
         Labels(study.labels_path, read_only=True).last_event,
-        made.pairs_sha256,
+        plan.pairs_sha256,
         _hash(_only(labels, judged_pairs)),
+        missed=missed,
+        of_positives=of_positives,
+        cleaned_by=scores["model"] if scores else None,
     )
 
 
 def _upper(hits: np.ndarray, drawn: np.ndarray, cells: Cells, target: float, horizon: int, confidence: float) -> float:
-    made = bets(hits[None], drawn[None], cells, target, max(1, horizon), confidence)
+    betting = bets(hits[None], drawn[None], cells, target, max(1, horizon), confidence)
     if len(hits) == cells.size:  # a census
         return float(hits.sum() / cells.size)
-    return float(made.upper(level=confidence)[0])
+    return float(betting.upper(level=confidence)[0])
 
 
-def _more(made: CertificatePlan, at_most: float, hits: np.ndarray, drawn: np.ndarray, after: float) -> int | None:
+def _more(plan: CertificatePlan, at_most: float, hits: np.ndarray, drawn: np.ndarray, after: float) -> int | None:
     if after <= at_most:
         return 0
-    if len(hits) < len(made.draws):
-        return len(made.draws) - len(hits)
-    target = at_most * made.negatives / made.cells.size
-    return further_draws(hits, drawn, made.cells, target, made.horizon, made.confidence)
+    if len(hits) < len(plan.draws):
+        return len(plan.draws) - len(hits)
+    target = at_most * plan.negatives / plan.cells.size
+    return further_draws(hits, drawn, plan.cells, target, plan.horizon, plan.confidence)
 
 
-def _strata(made: CertificatePlan, hits: np.ndarray, drawn: np.ndarray, n: int) -> list[StratumBound]:
+def _strata(plan: CertificatePlan, hits: np.ndarray, drawn: np.ndarray, n: int) -> list[StratumBound]:
     """Return the bound of each stratum. Within a stratum, too, pairs were drawn in proportion to their weights."""
-    place = np.array([draw.stratum for draw in made.draws[:n]], np.int64)
+    place = np.array([draw.stratum for draw in plan.draws[:n]], np.int64)
     result = []
-    for stratum, counts in enumerate(made.counts):
+    for stratum, counts in enumerate(plan.counts):
         inside, kept = place == stratum, counts > 0
-        part = Cells(counts[kept], made.cells.chances[kept], made.cells.weights[kept])
+        part = Cells(counts[kept], plan.cells.chances[kept], plan.cells.weights[kept])
         renumbered = np.cumsum(kept) - 1
-        share = float(counts @ made.cells.weights / (made.cells.counts @ made.cells.weights))
+        share = float(counts @ plan.cells.weights / (plan.cells.counts @ plan.cells.weights))
         upper = (
             _upper(
-                hits[inside], renumbered[drawn[inside]], part, made.target, int(made.horizon * share), made.confidence
+                hits[inside], renumbered[drawn[inside]], part, plan.target, int(plan.horizon * share), plan.confidence
             )
             if inside.any()
             else 1.0
         )
-        result.append(StratumBound(made.strata[stratum], part.size, int(inside.sum()), int(hits[inside].sum()), upper))
+        result.append(StratumBound(plan.strata[stratum], part.size, int(inside.sum()), int(hits[inside].sum()), upper))
     return result
 
 
-def _right_at_least(made: CertificatePlan, known: Sequence[str], drawn: Sequence[str]) -> float:
+def _right_at_least(plan: CertificatePlan, known: Sequence[str], drawn: Sequence[str]) -> float:
     """Return the lower bound on the share of right positives: known ones counted, the others bounded."""
-    if not made.positives:
+    if not plan.positives:
         return 0.0
-    unjudged = made.positives - len(known)
+    unjudged = plan.positives - len(known)
     wrong = float(sum(label != "positive" for label in known))
     if unjudged:
         hits = np.array([label != "positive" for label in drawn], dtype=bool)
         cells = Cells(np.array([unjudged]), np.zeros(1), np.ones(1))
         where = np.zeros(len(hits), np.int64)
-        horizon = max(1, len(made.positive_draws))
+        horizon = max(1, len(plan.positive_draws))
         wrong += unjudged * (
-            _upper(hits, where, cells, WRONG_POSITIVES, horizon, made.confidence) if len(hits) else 1.0
+            _upper(hits, where, cells, WRONG_POSITIVES, horizon, plan.confidence) if len(hits) else 1.0
         )
-    return max(0.0, 1 - wrong / made.positives)
+    return max(0.0, 1 - wrong / plan.positives)
 
 
-def _known(made: CertificatePlan) -> list[PairId]:
-    return [*made.known_negatives, *made.known_positives]
+def _known(plan: CertificatePlan) -> list[PairId]:
+    return [*plan.known_negatives, *plan.known_positives]
 
 
 def _is_false(label: str) -> bool:
@@ -294,9 +335,9 @@ def _labels_of(study: Study, pairs: Sequence[PairId] | dict[PairId, str]) -> dic
     return found | {pair: "open" for pair in wanted if pair[0] in bad}
 
 
-def _rests_on(study: Study, made: CertificatePlan, judged: int) -> dict[PairId, str]:
+def _rests_on(study: Study, plan: CertificatePlan, judged: int) -> dict[PairId, str]:
     """Return the labels that a statement rests on: of the drawn pairs and of those with a label before."""
-    pairs = [*(draw[:2] for draw in (*made.draws[:judged], *made.positive_draws)), *_known(made)]
+    pairs = [*(draw[:2] for draw in (*plan.draws[:judged], *plan.positive_draws)), *_known(plan)]
     return _labels_of(study, pairs)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from blindspot.analysis.certificates import SamplingPlan, fewest_draws, horizon_of, pilot_chances, plan
-from blindspot.analysis.exact_bounds import LEVEL
+from blindspot.analysis.intervals import LEVEL
 from blindspot.analysis.weighted_draws import Cells, cells_of, draw_order
 from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.core.rights import require

@@ -1,9 +1,8 @@
 """Denoising policies: the role of each mined passage, decided by a machine, and how people's labels override it.
 
-The order of trust is human label, then cross-encoder, then answer match. Each policy is a registered
-`DenoisingPolicy`. Every policy also
-exists with labels over it: "cross_encoder+labels"; "labels" is "none" with labels over it. An installed package adds a
-policy through the entry point group `blindspot.denoising`.
+The order of trust is human label, then cross-encoder, then answer match. Each policy is a registered `DenoisingPolicy`.
+Every policy also exists with labels over it: "cross_encoder+labels"; "labels" is "none" with labels over it. An
+installed package adds a policy through the entry point group `blindspot.denoising`.
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ class Thresholds:
 
     keep_below: float | None = Field(
         default=None,
-        title="Keep below",
         description="Probability below which a passage is a negative (default: 0.1 for cross_encoder, "
         "the judge's own for judge)",
         ge=0,
@@ -81,7 +79,6 @@ class Thresholds:
     )
     propose_above: float | None = Field(
         default=None,
-        title="Propose above",
         description="Probability above which a passage is a pseudo-positive (default: 0.9 for cross_encoder, "
         "the judge's own for judge)",
         ge=0,
@@ -89,7 +86,6 @@ class Thresholds:
     )
     share: float = Field(
         default=0.95,
-        title="Share",
         description="positive_aware: share of the best positive's probability, or cosine, below which a passage is a "
         "negative",
         gt=0,
@@ -97,7 +93,6 @@ class Thresholds:
     )
     margin: float | None = Field(
         default=None,
-        title="Margin",
         description="positive_aware: distance below the best positive's score in the run, instead of the share",
         ge=0,
     )

@@ -153,16 +153,16 @@ def _change(
         assert old is not None
         why = f"the question was left out: {gone}" if gone is not None else _absence_reason(old, after)
     elif old is None:
-        said = _said(new, after)
+        said = _explanation(new, after)
         why = f"{said}; the question was left out before: {come}" if come is not None else said
     elif old.reason in PEOPLE_REASONS and new.reason not in PEOPLE_REASONS:
-        why = f"{_said(new, after)}; before, {old.reason}"
+        why = f"{_explanation(new, after)}; before, {old.reason}"
     else:
-        why = _said(new, after)
+        why = _explanation(new, after)
     return Change(question, passage, was, now, why)
 
 
-def _said(pair: Pair, training_set: TrainingSet) -> str:
+def _explanation(pair: Pair, training_set: TrainingSet) -> str:
     """Return the reason of a pair's role, with the name of the judge if a judge gave it."""
     judge = training_set.manifest["request"]["model"]
     return pair.reason if judge is None else _A_JUDGE.sub(lambda found: str(judge), pair.reason)

@@ -26,14 +26,11 @@ class ExportOptions:
     )
     draw: Literal["top", "random"] = Field(
         default="top",
-        title="Draw",
         description="Which hard negatives: top takes the highest-ranked (DPR), random draws them (RocketQA)",
     )
-    seed: int = Field(default=0, title="Seed", description="Seed of draw random", ge=0)
+    seed: int = Field(default=0, description="Seed of draw random", ge=0)
     template: str = Field(
-        default=TEMPLATE,
-        title="Template",
-        description="How title and text become one text, for formats with one text a passage",
+        default=TEMPLATE, description="How title and text become one text, for formats with one text a passage"
     )
 
     rows: int | None = Field(

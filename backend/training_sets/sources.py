@@ -14,7 +14,6 @@ from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.progress import Progress
 from blindspot.backend.training_sets.spec import TrainingSetSpec
 from blindspot.db.errors import Missing
-from blindspot.db.judgements import as_of
 from blindspot.db.labels import Labels
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
 
 VERSION = 2
-"""Version of the way pairs are built. Shards of another version are discarded."""
+"""Version of the way pairs are built, for the fingerprint."""
 NOT_SEARCHED = "no run searched it"
 
 
@@ -80,11 +79,7 @@ def _labels(study: Study, spec: TrainingSetSpec) -> tuple[int, dict[str, dict[st
     by_question: dict[str, dict[str, str]] = defaultdict(dict)
     for pair in store.consensus_as_of(last):
         by_question[pair.question][pair.passage] = pair.label or "open"
-    with as_of(study.labels_path, last) as connection:
-        rows = connection.execute(
-            "SELECT DISTINCT question FROM live_event WHERE kind = 'bad_question' AND practice = 0"
-        ).fetchall()
-    return last, by_question, {row[0] for row in rows}
+    return last, by_question, store.bad_questions_as_of(last)
 
 
 def _searched(runs: Sequence[Run], chosen: EligibleQuestions) -> tuple[list[str], dict[str, str]]:

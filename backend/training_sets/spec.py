@@ -28,14 +28,13 @@ class TrainingSetSpec:
 
     name: name of the set and of its folder.
     runs: runs over the questions; negatives are mined from their ranks `first` to `last`. Empty if all negatives are
-    drawn.
+        drawn.
     policy: a name of `denoising.policy_names()`. thresholds: see `denoising.Thresholds`.
     questions: train, unlabelled, or SET/SPLIT of these, one or several. relations: only questions about these; empty
-    for all.
+        for all.
     limit: maximum number of questions, drawn with `seed`.
     positives: from `positive_names()`. A policy with labels also uses people's positives. gold: the question's own
-    gold.
-        distant: for a question without another positive, the highest BM25 passage that contains an answer.
+        gold. distant: for a question without another positive, the highest BM25 passage that contains an answer.
         cross_encoder, judge: mined passages that the policy of that name proposes.
     model: the model whose scores (`scores/<model>/`) are used; None for none.
     random, other_gold: number of easy negatives for each question, drawn with `seed`.

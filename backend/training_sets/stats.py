@@ -1,4 +1,4 @@
-"""Statistics of a training set, counted while it is built. The statistics of shards add up to those of the set."""
+"""Statistics of a training set, counted while it is built."""
 
 from __future__ import annotations
 
@@ -72,20 +72,6 @@ class SetStats:
 
     def _by_source(self, role: Role) -> dict[str, int]:
         return {source: self.sources[role, source] for source in SOURCES if self.sources[role, source]}
-
-    def merge(self, made: dict) -> None:
-        """Add the output of `as_json` of a shard."""
-        self.questions += made["questions"]
-        self.pairs += made["pairs"]
-        self.sources.update(
-            {(role, source): count for role, row in made["sources"].items() for source, count in row.items()}
-        )
-        self.reasons.update(made["reasons"])
-        for rank, row in made["by_rank"].items():
-            self.ranks[int(rank)].update(row)
-        for kind, groups in self.groups.items():
-            for name, row in made[f"by_{kind}"].items():
-                groups[name].update(row)
 
 
 def fate_of(pair: Pair) -> str:

@@ -13,9 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from blindspot.backend.core.manifest import Manifest, read_manifest
-from blindspot.backend.core.settings import check_name
-from blindspot.db.errors import Missing, Refused
+from blindspot.backend.core.manifest import Manifest, read_object
 
 if TYPE_CHECKING:
     import pyarrow
@@ -63,16 +61,9 @@ class TrainingSet:
     @classmethod
     def open(cls, study: Study, name: str) -> TrainingSet:
         """Open a set. Raises Missing if the set is absent or unfinished, Refused if it is over other passages."""
-        check_name(name, "training set")
-        manifest = read_manifest(study.path("training_sets", name))
-        if manifest is None:
-            known = (
-                ", ".join(training_sets(study))
-                or "none yet; make one with 'blindspot training-set build NAME --run RUN'"
-            )
-            raise Missing(f"there is no training set {name!r}; sets here: {known}")
-        if manifest["inputs"]["corpus"] != study.corpus.digest:
-            raise Refused(f"training set {name!r} was built over other passages than this study holds; build another")
+        manifest = study.finished(
+            "training_sets", name, "training set", "training-set build NAME --run RUN", "build another"
+        )
         return cls(study.path("training_sets", name), manifest)
 
     def groups(self, questions: Sequence[str] | None = None) -> Iterator[tuple[str, list[Pair]]]:
@@ -110,13 +101,6 @@ class TrainingSet:
         found = {question: {pair.passage for pair in pairs if pair.hard} for question, pairs in self.groups(wanted)}
         return {question: passages for question, passages in found.items() if passages}
 
-    def dropped(self) -> dict[str, set[str]]:
-        """The passages that are neither positives nor negatives, by question."""
-        found = {
-            question: {pair.passage for pair in pairs if pair.role == "dropped"} for question, pairs in self.groups()
-        }
-        return {question: passages for question, passages in found.items() if passages}
-
     def left_out(self) -> dict[str, str]:
         """Why each question that could not train was left out."""
         with open(self.folder / LEFT_OUT, encoding="utf-8") as file:
@@ -138,6 +122,15 @@ def roles(study: Study, name: str, question: str) -> dict[str, tuple[Role, Sourc
 def training_sets(study: Study) -> dict[str, Manifest]:
     """The finished sets, oldest first: name to manifest."""
     return study.parts("training_sets")
+
+
+def cleaned_for(study: Study, run: str) -> str | None:
+    """Return the judge that cleaned the training set of a run's retriever; None without one."""
+    trained = study.path("models", str(study.run(run).manifest.get("retriever") or "."), "training.json")
+    about = read_object(trained) if trained.is_file() else {}
+    made = training_sets(study).get(str(about.get("training_set")))
+    scores = made["inputs"].get("scores") if made else None
+    return str(scores["model"]) if scores else None
 
 
 Role = Literal["positive", "negative", "dropped"]

@@ -23,7 +23,7 @@ import numpy as np
 
 from blindspot.analysis.accuracy import Estimate
 from blindspot.analysis.crossed import crossed_mean
-from blindspot.backend.experiments.gain import MIN_SEEDS
+from blindspot.backend.experiments.plan import MIN_SEEDS
 
 K = 1
 WORTH = 0.01

@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 def encyclopedia_bench(folder: Path, policies: Sequence[str], device: str | None, say: Say) -> Bench:
     """Prepare the encyclopedia, labels, a training set of each policy, and a judge if a policy needs one."""
-    from blindspot.backend.experiments.finding import find
+    from benchmarks.denoising.finding import find
 
     study, told = prepared(folder, plan.PASSAGES, plan.ENCYCLOPEDIA_SEED), _told(say)
     truth = truth_of(study)

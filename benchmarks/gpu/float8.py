@@ -197,15 +197,17 @@ def sum_error(width: int, device: str) -> float:
 # What the kit measures
 
 
-def speed(exact: ExactSearch, questions: np.ndarray, rounds: int, device: str) -> list[Row]:
-    """Measure the proposals alone, exact scores included, and the share of questions that they settle."""
-    from benchmarks.gpu.search import K, rate, timed
+def speed(exact: ExactSearch, questions: np.ndarray, rounds: int, device: str, copies: float) -> list[Row]:
+    """Measure the proposals alone, exact scores included, and the share of questions that they settle. copies: bytes a
+    second of a copy on this chip.
+    """
+    from benchmarks.gpu.search import K, bandwidth, rate, timed
 
     search, vectors = Float8Search(exact), exact.vectors
     taken = timed(lambda: [search.propose(block, K) for block in _blocks_of(questions)], rounds, device)
     share = search.search(questions, K)[1]
     what = f"{len(vectors):,} x {vectors.shape[1]}, {len(questions):,} questions: candidates from 8-bit floats alone"
-    said = f"{rate(len(questions), taken)}; {share:.1%} of these isotropic questions settled"
+    said = f"{rate(len(questions), taken)}; {bandwidth(vectors.size, taken, copies)}; {share:.1%} of these isotropic questions settled"
     return [Row(what, said, "30,000 questions/s")]
 
 

@@ -15,11 +15,15 @@ from benchmarks.gpu import compiled, float8
 from benchmarks.gpu.results import Row, guarded
 from blindspot.backend.core.settings import EncoderSettings
 from blindspot.backend.core.study import Study
-from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.encoder import Encoder, load_encoder
 from blindspot.backend.retrieval.passage_encoder import PassageEncoder
 from blindspot.backend.retrieval.shards import BLOCK
 from blindspot.db.records import Passage
 
+MODELS = (("BERT-base's shape", "22,000", 20_000), ("MiniLM", "60,000", 50_000))
+"""The encoders that are timed: name, passages a second to reach, passages."""
+TRAINED = {False: (6, 512, 128), True: (1, 8, 4)}
+"""Layers, questions a batch, and texts at a time of the training that is timed; small: True."""
 LEAST_COSINE = 0.999  # of a vector in 16 bits with the same vector in float32
 LEAST_GRADIENT = 0.99  # cosine of a gradient in 16 bits with the same gradient in float32
 
@@ -70,24 +74,37 @@ def gradients(batch: int, layers: int, device: str) -> tuple[float, float]:
     return cosine, abs(losses[1] - losses[0]) / abs(losses[0])
 
 
+def first_encoding(study: Study, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
+    """Measure BERT-base's shape alone, one round."""
+    say(MODELS[0][0])
+    with tempfile.TemporaryDirectory() as folder:
+        return _encoded(*MODELS[-1 if small else 0], study, device, small, Path(folder), rounds=1)[1]
+
+
 def encoding_speed(study: Study, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
     result = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, aim, count in (("BERT-base's shape", "22,000", 20_000), ("MiniLM", "60,000", 50_000)):
-            if small and name != "MiniLM":
-                continue
+        for name, aim, count in MODELS[-1:] if small else MODELS:
             say(name)
+            encoder, rows = _encoded(name, aim, count, study, device, small, Path(folder), rounds=1 if small else 3)
+            result += rows
             passages = passages_of(study, 12 if small else count)
-            model = "minilm" if name == "MiniLM" else encoding.random_bert(Path(folder))
-            settings = EncoderSettings(model=model, pooling="auto" if name == "MiniLM" else "cls", max_tokens=128)
-            encoder = load_encoder(settings, device)
-            seconds, _ = encoding.measure(encoder, passages, 1 if small else 3, "bfloat16", openvino=False)
-            result += _encoding_rows(name, aim, len(passages), seconds)
             say(f"{name}, compiled")
             result += guarded(f"{name}, compiled", partial(compiled.passages, name, encoder, passages, small))
             say(f"{name}, one question")
             result += guarded(f"{name}, one question in a CUDA graph", partial(compiled.question, name, encoder, small))
     return result
+
+
+def _encoded(
+    name: str, aim: str, count: int, study: Study, device: str, small: bool, folder: Path, rounds: int
+) -> tuple[Encoder, list[Row]]:
+    passages = passages_of(study, 12 if small else count)
+    model = "minilm" if name == "MiniLM" else encoding.random_bert(folder)
+    settings = EncoderSettings(model=model, pooling="auto" if name == "MiniLM" else "cls", max_tokens=128)
+    encoder = load_encoder(settings, device)
+    seconds, _ = encoding.measure(encoder, passages, rounds, "bfloat16", openvino=False)
+    return encoder, _encoding_rows(name, aim, len(passages), seconds)
 
 
 def float8_candidates(study: Study, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
@@ -121,25 +138,34 @@ def _encoding_rows(name: str, aim: str, count: int, seconds: dict[str, list[floa
     return rows
 
 
+def first_training(device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
+    """Measure a step of training with gradient caching beside the library's, one round."""
+    say("a step of training")
+    return [_trained(device, small, rounds=1, steps=2)]
+
+
 def training_speed(device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
     """Measure training with gradient caching beside the library's, and the memory of a step by batch."""
-    layers, batch, steps, mini, rounds = (1, 8, 2, 4, 1) if small else (6, 512, 8, 128, 5)
     say("speed")
+    speed = _trained(device, small, rounds=1 if small else 5, steps=2 if small else 8)
+    say("memory")
+    layers, _, mini = TRAINED[small]
+    return [speed, _memory(layers, (4, 8) if small else (128, 512, 2048), mini)]
+
+
+def _trained(device: str, small: bool, rounds: int, steps: int) -> Row:
+    layers, batch, mini = TRAINED[small]
     with tempfile.TemporaryDirectory() as folder:
         pairs = training.rounds_of(Path(folder), layers, batch, steps, rounds, mini)
     ratios = sorted(peer / ours for ours, peer in pairs)
     ours, peer = (batch * steps / median(taken) for taken in zip(*pairs, strict=True))
-    say("memory")
-    return [
-        Row(
-            f"training MiniLM, {layers} layers, two towers, batch {batch}, {mini} texts at a time",
-            f"{ours:,.1f} questions/s",
-            "1.5 times the peer",
-            f"sentence-transformers' cached loss {peer:,.1f}",
-            f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-        ),
-        _memory(layers, (4, 8) if small else (128, 512, 2048), mini),
-    ]
+    return Row(
+        f"training MiniLM, {layers} layers, two towers, batch {batch}, {mini} texts at a time, {steps} steps",
+        f"{ours:,.1f} questions/s",
+        "1.5 times the peer",
+        f"sentence-transformers' cached loss {peer:,.1f}",
+        f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
+    )
 
 
 def _memory(layers: int, batches: Sequence[int], mini: int) -> Row:

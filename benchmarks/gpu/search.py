@@ -16,11 +16,15 @@ import numpy as np
 from benchmarks.gpu import float8
 from benchmarks.gpu.results import Row, guarded, release
 from benchmarks.search import ROWS_PER_BLOCK, generate, load, plain
+from blindspot.backend.core.manifest import read_object, write_json
 from blindspot.backend.retrieval.exact import gpu
 from blindspot.backend.retrieval.exact.gpu import GPUShard, Shards
 from blindspot.backend.retrieval.search import ExactSearch
 
 K = 100
+SIZE, SMALL_SIZE = (21_015_324, 768), (20_000, 64)
+FIRST = (1, 4096)  # questions at once, of the first item
+ORACLE = 4  # questions whose lists are compared with float64 products on the CPU
 BATCHES = (1, 32, 1024, 4096)
 AIMS = {1: "8 ms", 4096: "18,000 questions/s"}
 SPARE = 32  # candidates of the reference beyond k, scored again by differences
@@ -146,24 +150,25 @@ WAYS = {
 # Speed
 
 
+def first(folder: Path, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
+    """Measure one question and the largest batch over DPR's number of vectors, and compare some lists with the CPU's."""
+    search, questions, loading = _loaded(folder, device, small, say)
+    vectors, limits = search.vectors, chip_limits(device, small)
+    rows = [loading]
+    for batch in _batches(FIRST, small):
+        taken = timed(lambda b=batch: search.search(questions[:b], K), 3, device)
+        rows.append(roofline_row(vectors, batch, taken, limits))
+    say("the same lists on the CPU")
+    expected = reference(vectors, questions[:ORACLE], K, "dot", "cpu")
+    same = (search.search(questions[:ORACLE], K).ordinals == expected).mean()
+    what = f"{len(vectors):,} x {vectors.shape[1]}, k = {K}: hits at their rank, {ORACLE} questions"
+    return [*rows, Row(what, f"{same:.4%}", "100%", "float64 products of all rows, on the CPU")]
+
+
 def speed(folder: Path, device: str, small: bool, say: Callable[[str], None]) -> list[Row]:
-    rows, width = (20_000, 64) if small else (21_015_324, 768)
-    batches = tuple(min(batch, 64) for batch in BATCHES[:3]) if small else BATCHES
-    rounds = 3 if small else 5
-    say(f"making {rows:,} vectors")
-    generate(folder, "unit", rows, width, max(batches), device)
-    vectors, questions = load(folder)
-    say("ours")
-    search = ExactSearch(vectors, "dot", "cpu")
-    search.proposer = Shards(vectors, "dot", numbered(device))
-    loading = seconds_of(lambda: search.search(questions[:1], K), device)
-    result = [
-        Row(
-            f"loading {vectors.nbytes / 1e9:,.2f} GB, first question included",
-            f"{loading:.1f} s, {vectors.nbytes / 1e9 / loading:.1f} GB/s",
-        )
-    ]
-    limits = chip_limits(device, small)
+    batches, rounds = _batches(BATCHES, small), 3 if small else 5
+    search, questions, loading = _loaded(folder, device, small, say)
+    vectors, limits, result = search.vectors, chip_limits(device, small), [loading]
     for batch in batches:
         taken = timed(lambda b=batch: search.search(questions[:b], K), rounds, device)
         result.append(roofline_row(vectors, batch, taken, limits))
@@ -174,12 +179,36 @@ def speed(folder: Path, device: str, small: bool, say: Callable[[str], None]) ->
     result.append(Row("limits seen on this chip", seen))
     for name, make in PEERS:
         say(name)
-        beside = partial(_beside, name, make, search, questions, batches, rounds, device)
+        beside = partial(_beside, name, make, search, questions, batches, rounds, device, limits[0])
         result += guarded(f"beside {name}", beside)
         release()
     say("float8 proposals")
-    result += guarded("proposals in float8", lambda: float8.speed(search, questions[: batches[-1]], rounds, device))
-    return result
+    return result + guarded(
+        "proposals in float8", lambda: float8.speed(search, questions[: batches[-1]], rounds, device, limits[0])
+    )
+
+
+def _batches(batches: Sequence[int], small: bool) -> tuple[int, ...]:
+    return tuple(sorted({min(batch, 64) for batch in batches})) if small else tuple(batches)
+
+
+def _loaded(folder: Path, device: str, small: bool, say: Callable[[str], None]) -> tuple[ExactSearch, np.ndarray, Row]:
+    """Return the search over the generated vectors, its questions, and the row of the loading. Vectors that an earlier
+    item left in the folder are taken.
+    """
+    rows, width = SMALL_SIZE if small else SIZE
+    made, asked = folder / "made.json", max(_batches(BATCHES, small))
+    if not made.is_file() or read_object(made) != {"rows": rows, "width": width}:
+        say(f"making {rows:,} vectors")
+        generate(folder, "unit", rows, width, asked, device)
+        write_json(made, {"rows": rows, "width": width})
+    vectors, questions = load(folder)
+    say("ours")
+    search = ExactSearch(vectors, "dot", "cpu")
+    search.proposer = Shards(vectors, "dot", numbered(device))
+    seconds = seconds_of(lambda: search.search(questions[:1], K), device)
+    said = f"{seconds:.1f} s, {vectors.nbytes / 1e9 / seconds:.1f} GB/s"
+    return search, questions, Row(f"loading {vectors.nbytes / 1e9:,.2f} GB, first question included", said)
 
 
 def roofline_row(vectors: np.ndarray, batch: int, taken: list[float], limits: tuple[float, float]) -> Row:
@@ -189,7 +218,7 @@ def roofline_row(vectors: np.ndarray, batch: int, taken: list[float], limits: tu
     return Row(
         f"{len(vectors):,} x {vectors.shape[1]}, k = {K}, {_questions(batch)}: share of the roofline, which is "
         f"{1000 * max(reading, products):,.2f} ms ({bound})",
-        f"{rate(batch, taken)}, {max(reading, products) / median(taken):.0%}",
+        f"{rate(batch, taken)}, {max(reading, products) / median(taken):.0%}; {bandwidth(vectors.nbytes, taken, limits[0])}",
         AIMS.get(batch, ""),
     )
 
@@ -202,8 +231,9 @@ def _beside(
     batches: Sequence[int],
     rounds: int,
     device: str,
+    copies: float,
 ) -> list[Row]:
-    """Measure ours and a peer in turns, both loaded."""
+    """Measure ours and a peer in turns, both loaded. copies: bytes a second of a copy on this chip."""
     result, vectors = [], search.vectors
     peer = make(vectors, device)
     for batch in batches:
@@ -215,8 +245,14 @@ def _beside(
         ours, other = zip(*pairs, strict=True)
         what = f"{len(vectors):,} x {vectors.shape[1]}, k = {K}, {_questions(batch)}, beside {name}"
         ratio = f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-        result.append(Row(what, rate(batch, ours), "", rate(batch, other), ratio))
+        said = [f"{rate(batch, taken)}; {bandwidth(vectors.nbytes, taken, copies)}" for taken in (ours, other)]
+        result.append(Row(what, said[0], "", said[1], ratio))
     return result
+
+
+def bandwidth(size: int, seconds: Sequence[float], copies: float) -> str:
+    """Return the share of the chip's bandwidth that reading `size` bytes once in this time is."""
+    return f"{size / median(seconds) / copies:.0%} of the bandwidth"
 
 
 def _questions(batch: int) -> str:
@@ -301,6 +337,18 @@ def cuvs(vectors: np.ndarray, device: str) -> Callable[[np.ndarray], object]:
     return lambda asked: brute_force.search(index, cupy.asarray(asked.astype(np.float16)), K)
 
 
+def flashlib(vectors: np.ndarray, device: str) -> Callable[[np.ndarray], object]:
+    """FlashLib searches by squared l2, which ranks unit vectors as inner products do."""
+    import torch
+    from flashlib import flash_knn
+
+    held = torch.empty(vectors.shape, dtype=torch.float16, device=device)
+    for start in range(0, len(vectors), ROWS_PER_BLOCK):
+        held[start : start + ROWS_PER_BLOCK] = torch.from_numpy(vectors[start : start + ROWS_PER_BLOCK].copy())
+    return lambda asked: flash_knn(torch.from_numpy(asked).to(device, torch.float16), held, K)
+
+
 PEERS = (
     ("torch matmul and topk", torch_plain), ("faiss-gpu Flat, float16", faiss_gpu), ("cuVS brute force", cuvs),
+    ("FlashLib", flashlib),
 )  # fmt: skip

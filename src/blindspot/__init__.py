@@ -19,9 +19,10 @@ from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:
     from blindspot.backend.checking.check import Check
+    from blindspot.reranker import Reranker
     from blindspot.study_frames import StudyFrames as Study
 
-__all__ = ["BadInput", "BlindspotError", "Missing", "Refused", "Study", "check"]
+__all__ = ["BadInput", "BlindspotError", "Missing", "Refused", "Reranker", "Study", "check"]
 
 explain_missing_imports()
 
@@ -40,7 +41,11 @@ def check(data: Any, study: str | None = None) -> Check:
 
 
 def __getattr__(name: str) -> object:
-    """Import `Study` when it is asked for: the command imports this module too, and `--help` needs no numpy."""
+    """Import `Study` and `Reranker` when asked for: the command imports this module too, and `--help` needs no numpy."""
+    if name == "Reranker":
+        from blindspot.reranker import Reranker
+
+        return Reranker
     if name != "Study":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from blindspot.study_frames import StudyFrames

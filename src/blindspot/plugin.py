@@ -21,6 +21,8 @@ from blindspot.backend.data.formats.base import (
 from blindspot.backend.judges.judge import Judge, JudgeCard, JudgeKind
 from blindspot.backend.judges.pair_judge import PairJudge
 from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.backend.retrieval.engines.vector_store import VectorStore, VectorStoreEngine
 from blindspot.backend.retrieval.retriever import NoOptions, Retriever, RetrieverKind
 from blindspot.backend.training_sets.denoising import (
     Decision,
@@ -38,6 +40,7 @@ __all__ = [
     "Context",
     "Decision",
     "DenoisingPolicy",
+    "EngineSettings",
     "ExportFormat",
     "ExportRow",
     "ExportRows",
@@ -67,6 +70,8 @@ __all__ = [
     "ScoreCeiling",
     "Study",
     "Thresholds",
+    "VectorStore",
+    "VectorStoreEngine",
     "WriteResult",
     "settings_class",
     "write_lines",

@@ -65,7 +65,7 @@ def test_home_needs_no_scrolling_sideways(tab, small_demo, width):
     tab.set_viewport_size({"width": width, "height": 900})
     with serving(small_demo) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/")
-        tab.locator("table.runs").wait_for()
+        tab.locator("table.runs").first.wait_for()
         wide = tab.evaluate("""[...document.querySelectorAll('[data-testid=stMain] *')].filter(each => each.scrollWidth > each.clientWidth + 1
             && ['auto', 'scroll'].includes(getComputedStyle(each).overflowX)).map(each => each.className)""")
         assert wide == []

@@ -196,7 +196,7 @@ def fails_while_there_is(file, method):
         return method(*arguments, **options)
     return called
 
-Queue.held = fails_while_there_is(Path(sys.argv[1]), Queue.held)
+Queue.leases_of = fails_while_there_is(Path(sys.argv[1]), Queue.leases_of)
 Labels.add_all = fails_while_there_is(Path(sys.argv[1]), Labels.add_all)
 hosting.main(sys.argv[2:])
 """

@@ -3,9 +3,11 @@
 import time
 
 import pytest
+from playwright.sync_api import expect
 
 from blindspot.backend.judging.batches import batch_of_pairs
 from blindspot.backend.training.curve_points import curve_points
+from blindspot.db.labels import Labels
 from tests.browser.test_judging import press, serving, sit_down
 from tests.test_learning_curve import listed, ready
 
@@ -47,6 +49,20 @@ def test_the_25th_label_brings_a_point(tab, study):
         tab.wait_for_selector(".curve-worked")
         tab.locator(".curve-worked").first.get_by_role("link").nth(1).click()
         tab.wait_for_url("**/compare?*curve-*")
+
+
+def test_a_person_sees_what_five_labels_changed(tab, study):
+    with serving(study) as port:
+        sit_down(tab, port, "ann")
+        tab.wait_for_selector(".judge h1")
+        press(tab, "3", "1", "3", "Enter", "3", "1")
+        deadline = time.monotonic() + SECONDS
+        while len(Labels(study.labels_path).judgements()) < 5 and time.monotonic() < deadline:
+            time.sleep(0.1)  # the browser sends labels by itself; the button counts what the store has
+        expect(tab.get_by_test_id("stStatusWidget")).to_have_count(0)
+        tab.get_by_role("button", name="What did my labels change?").click()
+        tab.wait_for_function("() => document.body.innerText.includes('You gave 5 labels that teach.')")
+        assert "too few labels to tell yet; about" in tab.locator("body").inner_text()
 
 
 def _person(number: int) -> int:

@@ -88,8 +88,7 @@ def best_of_each(curve: RuleCurve) -> list[RuleRow]:
     found: dict[str, RuleRow] = {}
     for place, row in enumerate(curve.rows):
         old = found.get(row.rule.name)
-        gain = row.false_dropped + row.true_kept
-        if old is None or place == curve.chosen or gain > old.false_dropped + old.true_kept:
+        if old is None or place == curve.chosen or row.gain > old.gain:
             found[row.rule.name] = row
     if curve.chosen is not None:
         found[curve.rows[curve.chosen].rule.name] = curve.rows[curve.chosen]

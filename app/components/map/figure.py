@@ -50,7 +50,6 @@ FIXED = {
     "open": (PURPLE, "hexagon"),
     "question": (PINK, "circle"),
 }
-HEIGHT, HEIGHT_OF_TWO = 640, 540
 _LINE = 62
 
 
@@ -141,11 +140,6 @@ def figure(
                 in_legend.add(name)
     _lay_out(result, map, len(views))
     return result
-
-
-def height(views: int) -> int:
-    """Return the height of the plot in pixels."""
-    return HEIGHT if views == 1 else HEIGHT_OF_TWO
 
 
 def selectable(points: int, views: int) -> np.ndarray:
@@ -265,7 +259,6 @@ def _lay_out(made: Any, map: Map, views: int) -> None:
     for number, head in enumerate(made.layout.annotations):
         head.update(x=made.layout[f"xaxis{number + 1 if number else ''}"].domain[0], xanchor="left", font={"size": 14})
     made.update_layout(
-        height=height(views),
         margin={"l": 4, "r": 4, "t": 30 if views > 1 else 12, "b": 4},
         dragmode="lasso",
         hovermode="closest",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from blindspot.analysis.buckets import UNKNOWN
 from blindspot.analysis.prediction_powered import PoweredRate
 from blindspot.app import url
 from blindspot.app.audit_words import powered_words
@@ -152,22 +153,24 @@ def _powered_lines(powered: Sequence[PoweredAudit]) -> Html:
 
 
 def _group_rates(found: Audit, by: str, here: Callable[..., str], powered: PoweredAudit | None) -> Html:
+    held = [name for name in BYS if found.by.get(name, {}).keys() - {UNKNOWN}]
+    if not held:
+        return Html("")
+    by = by if by in held else held[0]
     choices = span(
         *(
             link(
                 f"by {grouping(name)}",
-                here(by=name if name != BYS[0] else None),
+                here(by=name),
                 cls="here" if name == by else None,
                 aria_current="true" if name == by else None,
                 data_focus=f"by-{name}",
             )
-            for name in BYS
+            for name in held
         ),
         cls="choices",
     )
-    groups = found.by.get(by, {})
-    if not groups:
-        return div(choices, span(f"No audited question has a {grouping(by)}.", cls="soft"), cls="choice-line")
+    groups = found.by[by]
     scale = gauge_head("False negatives in percent: the dot is the rate, the line its 95% interval")
     head = heads(
         by,

@@ -10,6 +10,7 @@ import streamlit as st
 
 from blindspot.app import study, url, who
 from blindspot.app.components import jobs
+from blindspot.app.components.learning_curve import forecast_line
 from blindspot.app.components.marks import notice
 from blindspot.app.components.parts import described, descriptions, download_row, parts_panel
 from blindspot.app.components.setting_fields import setting_field
@@ -192,6 +193,7 @@ def _chosen(batch: Batch) -> str | None:
 def _make(opened: Study, taken: set[str]) -> None:
     runs = study.shown_runs(opened)
     show(tag("h3", "New batch"))
+    forecast_line(opened, "batch")
     if not runs:
         show(
             notice(
@@ -214,23 +216,24 @@ def _make(opened: Study, taken: set[str]) -> None:
     number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken)
     with st.form("make-batch", border=False, enter_to_submit=False):
         tags = [each.tag for each in desk(opened).tags.counts()]
-        top = st.columns([2, 4, 3, 3, 1.5] if tags else [2, 4, 3, 1.5])
+        top = st.columns([2, 5, 2])
         name = top[0].text_input("Name", f"batch-{number}", max_chars=64)
         chosen = top[1].multiselect("Runs to pool", list(runs), (training or list(runs))[:3])
-        splits = top[2].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
-        about = "Only questions that people gave one of these tags; empty for all."
-        tagged = top[3].multiselect("Tags", tags, help=about) if tags else []
-        size = setting_field(top[-1], BatchSettings, "size")
-        low = st.columns([1.2, 1.2, 1.2, 1.2, 2.5, 2], vertical_alignment="bottom")
-        fields = ("depth", "candidates", "people_needed", "seed")
-        chosen_settings = {
-            field: setting_field(place, BatchSettings, field) for place, field in zip(low, fields, strict=False)
-        }
-        judge, training_set = _judge_fields(opened, low[4])
-        order, pairs = _order_fields()
-        with low[5]:
-            submitted = st.form_submit_button("Create batch")
-        show(tag("p", _ABOUT_ARMS, cls="soft"))
+        size = setting_field(top[2], BatchSettings, "size")
+        with st.expander("More"):
+            show(tag("p", _ABOUT_ARMS, cls="soft"))
+            middle = st.columns([3, 3, 3])
+            splits = middle[0].multiselect("Splits", SPLITS, ["train"] if training else [], help=_ABOUT_SPLITS)
+            about = "Only questions that people gave one of these tags; empty for all."
+            tagged = middle[1].multiselect("Tags", tags, help=about, disabled=not tags)
+            judge, training_set = _judge_fields(opened, middle[2])
+            low = st.columns(4, vertical_alignment="bottom")
+            fields = ("depth", "candidates", "people_needed", "seed")
+            chosen_settings = {
+                field: setting_field(place, BatchSettings, field) for place, field in zip(low, fields, strict=True)
+            }
+            order, pairs = _order_fields()
+        submitted = st.form_submit_button("Create batch", type="primary")
     if submitted:
         more: dict[str, Any] = dict(_by(order, pairs, judge, training_set))
         if tagged:

@@ -12,81 +12,83 @@ from blindspot.app import who
 from blindspot.app.components.marks import notice
 from blindspot.app.markup import show, span, tag
 from blindspot.backend.core.study import Study
+from blindspot.backend.text.counting import counted
 from blindspot.db.errors import BlindspotError
 from blindspot.db.people import Person
 from blindspot.db.rights import ROLES, Role
 
 _REFUSED, _LINK, _NEW_NAME = "people-refused", "people-link", "people-new-name"
-WIDTHS = [3, 2.4, 2.4, 2, 1.6, 1.6]
 
 
 def people_panel(opened: Study, person: Person) -> None:
-    """Show everybody with role, link and state, and the form that adds a person."""
+    """Show a line for each person with a menu, simulated annotators and machines apart, and the form for a new person."""
     with st.container(key="team-people"):
         show(tag("h2", "People"))
         with st.container():  # always there, so that a line in it moves no button below
             if refused := st.session_state.pop(_REFUSED, None):
                 show(notice(refused, kind="error"))
             _show_link()
-        for each in who.people(opened.labels_path).all():
+        everybody = who.people(opened.labels_path).all()
+        for each in (one for one in everybody if one.kind == "person" and not one.simulated):
             _person(opened, each, each.name == person.name)
+        if programs := [
+            f"{each.name} ({_state(each, False)})" for each in everybody if each.kind != "person" or each.simulated
+        ]:
+            show(
+                tag("details", tag("summary", f"{counted(len(programs), 'program')} with labels"), ", ".join(programs))
+            )
         _add(opened)
 
 
 def _person(opened: Study, person: Person, is_oneself: bool) -> None:
-    people, acting = who.people(opened.labels_path), partial(who.acting, opened.labels_path)
-    is_human = person.kind == "person" and not person.simulated
+    columns = st.columns([3, 2, 3, 1.2], vertical_alignment="center")
     state = _state(person, is_oneself)
     title = tag("p", tag("b", person.name), span(f" {state}", cls="soft") if state else "", cls="person-name")
-    if not is_human:
-        show(title)
-        return
-    columns = st.columns(WIDTHS, vertical_alignment="center")
-    with columns[0]:
-        show(title)
-    with columns[1]:
-        key = f"role-{person.name}"
-        st.selectbox(
-            f"Role of {person.name}",
-            ROLES,
-            index=ROLES.index(person.role),
-            key=key,
-            label_visibility="collapsed",
-            disabled=is_oneself,
-            help="A lead cannot give up their own role; another lead can." if is_oneself else None,
-            on_change=_do,
-            args=(lambda: people.set_role(person.name, st.session_state[key], by=acting()),),
-        )
-    with columns[2]:
-        words = person.email or ("has a link" if person.invited else "no link")
-        show(tag("p", words, cls="soft person-link"))
+    link_state = person.email or ("has a link" if person.invited else "no link")
+    for column, content in zip(columns, (title, tag("p", person.role), tag("p", link_state, cls="soft")), strict=False):
+        column.html(str(content))
+    with columns[3].popover("Change", key=f"menu-{person.name}"):
+        _menu(opened, person, is_oneself)
+
+
+def _menu(opened: Study, person: Person, is_oneself: bool) -> None:
+    """Show what a lead may do with a person."""
+    people, acting = who.people(opened.labels_path), partial(who.acting, opened.labels_path)
+    key = f"role-{person.name}"
+    st.selectbox(
+        f"Role of {person.name}",
+        ROLES,
+        index=ROLES.index(person.role),
+        key=key,
+        disabled=is_oneself,
+        help="A lead cannot give up their own role; another lead can." if is_oneself else None,
+        on_change=_do,
+        args=(lambda: people.set_role(person.name, st.session_state[key], by=acting()),),
+    )
     if who.mode() != "oidc":
-        with columns[3]:
+        st.button(
+            "New link" if person.invited else "Create link",
+            key=f"invite-{person.name}",
+            help="Create a personal link. It replaces an earlier one, and ends what that one opened.",
+            on_click=_do,
+            args=(lambda: _invite(opened, person.name, person.role),),
+        )
+        if person.invited:
             st.button(
-                "New link" if person.invited else "Create link",
-                key=f"invite-{person.name}",
-                help="Create a personal link. It replaces an earlier one, and ends what that one opened.",
+                "Revoke",
+                key=f"revoke-{person.name}",
+                help=f"{person.name} is signed out, and the link does not work any more. Labels stay.",
                 on_click=_do,
-                args=(lambda: _invite(opened, person.name, person.role),),
+                args=(lambda: people.revoke(person.name, by=acting()),),
             )
-        with columns[4]:
-            if person.invited:
-                st.button(
-                    "Revoke",
-                    key=f"revoke-{person.name}",
-                    help=f"{person.name} is signed out, and the link does not work any more. Labels stay.",
-                    on_click=_do,
-                    args=(lambda: people.revoke(person.name, by=acting()),),
-                )
-    with columns[5]:
-        if not is_oneself:
-            st.button(
-                "Resume" if person.paused else "Pause",
-                key=f"pause-{person.name}",
-                help="A paused person gets no questions. Labels that are on their way are still saved for a minute.",
-                on_click=_do,
-                args=(lambda: people.pause(person.name, not person.paused, by=acting()),),
-            )
+    if not is_oneself:
+        st.button(
+            "Resume" if person.paused else "Pause",
+            key=f"pause-{person.name}",
+            help="A paused person gets no questions. Labels that are on their way are still saved for a minute.",
+            on_click=_do,
+            args=(lambda: people.pause(person.name, not person.paused, by=acting()),),
+        )
 
 
 def _state(person: Person, is_oneself: bool) -> str:

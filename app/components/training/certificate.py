@@ -17,7 +17,7 @@ from blindspot.app.markup import Html, div, heads, link, row, show, span, table,
 from blindspot.backend.core.rights import require
 from blindspot.backend.core.study import Study
 from blindspot.backend.text.counting import counted, duration
-from blindspot.backend.training_sets.certificates import Certificate, certify, stated_certificate
+from blindspot.backend.training_sets.certificates import Certificate, certify, sensitivity, stated_certificate
 from blindspot.backend.training_sets.certification import POSITIVES, draw_more, make_plan, queue_plan, read_plan
 from blindspot.backend.training_sets.training_set import TrainingSet, training_sets
 from blindspot.db.errors import BlindspotError
@@ -53,6 +53,7 @@ def certificate_section(opened: Study, chosen: TrainingSet, sees_labels: bool) -
             _panel(
                 tag("p", tag("b", verdict(found))),
                 tag("p", bound_line(found)),
+                tag("p", sensitivity(found)),
                 tag("p", positives_line(found)),
                 tag("p", more, cls="convention") if more else "",
                 _strata(found),

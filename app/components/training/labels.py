@@ -12,15 +12,14 @@ from blindspot.backend.core.jobs import request
 from blindspot.backend.core.study import Study
 from blindspot.backend.judging.batches import make_batch
 from blindspot.backend.text.counting import counted
-from blindspot.db.records import SPLITS
 
 RUNS = 3  # at most, for the offered batch to pool
 
 
 def label_counts(opened: Study) -> None:
     """Show how many labels are on training questions. If none is, offer a batch of training questions."""
-    labels = desk(opened).labels
-    total, training = (sum(labels.labels_since(0, splits).values()) for splits in (SPLITS, ("train",)))
+    given = desk(opened).labels.given_by_split()
+    total, training = sum(given.values()), given.get("train", 0)
     if not total:
         return
     if training:

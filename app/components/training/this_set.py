@@ -10,6 +10,7 @@ import streamlit as st
 
 from blindspot.app import url, who
 from blindspot.app.components import jobs
+from blindspot.app.components.gold_check import gold_panel
 from blindspot.app.components.marks import notice
 from blindspot.app.components.parts import parts_panel
 from blindspot.app.components.plots import plot
@@ -29,6 +30,7 @@ from blindspot.backend.evaluation.chart_colours import GREEN, PINK
 from blindspot.backend.text.counting import counted, duration
 from blindspot.backend.training_sets.builder import build
 from blindspot.backend.training_sets.differences import NewLabel, new_labels
+from blindspot.backend.training_sets.gold_checks import GoldCheck
 from blindspot.backend.training_sets.stratified_sample import queue_stratified_sample
 from blindspot.backend.training_sets.training_set import TrainingSet
 from blindspot.db.errors import BlindspotError
@@ -69,6 +71,7 @@ def set_tab(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> No
     counts = chosen.manifest["counts"]
     show(div(tag("h2", "Contents"), _sources(counts), _left_out(chosen.manifest["left_out"]), cls="panel"))
     certificate_section(opened, chosen, sees_labels)
+    gold_panel(opened, [GoldCheck("training", chosen.name)])
     _judge_strata(opened, chosen)
     export_form(opened, chosen)
     if counts["by_rank"]:

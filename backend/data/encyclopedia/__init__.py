@@ -1,9 +1,9 @@
 """A generated encyclopedia: a collection of any size with a known truth: every fact, and every passage that states it.
 
-It serves for demonstrations and for measurements. Its people, places, works and companies do not exist. The article
-of an entity states its facts, and other articles repeat them in other words. Only one of these passages is a question's
-gold, so the others are planted false negatives (the truth names them all). `world` decides which
-facts are true and which articles state them, `prose` writes the passages, `language` contains the sentences.
+It serves for demonstrations and for measurements. Its people, places, works and companies do not exist. The article of
+an entity states its facts, and other articles repeat them in other words. Only one of these passages is a question's
+gold, so the others are planted false negatives (the truth names them all). `world` decides which facts are true and
+which articles state them, `prose` writes the passages, `language` contains the sentences.
 """
 
 from __future__ import annotations
@@ -224,12 +224,12 @@ def describe(
         bm25, dense: (q, k) ordinals, k >= 5, -1 where a row is short; row i belongs to questions[i].
         matches: (q, k) bool of BM25 and dense: whether the passage contains an answer string.
 
-    Returns: figures by name, each {"share": 0..1, "n": of how many, "low", "high": its 95% interval by fact}. "Found" is Success@5, relevant being every passage
-    of
-        the truth, so a planted false negative counts as found; the `_by_answer` figures take the answer match instead.
-        false_negatives: of the passages in the dense top 5 that are not gold, those that answer the question (n: such
-        passages). only_bm25, only_dense, both, neither: questions found at 5, template wording.
-        bm25_first_wording, bm25_second_wording: BM25's Success@5 on the facts asked in both wordings.
+    Returns: figures by name, each {"share": 0..1, "n": of how many, "low", "high": its 95% interval by fact}. "Found"
+        is Success@5, relevant being every passage of the truth, so a planted false negative counts as found; the
+        `_by_answer` figures take the answer match instead. false_negatives: of the passages in the dense top 5 that are
+        not gold, those that answer the question (n: such passages). only_bm25, only_dense, both, neither: questions
+        found at 5, template wording. bm25_first_wording, bm25_second_wording: BM25's Success@5 on the facts asked in
+        both wordings.
     """
     ordinals = {q.id: np.array([int(passage) - 1 for passage in truth[q.id]], np.int64) for q in questions}
     relevant = tuple(_among(run, [ordinals[q.id] for q in questions]) for run in (bm25, dense))

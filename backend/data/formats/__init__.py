@@ -70,15 +70,13 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
             raise BadInput(f"there is no format {name!r} for {kind}; there are: {names}", path)
         return named
     start = _head(path)
-    recognised = [format for format in formats() if format.read is not None and format.recognise(start)]
-    fitting = [
-        format for format in recognised if format.kind == kind and (format.name not in _LAST or len(recognised) == 1)
-    ]
+    known = _recognised(start)
+    fitting = [format for format in known if format.kind == kind and (format.name not in _LAST or len(known) == 1)]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise BadInput(f"could be {' or '.join(format.name for format in fitting)}; say which with --format", path)
-    others = [format for format in recognised if format.name != "plain"]
+    others = [format for format in known if format.name != "plain"]
     if others:
         raise BadInput(
             f"looks like {others[0].kind} ({others[0].what}), not {kind}; "
@@ -89,12 +87,12 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
         raise BadInput("the header does not name the columns id, title and text", path, 1)
     if kind == "frequencies" and "\t" in start.first_line:
         raise BadInput("the header must name two columns: entity and count", path, 1)
-    from blindspot.backend.data.table_files import shown
+    from blindspot.backend.data.table_files import column_names
 
     columns = start.table or _fields(start)
     if columns and kind in _COLUMN:
         raise BadInput(
-            f"has the columns {shown(columns)}; say which are read: --format table --set {_COLUMN[kind]}=COLUMN",
+            f"has the columns {column_names(columns)}; say which are read: --format table --set {_COLUMN[kind]}=COLUMN",
             path,
         )
     if start.folder:
@@ -102,6 +100,19 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
             f"this folder holds {_contents(start)}; of folders, {kind} are read from these: {_folders(of_kind)}", path
         )
     raise BadInput(f"does not look like {kind} in any known format ({names}); say which with --format", path)
+
+
+def recognised(path: Path) -> list[Format]:
+    """Return the formats that a file looks like, of every kind; those that any text could be only if there is no other.
+
+    Raises BadInput: no such file; or it is empty or unreadable.
+    """
+    known = _recognised(_head(path))
+    return [format for format in known if format.name not in _LAST] or known
+
+
+def _recognised(start: Head) -> list[Format]:
+    return [format for format in formats() if format.read is not None and format.recognise(start)]
 
 
 def find_writer(kind: str, name: str) -> Format:

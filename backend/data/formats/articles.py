@@ -1,12 +1,9 @@
 """Articles, one JSON object a line, `{"title", "text"}`, cut into passages.
 
 `unit=words`: blocks of `length` words (100), as in DPR. `unit=pieces`: blocks of up to `length` word pieces (288), as
-in REALM;
-words are never split. `tokenizer` is a folder or a Hugging Face name (default: the packaged MiniLM's uncased
-vocabulary). Blocks do
-not overlap, the last block of an article is shorter, and white space within a block becomes one space. A passage's id
-is the
-article's `id`, or its line, and the number of the block from 0: "12-0".
+in REALM; words are never split. `tokenizer` is a folder or a Hugging Face name (default: the packaged MiniLM's uncased
+vocabulary). Blocks do not overlap, the last block of an article is shorter, and white space within a block becomes one
+space. A passage's id is the article's `id`, or its line, and the number of the block from 0: "12-0".
 """
 
 from __future__ import annotations

@@ -25,15 +25,12 @@ from blindspot.backend.data.formats.base import (
     PassageBatch,
     Qrel,
     WriteResult,
-    id_fault,
     kept_gold,
     question_fault,
 )
 from blindspot.backend.data.formats.files import written_whole
 from blindspot.backend.data.formats.question_jsonl import stem
-from blindspot.backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from blindspot.backend.data.formats.trec import grade
-from blindspot.backend.data.table_files import TableRow, binary_kind, rows_of, table_kind
+from blindspot.backend.data.table_files import TableRow, binary_kind, rows_of
 from blindspot.db.errors import BadInput
 from blindspot.db.records import Passage, Question
 
@@ -116,42 +113,6 @@ def read_corpus(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBa
         yield from tables.read_passages(file) if binary_kind(file) else passage_jsonl.read(file)
 
 
-def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | BadInput]:
-    if table_kind(path) != "csv":
-        yield from _qrels_of_records(path)
-        return
-    lines = numbered_lines(ByteSource(path))
-    number, header = next(lines, (1, ""))
-    if tuple(name.strip().lower() for name in header.split("\t")) != HEADER:
-        raise BadInput(f"the header must be {', '.join(HEADER)}, with tabs between", path, number)
-    for line, text in lines:
-        try:
-            if not_utf8(text):
-                raise fields.FieldError("this line contains bytes that are not UTF-8")
-            columns = text.split("\t")
-            if len(columns) != 3:
-                raise fields.FieldError(f"{len(columns)} fields; there must be three: {', '.join(HEADER)}")
-            if message := id_fault(columns[0]) or id_fault(columns[1]):
-                raise fields.FieldError(message)
-            yield Qrel(columns[0], columns[1], grade(columns[2]), str(path), line)
-        except fields.FieldError as error:
-            yield BadInput(str(error), path, line)
-
-
-def _qrels_of_records(path: Path) -> Iterator[Qrel | BadInput]:
-    for row in rows_of(path, text="jsonl"):
-        if isinstance(row, BadInput):
-            yield row
-            continue
-        try:
-            question, passage = (fields.identifier(row.values, name) for name in HEADER[:2])
-            if message := id_fault(question) or id_fault(passage):
-                raise fields.FieldError(message)
-            yield Qrel(question, passage, grade(str(row.values.get("score"))), row.path, row.line)
-        except fields.FieldError as error:
-            yield BadInput(str(error), row.path, row.line)
-
-
 class _Judgements:
     """The qrels of a folder: each question's split, and its judgements by passage."""
 
@@ -161,7 +122,7 @@ class _Judgements:
 
     def read(self, split: str, file: Path) -> Iterator[BadInput]:
         seen: set[tuple[str, str]] = set()
-        for row in read_qrels(file):
+        for row in tables.read_qrels(file):
             if isinstance(row, BadInput):
                 yield row
             elif (row.question_id, row.passage_id) in seen:
@@ -265,7 +226,7 @@ FORMATS = [
         "qrels",
         "BEIR's qrels (a header, tabs; or JSON lines, as in MTEB)",
         recognise_qrels,
-        read_qrels,
+        tables.read_qrels,
         write_qrels,
         ".tsv",
     ),

@@ -1,8 +1,7 @@
 """EntityQuestions (Sciavolino et al. 2021) in its own layout, as a folder or a tar, plain or compressed.
 
     dataset/{train,dev,test}/P19.dev.json                      -> data set "entityquestions"
-    dataset/one-off/common-random-buckets/P19/bucket3.test.json   -> data set "common-random-buckets", bucket 3, split
-    test
+    dataset/one-off/common-random-buckets/P19/bucket3.test.json   -> data set "common-random-buckets", bucket 3, "test"
     dataset/one-off/no-overlap/P19/P19_no_overlap.train.json      -> data set "no-overlap", its own splits
     relation_query_templates.json                              -> the templates; built-in ones are used if it is absent
 

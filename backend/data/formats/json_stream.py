@@ -1,10 +1,9 @@
 """Read JSON of any size, one value at a time: an element of an array or object is decoded only when it is requested.
 
 Why not ijson: neither its values nor its errors say on which line they are, and every message about a bad row here
-    names file and
-line. It is also not safe on hostile files: it keeps one object for each open bracket, and three million of them took
-more than 20 GB.
-Its speed is not what matters: 119 MB of DPR results take it 0.3 s of processor time, and this module 0.5 s.
+names file and line. It is also not safe on hostile files: it keeps one object for each open bracket, and three million
+of them took more than 20 GB. Its speed is not what matters: 119 MB of DPR results take it 0.3 s of processor time, and
+this module 0.5 s.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ class JsonStream:
     """Reads a JSON text from chunks.
 
     `array` and `object` iterate over one level. When iterating over an object, read each member (with `value`, `array`
-    or
-    `object`) before going on to the next.
+    or `object`) before going on to the next.
 
     Args:
         chunks: The text, in pieces of any length.

@@ -18,18 +18,20 @@ from blindspot.backend.data.formats import fields, trec
 from blindspot.backend.data.formats.base import (
     NO_OPTIONS,
     SPLIT_NAMES,
+    Context,
     Format,
     Head,
     ImportedQuestion,
     Options,
     PassageBatch,
     Qrel,
+    RunEntry,
     id_fault,
     question_fault,
 )
 from blindspot.backend.data.formats.passage_lines import ROWS_PER_BATCH
 from blindspot.backend.data.formats.question_jsonl import question_of_record, stem
-from blindspot.backend.data.table_files import TableRow, columns_of, rows_of, shown, table_files
+from blindspot.backend.data.table_files import TableRow, column_names, columns_of, rows_of, table_files
 from blindspot.db.errors import BadInput
 
 PASSAGE = {
@@ -48,6 +50,8 @@ QREL = {
     "passage": ("corpus-id", "corpus_id", "docid", "doc_id", "pid"),
     "grade": ("score", "relevance", "grade", "label"),
 }
+RUN = {"question": QREL["question"], "passage": QREL["passage"], "score": ("score",), "rank": ("rank",)}
+"""The column of ranks tells a run from qrels, whose grades may be called scores."""
 _OF_QUESTIONS = ("relation", "subject", "template", "frequency", "bucket", "dataset", "split", "set", "answer_rule")
 _NUMBERS = ("frequency", "bucket")
 
@@ -68,7 +72,11 @@ def recognise_questions(head: Head) -> bool:
 
 
 def recognise_qrels(head: Head) -> bool:
-    return _usual(head, *QREL.values())
+    return _usual(head, *QREL.values()) and not recognise_runs(head)
+
+
+def recognise_runs(head: Head) -> bool:
+    return _usual(head, *RUN.values())
 
 
 def files(path: Path) -> list[Path]:
@@ -81,7 +89,7 @@ def _chosen(path: Path, usual: Mapping[str, tuple[str, ...]], options: Options) 
     for field, names in usual.items():
         named = options.settings.get(field)
         if named and named not in columns:
-            raise BadInput(f"there is no column {named!r}; the columns are {shown(columns)}", path)
+            raise BadInput(f"there is no column {named!r}; the columns are {column_names(columns)}", path)
         column = named or next((name for name in names if name in columns), None)
         if column is not None:
             chosen[field] = column
@@ -91,7 +99,7 @@ def _chosen(path: Path, usual: Mapping[str, tuple[str, ...]], options: Options) 
 def _required(path: Path, chosen: Mapping[str, str], *names: str) -> None:
     for name in names:
         if name not in chosen:
-            columns = shown(columns_of(path))
+            columns = column_names(columns_of(path))
             raise BadInput(f"no column is the {name}; the columns are {columns}; choose with --set {name}=COLUMN", path)
 
 
@@ -193,6 +201,22 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | Bad
             yield BadInput(str(error), row.path, row.line)
 
 
+def read_runs(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry]:
+    """Yield one hit at a time, as a TREC run has them; the order of a question's rows is the order of its hits."""
+    chosen = _chosen(path, RUN, options)
+    _required(path, chosen, "question", "passage", "score")
+    for row in rows_of(path, list(chosen.values())):
+        if isinstance(row, BadInput):
+            raise row
+        values = {field: row.values[column] for field, column in chosen.items()}
+        try:
+            question, passage = (fields.identifier(values, name) for name in ("question", "passage"))
+            score = float(values["score"])
+        except (fields.FieldError, TypeError, ValueError) as error:
+            raise BadInput(str(error), row.path, row.line) from None
+        yield RunEntry(question, None, (), [Context(passage, score, row.line)], str(row.path), row.line)
+
+
 _WHAT = "CSV, Parquet, Arrow or a saved dataset"
 FORMATS = [
     Format(
@@ -208,4 +232,5 @@ FORMATS = [
         settings=dict.fromkeys(QUESTION, ""),
     ),
     Format("table", "qrels", _WHAT, recognise_qrels, read_qrels, files=files, settings=dict.fromkeys(QREL, "")),
+    Format("table", "runs", _WHAT, recognise_runs, read_runs, files=files),
 ]

@@ -1,4 +1,4 @@
-"""Make a study from retriever output alone: the questions, answers, passages and scores in the files."""
+"""Make a study from retriever output alone: the questions, answers, passages and scores in the files, or in a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,17 +23,21 @@ from blindspot.backend.data.importing.question_facts import with_facts
 from blindspot.backend.data.importing.rejected_rows import RejectedRows
 from blindspot.backend.data.importing.run_rows import FlagComparison, RunRows, compare_flags
 from blindspot.backend.data.importing.tools import ThrottledProgress, refuse_other, writable
+from blindspot.backend.data.retrieval_logs import open_log
 from blindspot.backend.progress import Progress
 from blindspot.backend.text.answers import DEFAULT_RULE
 from blindspot.db.corpus import CorpusWriter
 from blindspot.db.errors import BadInput, Refused
 from blindspot.db.imports import ImportRecord, Imports
+from blindspot.db.question_fields import QuestionFields
 from blindspot.db.records import SPLITS, Question
 
 if TYPE_CHECKING:
     from blindspot.db.corpus import Row
 
 KIND = "results"  # of the import record
+LOGGED = "log"
+"""In the place of a retriever, in the manifest of a run that a log was."""
 _BATCH = 2000
 
 
@@ -69,6 +74,7 @@ def study_from_results(
     skip_bad: bool = False,
     progress: Progress | None = None,
     questions: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> ResultsImport:
     """Make a study from results files, completely or not at all. Every file becomes a run, named after the file.
 
@@ -79,6 +85,8 @@ def study_from_results(
         train.
         questions: A questions file, such as EntityQuestions' own. The same questions get its relations, subjects,
         frequencies and buckets.
+        columns: The files are logs of retrievers; the columns to read by the names of
+        `blindspot.backend.data.retrieval_logs.TABLE`, as far as they have other names. None: results files.
 
     Raises:
         BadInput: the first thing that is wrong, with file and line; also one id with two different texts, with both
@@ -97,7 +105,10 @@ def study_from_results(
         try:
             study = Study.create(building, title if title is not None else folder.absolute().name)
             facts = None if questions is None else Path(questions)
-            passages, results, joined = _fill(study, [Path(file) for file in files], split, skip_bad, facts, progress)
+            gathered = _ResultsCollector(split, columns)
+            passages, results, joined = _fill(
+                study, gathered, [Path(file) for file in files], skip_bad, facts, progress
+            )
             for store in (study.questions, study.corpus):
                 store.close()
             # The settings come last, because a folder is a study only with its settings.
@@ -111,6 +122,22 @@ def study_from_results(
             raise
     results = [_moved(result, folder.absolute()) for result in results]
     return ResultsImport(Study.open(folder), passages, results, time.monotonic() - began, joined)
+
+
+def fill_from_log(
+    study: Study,
+    file: str | Path,
+    columns: Mapping[str, str] | None = None,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> None:
+    """Read a log into an empty study, whose questions get the split test.
+
+    Raises BadInput for the first wrong row; then the study is still empty. Raises Refused if it is not empty.
+    """
+    if study.has_corpus or study.questions.last >= 0:
+        raise Refused(f"{study.folder} holds passages or questions already; read the log into a study of its own")
+    _fill(study, _ResultsCollector("test", columns or {}), [Path(file)], skip_bad, None, progress)
 
 
 def _refuse_used(folder: Path) -> None:
@@ -128,9 +155,14 @@ def _moved(result: FileResult, folder: Path) -> FileResult:
 
 
 def _fill(
-    study: Study, files: list[Path], split: str, skip_bad: bool, facts: Path | None, progress: Progress | None
+    study: Study,
+    gathered: _ResultsCollector,
+    files: list[Path],
+    skip_bad: bool,
+    facts: Path | None,
+    progress: Progress | None,
 ) -> tuple[int, list[FileResult], int | None]:
-    gathered, readings, report = _ResultsCollector(split), [], ThrottledProgress(progress)
+    readings, report = [], ThrottledProgress(progress)
     with CorpusWriter(study.folder / "corpus.db") as writer:
         for number, path in enumerate(files):
             with RejectedRows(study.folder, path, skip_bad) as rejected:
@@ -142,14 +174,15 @@ def _fill(
         hashes = [file_sha256(path) for path in files]
         writer.finish(", ".join(path.name for path in files), hashes[0] if len(files) == 1 else _joint(hashes))
     questions, joined = (
-        (gathered.questions, None) if facts is None else with_facts(gathered.questions, facts, split, report)
+        (gathered.questions, None) if facts is None else with_facts(gathered.questions, facts, gathered.split, report)
     )
     study.questions.add(questions)
+    if gathered.fields:
+        QuestionFields(study.labels_path).add(gathered.fields)
     results: list[FileResult] = []
     for path, sha256, (reading, rejected) in zip(files, hashes, readings, strict=True):
-        results.append(
-            _store(study, path, sha256, reading, rejected, [result.run for result in results], split, progress)
-        )
+        taken = [result.run for result in results]
+        results.append(_store(study, path, sha256, reading, rejected, taken, gathered, progress))
     return count, results, joined
 
 
@@ -160,7 +193,7 @@ def _store(
     reading: _RunFile,
     rejected: RejectedRows,
     taken: Iterable[str],
-    split: str,
+    gathered: _ResultsCollector,
     progress: Progress | None,
 ) -> FileResult:
     ids, hits, flags = reading.rows.finish()
@@ -170,11 +203,11 @@ def _store(
         ids,
         hits,
         {
-            "retriever": "imported",
+            "retriever": LOGGED if gathered.is_log else "imported",
             "imported_from": path.name,
             "sha256": sha256,
             "format": reading.format,
-            "split": split,
+            "split": gathered.split,
             "rule": DEFAULT_RULE,
         },
         rule=DEFAULT_RULE,
@@ -208,9 +241,10 @@ class _RunFile:
 class _ResultsCollector:
     """Collects the questions and passages of all files, each once."""
 
-    def __init__(self, split: str):
+    def __init__(self, split: str, columns: Mapping[str, str] | None):
         self.questions: list[Question] = []
-        self._split = split
+        self.fields: dict[str, Mapping[str, str]] = {}
+        self.split, self.is_log, self._columns = split, columns is not None, columns
         self._ids: set[str] = set()
         self._by_text: dict[str, list[Question]] = {}
         self._passages: dict[str, tuple[int, bytes, int, int]] = {}  # ordinal, digest, file, line
@@ -221,16 +255,16 @@ class _ResultsCollector:
         self, path: Path, number: int, writer: CorpusWriter, rejected: RejectedRows, report: ThrottledProgress
     ) -> _RunFile:
         self._files.append(path)
-        chosen = find_format(path, "runs", None)
-        reading, index = _RunFile(chosen.name), 0
-        with chosen.opened(path) as entries:
+        form, opened = self._opened(path)
+        reading, index = _RunFile(form), 0
+        with opened as entries:
             for entry in entries:
                 if isinstance(entry, BadInput):
                     rejected.add(entry)
                     continue
                 if entry.question is None:
                     raise BadInput(
-                        f"holds ids without texts ({chosen.what}); import its passages and questions, and then "
+                        f"holds ids without texts ({form}); import its passages and questions, and then "
                         "'blindspot import run'",
                         path,
                     )
@@ -242,6 +276,14 @@ class _ResultsCollector:
         if not len(reading.rows):
             raise rejected.first or BadInput("holds no questions", path)
         return reading
+
+    def _opened(self, path: Path) -> tuple[str, AbstractContextManager[Iterator[RunEntry | BadInput]]]:
+        """Return the form of a file, and a context that yields its entries."""
+        if self._columns is None:
+            chosen = find_format(path, "runs", None)
+            return chosen.name, chosen.opened(path)
+        log = open_log(path, self._columns)
+        return log.name, nullcontext(log.entries())
 
     def write(self, writer: CorpusWriter) -> None:
         writer.add_rows(self._waiting)
@@ -269,6 +311,8 @@ class _ResultsCollector:
             seen.add(ordinal)
             hits.append((ordinal, context.score, context.has_answer))
         reading.rows.add(question.id, hits)
+        if entry.fields:
+            self.fields[question.id] = entry.fields
 
     def _question(self, entry: RunEntry, index: int, reading: _RunFile) -> Question:
         text = entry.question or ""
@@ -285,7 +329,7 @@ class _ResultsCollector:
             id = entry.question_id
         while id in self._ids:
             id += "-2"
-        question = Question(id, text, tuple(dict.fromkeys(entry.answers)), dataset=dataset, split=as_split(self._split))
+        question = Question(id, text, tuple(dict.fromkeys(entry.answers)), dataset=dataset, split=as_split(self.split))
         if message := question_fault(question):
             raise BadInput(message, entry.path, entry.line)
         same.append(question)

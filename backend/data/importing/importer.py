@@ -116,8 +116,7 @@ def import_questions(
     Args:
         split, dataset: Import only questions with these; they also apply to questions whose file does not name any.
         gold: "one" keeps a single gold passage per question (see `backend/data/formats/question_jsonl.py`), so the
-        others become
-            unlabelled positives.
+            others become unlabelled positives.
         settings: Settings of the format, as "name=value".
 
     Raises:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from blindspot.backend.progress import Progress
-from blindspot.backend.text.answers import joined, nfd
+from blindspot.backend.text.answers import nfd, spaced_tokens
 from blindspot.backend.text.token_arrays import TokenArrays, token_arrays
 from blindspot.db.corpus import Row
 
@@ -49,7 +49,7 @@ class MentionCounter:
     """
 
     def __init__(self, entities: Iterable[str]):
-        self._keys = {entity: " ".join(joined(nfd(entity)).split()) for entity in entities}
+        self._keys = {entity: " ".join(spaced_tokens(nfd(entity)).split()) for entity in entities}
         self._counts: Counter[str] = Counter()
         self._whole = set(self._keys.values()) - {""}
         by_length: dict[int, list[str]] = defaultdict(list)

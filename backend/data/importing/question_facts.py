@@ -31,19 +31,19 @@ def with_facts(
         BadInput: the first thing that is wrong with the file, or a file that holds none of the questions.
     """
     wanted = {text_key(question.text) for question in questions}
-    held = _held(path, Options(split), wanted, report)
+    held = _facts_of(path, Options(split), wanted, report)
     if held.keys() < wanted:
         with suppress(BadInput):  # rows of other splits that cannot be read; a file without splits was read in full
-            held = {**_held(path, Options(), wanted, report), **held}
+            held = {**_facts_of(path, Options(), wanted, report), **held}
     if not held:
         raise BadInput(
             "holds none of the questions of the results files; give the questions file that they were made with", path
         )
     found = [(question, _same(question, held.get(text_key(question.text), ()))) for question in questions]
-    return [_joined(question, facts) for question, facts in found], sum(facts is not None for _, facts in found)
+    return [_with_facts(question, facts) for question, facts in found], sum(facts is not None for _, facts in found)
 
 
-def _held(path: Path, options: Options, wanted: Set[str], report: ThrottledProgress) -> dict[str, list[Question]]:
+def _facts_of(path: Path, options: Options, wanted: Set[str], report: ThrottledProgress) -> dict[str, list[Question]]:
     """Return the file's questions with one of the wanted texts, by text."""
     held: dict[str, list[Question]] = defaultdict(list)
     with find_format(path, "questions", None).opened(path, options) as items:
@@ -61,7 +61,7 @@ def _same(question: Question, candidates: Sequence[Question]) -> Question | None
     return next((each for each in candidates if answers & set(each.answers)), next(iter(candidates), None))
 
 
-def _joined(question: Question, facts: Question | None) -> Question:
+def _with_facts(question: Question, facts: Question | None) -> Question:
     if facts is None:
         return question
     return replace(

@@ -60,7 +60,7 @@ class RunRows:
     def __contains__(self, question_id: str) -> bool:
         return question_id in self._parts
 
-    def known(self, question_id: str) -> set[int]:
+    def rows_of(self, question_id: str) -> set[int]:
         """Return the rows that this question already has."""
         return {int(ordinal) for part in self._parts.get(question_id, ()) for ordinal in part["ordinal"]}
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -71,15 +71,19 @@ def import_run(
     check_name(name, "run")
     check_ties(ties)
     chosen, report = find_format(path, "runs", format), ThrottledProgress(progress)
-    sha256 = file_sha256(path)
+    origin = {
+        "retriever": "imported",
+        "imported_from": path.name,
+        "sha256": file_sha256(path),
+        "format": chosen.name,
+        "split": split,
+        "rule": rule,
+        "ties": TIES[ties],
+        "tie_order": ties,
+        **({"own_passage": LEFT_OUT} if without_own_passage else {}),
+    }
     manifest = read_manifest(study.path("runs", name))
-    if (
-        manifest
-        and not replace
-        and (manifest.get("sha256"), manifest.get("split")) == (sha256, split)
-        and manifest.get("tie_order", "file") == ties
-        and (manifest.get("own_passage") == LEFT_OUT) == without_own_passage
-    ):
+    if manifest and not replace and _same_file({"tie_order": "file", **manifest}, origin):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     corpus, questions = study.corpus, questions_in_split(study, split)
     with (
@@ -96,28 +100,14 @@ def import_run(
         silent = [q.id for q in questions if q.id not in rows] if split is not None else []
         ids, hits, flags = rows.finish(silent)
         hits, flags = _arranged(corpus, ids, hits, flags, ties, without_own_passage)
-        run = write_run(
-            study,
-            name,
-            ids,
-            hits,
-            {
-                "retriever": "imported",
-                "imported_from": path.name,
-                "sha256": sha256,
-                "format": chosen.name,
-                "split": split,
-                "rule": rule,
-                "ties": TIES[ties],
-                "tie_order": ties,
-                **({"own_passage": LEFT_OUT} if without_own_passage else {}),
-            },
-            rule=rule,
-            replace=replace,
-            progress=progress,
-        )
+        run = write_run(study, name, ids, hits, origin, rule=rule, replace=replace, progress=progress)
     notes = [*_flag_notes(run, flags, path.name, rule), *_split_notes(path.name, split, len(silent), matcher)]
     return ImportResult(len(ids), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
+
+
+def _same_file(manifest: Mapping[str, Any], origin: Mapping[str, Any]) -> bool:
+    """Return whether a run was made from the same file in the same way."""
+    return all(manifest.get(key) == origin.get(key) for key in ("sha256", "split", "tie_order", "own_passage"))
 
 
 def _flag_notes(run: Run, flags: np.ndarray, file: str, rule: str) -> list[str]:
@@ -185,7 +175,7 @@ def _rows(
         except BadInput as problem:
             rejected.add(problem)
             continue
-        rows.add(question.id, _hits(ordinals, entry, rows.known(question.id), rejected))
+        rows.add(question.id, _hits(ordinals, entry, rows.rows_of(question.id), rejected))
         report(len(rows), None, "reading the run")
     return rows
 

@@ -21,6 +21,8 @@ class About(NamedTuple):
     asks: str
 
 
+OURS = "Blindspot"
+"""In the place of a paper, for experiments of our own."""
 EXPERIMENTS = {
     "negatives": About("DPR", "Table 3", "Which negatives does a dual encoder need: gold passages of other questions, how many, or BM25 "
             "passages?"),
@@ -47,6 +49,7 @@ EXPERIMENTS = {
     "interference": About("EntityQuestions", "Table 3", "How does training on one relation change the accuracy on all other questions?"),
     "specialised": About("EntityQuestions", "Tables 4 and 8", "How accurate are question encoders by relation over one fixed index?"),
     "embedding-spread": About("EntityQuestions", "Figure 2", "Are a relation's passages crowded before training on the relation, and spread out after?"),
+    "label-budget": About(OURS, "people's labels", "What do people's labels gain, and are a hundred more worth it?"),
     "probes": About("ColDeR", "ACL 2025", "Does an encoder favour early, short, literal or repeated words over the fact?"),
 }  # fmt: skip
 

@@ -93,11 +93,17 @@ ENGINES: Registry[Engine] = Registry(
         "blindspot.backend.retrieval.engines.lucene_index",
         "blindspot.backend.retrieval.engines.faiss_file",
         "blindspot.backend.retrieval.engines.milvus_collection",
-        "blindspot.backend.retrieval.engines.elasticsearch",
-        "blindspot.backend.retrieval.engines.vespa",
+        "blindspot.backend.retrieval.engines.lancedb_table",
+        "blindspot.backend.retrieval.engines.chroma_collection",
+        "blindspot.backend.retrieval.engines.qdrant_collection",
     ),
     group="blindspot.engines",
     check=must_be(Engine),
+    removed={
+        name: f"this version does not ask {name}: import its lists with 'blindspot import run', or search it with a "
+        "retriever of your own (docs/extend/retriever.md)"
+        for name in ("elasticsearch", "opensearch", "vespa")
+    },
 )
 
 

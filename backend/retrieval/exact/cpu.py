@@ -22,8 +22,8 @@ from blindspot.backend.retrieval.exact.products import (
     Precision,
     RoundedQueries,
     extent_of,
-    joined,
     keep_products_plain,
+    merge_extents,
 )
 from blindspot.backend.retrieval.exact.scores import exact_best
 from blindspot.backend.retrieval.exact.workers import share_out, threads
@@ -142,7 +142,7 @@ class Sieve:
                 parts[start] = norm, lost, squares.numpy()
 
         share_out(starts, measure, threads())
-        return joined([parts[start] for start in starts], self.similarity == "l2", self.vectors.shape[1])
+        return merge_extents([parts[start] for start in starts], self.similarity == "l2", self.vectors.shape[1])
 
 
 def multiplies_bfloat16() -> bool:

@@ -1,6 +1,6 @@
 """Search without a cut: score every row exactly that could reach the k-th score.
 
-This search answers the questions that the candidates did not settle. They have many equal vectors, or more nearly equal
+This search answers the questions that the candidates left open. They have many equal vectors, or more nearly equal
 vectors than candidates.
 """
 
@@ -31,7 +31,7 @@ class PassageBlock:
     squares: torch.Tensor | None
 
 
-def settle(
+def search_exhaustively(
     blocks: Iterable[PassageBlock],
     vectors: np.ndarray,
     questions: np.ndarray,

@@ -27,8 +27,8 @@ from blindspot.backend.retrieval.exact.products import (
     Precision,
     RoundedQueries,
     extent_of,
-    joined,
     keep_products_plain,
+    merge_extents,
 )
 from blindspot.backend.retrieval.exact.scores import exact_scores
 from blindspot.backend.retrieval.exact.staging import Staging
@@ -113,7 +113,7 @@ class Shards:
                 parts = [
                     part for measured in self._of_each(lambda shard: shard.load(shared_progress)) for part in measured
                 ]
-                self._extent = joined(parts, False, self.vectors.shape[1])
+                self._extent = merge_extents(parts, False, self.vectors.shape[1])
         return self._extent
 
     def _of_each(self, work: Callable[[GPUShard], object]) -> list:
@@ -147,7 +147,7 @@ class GPUShard:
         self._scores_per_block = SCORES_PER_BLOCK
         self._busy = threading.Lock()
 
-    def load(self, told: _JointProgress) -> list[tuple[float, float, np.ndarray]]:
+    def load(self, progress: _JointProgress) -> list[tuple[float, float, np.ndarray]]:
         """Copy the rows to the device if they fit, and compute their `extent_of` block by block."""
         import torch
 
@@ -155,7 +155,7 @@ class GPUShard:
             target = self._allocate()
             self.resident = target is not None
             if not self.resident:
-                told(0, self._streamed)
+                progress(0, self._streamed)
             parts, squares = [], []
             for first, rows in self._staging().blocks():
                 if target is not None:
@@ -163,7 +163,7 @@ class GPUShard:
                 norm, lost, extent = extent_of(rows)
                 squares.append(extent)
                 parts.append((norm, lost, extent.cpu().numpy()))
-                told(len(rows))
+                progress(len(rows))
             self._rows = target
             self._squares = torch.cat(squares) if self._similarity == "l2" else None
         return parts

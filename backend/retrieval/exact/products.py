@@ -5,17 +5,14 @@ exact if the k-th exact score is greater than any score that a row outside the c
 on the error of a.
 
 **The bound.** Let q be a question and p a stored float16 vector; c a power of two (so c q is exact but for underflow,
-which is
-counted below); q' = c q and p' = p rounded to the product's 16 bits, and v = 2^-22 the relative error of one step of a
-sum kept
-in float32. By the triangle inequality and Cauchy-Schwarz
+which is counted below); q' = c q and p' = p rounded to the product's 16 bits, and v = 2^-22 the relative error of one
+step of a sum kept in float32. By the triangle inequality and Cauchy-Schwarz
 
     |c q.p - q'.p'|  <=  |c q - q'| |p| + |q'| |p - p'|
     |q'.p' - fl(q'.p')|  <=  d v sum_i |q'_i p'_i|  <=  d v |q'| |p'|
 
 (the second: Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1, for any order of summation).
-With P >= |p|
-and R >= |p - p'| over all rows,
+With P >= |p| and R >= |p - p'| over all rows,
 
     |c q.p - fl(q'.p')|  <=  E  :=  |c q - q'| P + |q'| R + d v |q'| (P + R).
 
@@ -25,8 +22,8 @@ has v = 2^-24; tensor cores truncate (Fasi, Higham, Mikaitis and Pranesh, Numeri
 2021), hence four times that.
 
 **The output's rounding.** Where fl(q'.p') is then rounded to 16 bits with unit roundoff u, a = fl(...)(1 + x), and
-rounding is
-monotone: a <= t with t a 16-bit number implies fl(...) <= t + u |t| (+ 2^-25 among float16's subnormal numbers). So
+rounding is monotone: a <= t with t a 16-bit number implies fl(...) <= t + u |t| (+ 2^-25 among float16's subnormal
+numbers). So
 
     a <= t   implies   c q.p <= t + u |t| + E.
 
@@ -92,7 +89,7 @@ def extent_of(rows: torch.Tensor) -> tuple[float, float, torch.Tensor]:
     return float(squares.max()) ** 0.5, float(lost.max()) ** 0.5, squares
 
 
-def joined(parts: list[tuple[float, float, np.ndarray]], keep_squares: bool, width: int) -> Extent:
+def merge_extents(parts: list[tuple[float, float, np.ndarray]], keep_squares: bool, width: int) -> Extent:
     """Join the extents of blocks. Raises Refused for a row with NaN or infinity."""
     start = 0
     for norm, _, squares in parts:
@@ -115,10 +112,8 @@ class RoundedQueries:
     """A batch of questions rounded for a product, with the relation between the product's scores and the true scores.
 
     `operand` is q' (q, d); a product's score a stands for c times the true score ("dot") or, after `finish`, for the
-    true score
-    plus |q|^2 ("l2"). All of `error`, `at_most` and `least` are per question, (q,) float64. The rounding is done on
-    `device`, and
-    `operand` stays there.
+    true score plus |q|^2 ("l2"). All of `error`, `at_most` and `least` are per question, (q,) float64. The rounding is
+    done on `device`, and `operand` stays there.
     """
 
     def __init__(

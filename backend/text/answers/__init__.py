@@ -7,7 +7,6 @@ from blindspot.backend.text.answers.rules import (
     answer_spans,
     has_answer,
     has_tokens,
-    joined,
     matrix_file,
     mentions_subject,
     nfd,
@@ -15,6 +14,7 @@ from blindspot.backend.text.answers.rules import (
     query_spans,
     rule_for,
     rule_named,
+    spaced_tokens,
     tokens,
 )
 from blindspot.backend.text.answers.run import match_run
@@ -28,7 +28,7 @@ __all__ = [
     "answer_spans",
     "has_answer",
     "has_tokens",
-    "joined",
+    "spaced_tokens",
     "matrix_file",
     "match_run",
     "mentions_subject",

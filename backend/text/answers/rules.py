@@ -1,12 +1,11 @@
 """Four named rules that decide whether a passage contains an answer, and the character spans to highlight.
 
 - `dpr` (default): the passage's text and the answer are NFD-normalised, tokenised and lower-cased. The answer's tokens
-  must
-  occur consecutively in the text. Titles are not searched.
+  must occur consecutively in the text. Titles are not searched.
 - `entityquestions`: as `dpr`, but only the answer is normalised, as in EntityQuestions' own script.
 - `rocketqa_mining`: full stops at both ends of the answer are dropped. Then both sides are lower-cased, spaces are
-  removed,
-  and the answer must be a substring of the title or the text. RocketQA's `data_process` selects passages in this way.
+  removed, and the answer must be a substring of the title or the text. RocketQA's `data_process` selects passages in
+  this way.
 - `regex`: the answers are patterns (CuratedTREC) that are searched in the NFD-normalised text. A broken pattern matches
   nothing.
 
@@ -97,12 +96,11 @@ def has_tokens(answer: str) -> bool:
     return TOKEN.search(nfd(answer)) is not None
 
 
-def joined(text: str) -> str:
+def spaced_tokens(text: str) -> str:
     """Return the lower-cased tokens with a space around each, so consecutive tokens can be found by substring search.
 
     The two searches are equivalent because no token contains a space. Lower-casing the joined text equals lower-casing
-    each
-    token: sigma is the only letter whose lower case depends on its neighbours, and its context ends at a space.
+    each token: sigma is the only letter whose lower case depends on its neighbours, and its context ends at a space.
     """
     return f" {' '.join(tokens(text))} ".lower()
 
@@ -141,7 +139,7 @@ class Needle(NamedTuple):
     Attributes:
         folded: Its longest token, case-folded.
         token: Its longest token, lower-cased.
-        padded: The result of `joined`.
+        padded: The result of `spaced_tokens`.
     """
 
     folded: str
@@ -163,7 +161,7 @@ class TokenRule(Rule):
         return nfd(text) if self.normalise_text else text
 
     def needle(self, answer: str) -> Needle | None:
-        padded = joined(nfd(answer))
+        padded = spaced_tokens(nfd(answer))
         if padded.isspace():
             return None
         token = max(padded.split(" "), key=len)
@@ -181,9 +179,9 @@ class TokenRule(Rule):
             positions = [i for i in positions if needles[i].folded in folded]
             if not positions:
                 return []
-            padded = joined(passage)
+            padded = spaced_tokens(passage)
         else:
-            padded = joined(passage)
+            padded = spaced_tokens(passage)
             words = set(padded.split(" "))
             positions = [i for i in positions if needles[i].token in words]
         return [i for i in positions if needles[i].padded in padded]
@@ -357,7 +355,7 @@ def query_spans(text: str, question: str) -> list[Span]:
     """Return the occurrences of the question's words, as `answer_spans` does. Stop words and punctuation are
     skipped.
     """
-    words = {token for token in joined(nfd(question)).split() if token not in STOP_WORDS and token[0].isalnum()}
+    words = {token for token in spaced_tokens(nfd(question)).split() if token not in STOP_WORDS and token[0].isalnum()}
     normalised, found = _words_of(text, normalise=True)
     spans = [(start, end) for word, start, end in found if word in words]
     return merged(normalised.original(start, end) for start, end in spans)

@@ -130,10 +130,9 @@ def match_run(
         ordinals: (q, k) int32 rows of the collection; -1 is padding and gives False.
         rule: A name in `RULES`.
         progress: Called after every block with (hits done, hits in total, activity). An error that it raises stops the
-        work.
+            work.
         processes: Number of worker processes. By default one per available processor; none if the run is too small to
-        be worth
-            starting them, if the collection is of another kind, or for patterns.
+            be worth starting them, if the collection is of another kind, or for patterns.
 
     Raises:
         Missing: an unknown rule, or a row outside the collection.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from blindspot.analysis.agreement import Agreement
 from blindspot.analysis.audit import Rate
-from blindspot.backend.training_sets.certificates import Certificate, stated_certificate
+from blindspot.backend.training_sets.certificates import Certificate, sensitivity, stated_certificate
 from blindspot.backend.training_sets.exports.base import ExportFormat
 from blindspot.backend.training_sets.residual import ResidualFalseNegatives, residual_false_negatives
 from blindspot.backend.training_sets.training_set import TrainingSet
@@ -111,7 +111,7 @@ def _certificate_line(found: Certificate | None) -> str:
         f"at most {100 * found.upper:.2f}% of the negatives are false ({100 * found.upper_after:.2f}% once the found ones are "
         f"taken out), and at least {100 * found.right_at_least:.1f}% of the positives are right ({confidence}; "
         f"n = {found.judged:,} drawn negatives and {found.positives_judged:,} positives judged, label event "
-        f"{found.label_event:,}); by what these annotators call positive"
+        f"{found.label_event:,}); by what these annotators call positive. {sensitivity(found)}"
     )
 
 
@@ -125,15 +125,15 @@ def _agreement(found: Agreement) -> str:
     )
 
 
-def _residual_line(left: ResidualFalseNegatives | None) -> str:
-    if left is None:
+def _residual_line(residual: ResidualFalseNegatives | None) -> str:
+    if residual is None:
         return "unknown; no question of a random audit is in this set"
-    if left.rate.value is None:
-        return f"unknown; none of the {left.rate.unsettled:,} audited negatives is settled"
+    if residual.rate.value is None:
+        return f"unknown; none of the {residual.rate.unsettled:,} audited negatives is settled"
     return (
-        f"{_share(left.rate)} of the mined negatives that the policy keeps before people's labels, at the ranks that "
-        f"the audits drew from (n = {left.rate.passages:,} passages of {left.rate.questions:,} questions); "
-        f"{left.unjudged:,} kept negatives are not judged"
+        f"{_share(residual.rate)} of the mined negatives that the policy keeps before people's labels, at the ranks that "
+        f"the audits drew from (n = {residual.rate.passages:,} passages of {residual.rate.questions:,} questions); "
+        f"{residual.unjudged:,} kept negatives are not judged"
     )
 
 

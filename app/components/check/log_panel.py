@@ -1,0 +1,122 @@
+"""The page Check of a log: its precision in a sentence, the next step, what is seen at once, and the golden set."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import streamlit as st
+
+from blindspot.app import url, who
+from blindspot.app.components import jobs
+from blindspot.app.desk import desk
+from blindspot.app.markup import Html, div, link, plain, show, tag
+from blindspot.backend.checking.jobs import draw_log_questions
+from blindspot.backend.checking.log_words import fact_lines, precision_words
+from blindspot.backend.checking.logs import (
+    GOLDEN,
+    QUESTIONS,
+    LogPrecision,
+    export_golden_set,
+    log_facts,
+    log_precision,
+)
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.text.counting import counted
+
+WORDS = {"ragas": "For Ragas", "deepeval": "For DeepEval", "beir": "BEIR's folder, zipped", "qrels": "Qrels"}
+
+
+def log_page(opened: Study, name: str) -> None:
+    """Show the page for the run that a log was."""
+    found = precision_of(opened)
+    sees = who.may(opened.labels_path, "see others' labels")
+    with st.container(key="answer"):
+        show(log_answer(opened, found, sees))
+        _next_step(opened, found)
+    facts = [tag("li", f"{line[:1].upper()}{line[1:]}.") for line in fact_lines(log_facts(opened))]
+    fact_panel = div(
+        tag("h2", "Seen at once"), tag("ul", *facts), tag("p", f"Log: {name}.", cls="convention"), cls="panel"
+    )
+    with st.container(key="facts", horizontal=True, gap="small"):
+        show(fact_panel)
+        if found is not None and found.examples and sees:
+            show(_unanswered(opened, name, found))
+    if found is not None and found.judged and who.may(opened.labels_path, "export"):
+        _golden_set(opened)
+
+
+def precision_of(opened: Study) -> LogPrecision | None:
+    """Return what the judged sample says, computed once after each label."""
+    return _precision(opened, str(opened.folder), desk(opened).labels.last_event, len(desk(opened).queue.batches()))
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _precision(_study: Study, *key: object) -> LogPrecision | None:
+    return log_precision(_study)
+
+
+def log_answer(opened: Study, found: LogPrecision | None, sees: bool) -> Html:
+    """Return the sentence on top."""
+    if found is None or not found.judged:
+        return tag("h1", "How many of the chunks that came back answer? No question is judged yet.")
+    if not sees:
+        return tag(
+            "h1", f"{counted(found.judged, 'question')} of the sample {'is' if found.judged == 1 else 'are'} judged."
+        )
+    return tag("h1", precision_words(found))
+
+
+def _next_step(opened: Study, found: LogPrecision | None) -> None:
+    if found is None:
+        jobs.start_button(
+            opened, request(draw_log_questions), key="draw-log", words="Draw questions to judge", primary=True
+        )
+        return
+    if found.judged < found.drawn:
+        words = "Judge the next question" if found.judged else "Judge the first question"
+        second = f"{found.judged} of {found.drawn} done. The interval is for the whole sample: judge all of it."
+        button = link(words, url.JUDGE, cls="button main", data_key="j", title="Key: j")
+        show(div(button, tag("span", second, cls="soft"), cls="action"))
+        return
+    facts = log_facts(opened)
+    show(tag("p", "The whole sample is judged.", cls="soft"))
+    if found.drawn < facts.events - facts.without_chunks:
+        jobs.start_button(opened, request(draw_log_questions), key="draw-log", words=f"Draw {QUESTIONS} more questions")
+
+
+def _unanswered(opened: Study, name: str, found: LogPrecision) -> Html:
+    asked = opened.questions.some(found.examples)
+    lines = [tag("li", link(each.text, url.href(url.QUESTION, {"a": name, "b": name, "q": each.id}))) for each in asked]
+    return div(tag("h2", "Questions that nothing answers"), tag("ul", *lines), cls="panel")
+
+
+def _golden_set(opened: Study) -> None:
+    with st.container(key="file"):
+        show(
+            tag("h2", "The golden set"),
+            tag(
+                "p", "The questions that people judged, with the chunks that answer; those with the same words are one."
+            ),
+        )
+        with st.container(key="downloads", horizontal=True):
+            for form, (name, _) in GOLDEN.items():
+                ending = ".zip" if form == "beir" else ""
+                st.download_button(
+                    plain(WORDS[form]),
+                    partial(_content, opened, form),
+                    name + ending,
+                    key=f"get-{form}",
+                    on_click="ignore",
+                )
+
+
+def _content(opened: Study, form: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path, _, _ = export_golden_set(opened, form, Path(folder) / GOLDEN[form][0])
+        if path.is_dir():
+            path = Path(shutil.make_archive(str(path), "zip", path))
+        return path.read_bytes()

@@ -1,0 +1,143 @@
+"""Files by the browser: a training file becomes the check of an empty study, and a retriever's log the study of the log;
+anything else is imported.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from blindspot.app import who
+from blindspot.app.components import jobs
+from blindspot.app.components.check.log_upload import log_form, may_be_log, start_log
+from blindspot.app.components.marks import command, notice
+from blindspot.app.components.tables import scrolling
+from blindspot.app.markup import heads, join, show, table, tag
+from blindspot.backend.checking.jobs import UPLOAD_TYPES, import_training_file
+from blindspot.backend.checking.reading import open_training_file
+from blindspot.backend.core.jobs import request
+from blindspot.backend.core.study import Study
+from blindspot.backend.data.importing.uploads import COLUMNS, IMPORTS, TYPES, FileReading, forget, keep_file, readings
+from blindspot.db.errors import BlindspotError
+from blindspot.db.records import SPLITS
+
+TITLES = {
+    "passages": "passages",
+    "questions": "questions",
+    "runs": "a run (ranked passages of each question)",
+    "qrels": "relevance judgements",
+    "frequencies": "mentions of entities",
+}
+AS_IN_FILE = "as in the file"
+_TAKEN = "file-taken"  # (id of the uploaded file, its path, its readings, what is wrong)
+
+
+def is_empty(study: Study) -> bool:
+    """Return whether a study holds nothing yet."""
+    return not study.has_corpus and study.questions.last < 0
+
+
+def files_panel(opened: Study) -> None:
+    """Show the field for a file, its preview and the button that imports it; where others reach the app, the commands."""
+    if not who.may(opened.labels_path, "import"):
+        return
+    if is_empty(opened):
+        with st.container(key="upload"):
+            show(tag("h2", "Drop a file"))
+            show(
+                tag(
+                    "p",
+                    "Passages, questions or a run of your own. Or check a training file: are its negatives false? Or the log of a "
+                    "retriever: how precise is it?",
+                )
+            )
+            _field(opened)
+    else:
+        with st.expander("Add a file: a run, questions, relevance judgements", expanded=_TAKEN in st.session_state):
+            _field(opened)
+
+
+def _field(opened: Study) -> None:
+    megabytes = int(st.get_option("server.maxUploadSize") or 0)
+    lines = join(
+        "Folders and larger files: ", command("blindspot import --help"), ", ", command("blindspot check FILE")
+    )
+    if megabytes <= 1:
+        show(tag("p", "Others can reach this app, so files come from the command line. ", lines))
+        return
+    given = st.file_uploader(
+        f"{', '.join(TYPES)}; at most {megabytes:,} MB. It stays on this machine.", list(TYPES), key="file"
+    )
+    show(tag("p", lines, cls="convention"))
+    if given is None:
+        return
+    if st.session_state.get(_TAKEN, ("",))[0] != given.file_id:
+        st.session_state[_TAKEN] = (given.file_id, *_take(opened, given))
+    _, path, found, fault = st.session_state[_TAKEN]
+    if fault:
+        show(notice(fault, kind="error"))
+    elif found:
+        _import_form(opened, path, found)
+    if path is not None and not fault and is_empty(opened) and may_be_log(path):
+        log_form(opened, path)
+
+
+def _take(opened: Study, given: Any) -> tuple[Path | None, list[FileReading], str]:
+    """Keep the file. Return its path, the ways to read it, and what is wrong; a check of a training file starts at once."""
+    try:
+        path = keep_file(opened, given.name, given)
+    except BlindspotError as error:
+        return None, [], str(error)
+    reason = "no passages, questions, run or judgements of a known form"
+    try:
+        found = readings(path)
+    except BlindspotError as error:
+        found, reason = [], str(error)
+    if is_empty(opened) and path.suffix[1:] in UPLOAD_TYPES and not any(each.kind == "passages" for each in found):
+        try:
+            open_training_file(path)
+            jobs.start(opened, request(import_training_file, path.name))
+            return None, [], ""
+        except BlindspotError as error:
+            reason = f"{error}; {reason}"
+    if is_empty(opened) and path.suffix[1:] in UPLOAD_TYPES:
+        if start_log(opened, path):
+            return None, [], ""
+        if not found and may_be_log(path):
+            return path, [], ""
+    if not found:
+        forget(path)
+    return path, found, "" if found else reason
+
+
+def _import_form(opened: Study, path: Path, found: list[FileReading]) -> None:
+    """Show the first rows of the file, the choices of its kind of data, and the button that starts the import."""
+    columns = st.columns([4, 2, 3, 3], vertical_alignment="bottom")
+    kinds = {each.kind: f"{TITLES[each.kind]} · {each.what}" for each in found}
+    kind = columns[0].selectbox(
+        "This file holds", list(kinds), format_func=kinds.__getitem__, key=f"file-kind-{path.name}"
+    )
+    arguments: dict[str, Any] = {}
+    if kind in ("runs", "questions"):
+        words = [AS_IN_FILE, *SPLITS]
+        split = columns[1].selectbox(
+            "Split", words, key=f"file-split-{path.name}", help="Take only the questions of this split."
+        )
+        arguments["split"] = None if split == AS_IN_FILE else split
+    if kind == "runs":
+        arguments["name"] = (
+            columns[2].text_input("Name of the run", path.stem[:64], max_chars=64, key=f"file-run-{path.name}").strip()
+        )
+    chosen = next(each for each in readings(path, arguments.get("split")) if each.kind == kind)
+    lacking = "needs passages first" if kind in ("runs", "qrels") and not opened.has_corpus else ""
+    with columns[3]:
+        job = request(IMPORTS[kind], str(path), format=chosen.format, **arguments)
+        lacking = lacking or ("choose how to read it" if chosen.fault else "")
+        jobs.start_button(opened, job, key="file-import", words="Import", lacking=lacking, primary=True)
+    if chosen.fault:
+        show(notice(chosen.fault.replace(str(path), path.name).replace("use --split", "choose one of"), kind="warning"))
+        return
+    rows = (tag("tr", *(tag("td", cell, cls="left") for cell in row)) for row in chosen.rows)
+    show(scrolling(table(heads(*(tag("th", name, scope="col", cls="left") for name in COLUMNS[kind])), rows)))

@@ -1,0 +1,80 @@
+"""Does the gold state the fact? What people's checks say of runs and training sets, and the buttons that draw what to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from blindspot.app import blind, study, url, who
+from blindspot.app.components.marks import notice
+from blindspot.app.desk import desk
+from blindspot.app.markup import Html, div, join, link, show, tag
+from blindspot.backend.core.study import Study
+from blindspot.backend.training_sets.gold_checks import (
+    SIZE,
+    GoldCheck,
+    gold_estimates,
+    queue_gold_check,
+    unchecked_gold,
+    with_judge,
+)
+from blindspot.db.errors import BlindspotError
+
+_SAID = "gold-check-said"
+WORDS = {
+    "misses": "Check the gold of {size} misses of {of}",
+    "hits": "Check {size} finds of {of} for chance matches",
+    "training": "Check {size} gold passages of this set",
+}
+
+
+def gold_sentences(opened: Study, of: Sequence[str]) -> list[str]:
+    """Return what the checks of these runs or training sets say; empty for who must not see others' labels."""
+    if not blind.may_use_labels(opened):
+        return []
+    last = desk(opened).labels.last_event
+    return _sentences(opened, str(opened.folder), tuple(of), last, len(desk(opened).queue.batches()))
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _sentences(_study: Study, folder: str, of: tuple[str, ...], last: int, batches: int) -> list[str]:
+    return [each.sentence() for name in of for each in gold_estimates(_study, name)]
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def _unchecked(_study: Study, questions: object) -> str:
+    return unchecked_gold(_study)
+
+
+def gold_panel(opened: Study, checks: Sequence[GoldCheck]) -> None:
+    """Show the sentences of some checks, and a button for each that draws (more) claims as a batch."""
+    sentences = gold_sentences(opened, list(dict.fromkeys(check.of for check in checks)))
+    said = sentences or list(filter(None, [_unchecked(opened, study.questions_key(opened))]))
+    if not said:
+        return
+    show(div(tag("h2", "Does the gold state the fact?"), join(*(tag("p", line) for line in said)), cls="panel"))
+    if not who.may(opened.labels_path, "make batches"):
+        return
+    with st.container(horizontal=True):
+        for number, check in enumerate(checks):
+            words = WORDS[check.population].format(size=SIZE, of=check.of)
+            st.button(words, key=f"gold-check-{number}", on_click=_draw, args=(opened, check))
+    if made := st.session_state.pop(_SAID, None):
+        show(notice(made, " ", link("Judge", url.JUDGE), " it."))
+
+
+def _draw(opened: Study, check: GoldCheck) -> None:
+    taken = {batch.name for batch in desk(opened).queue.batches()}
+    stem = f"{check.of[:40]}-{check.population}"
+    batch = next(name for n in range(1, 10_000) if (name := f"{stem}-{n}") not in taken)
+    try:
+        made = queue_gold_check(opened, batch, with_judge(opened, check), by=who.acting(opened.labels_path))
+        st.session_state[_SAID] = f"Queued {made.passages:,} passages as batch {batch}."
+    except BlindspotError as error:
+        st.session_state[_SAID] = str(error)
+
+
+def gold_items(opened: Study, of: Sequence[str]) -> Html:
+    """The sentences as items of Home's findings."""
+    return join(*(tag("li", sentence) for sentence in gold_sentences(opened, of)))

@@ -1,0 +1,41 @@
+"""What one run of a page's script reads once, however many parts of the page ask for it.
+
+Fragments run by themselves, outside `one_run`: there everything is read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+
+_kept: ContextVar[dict[Hashable, object] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def one_run() -> Iterator[None]:
+    """Keep values for the length of the block."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+def once(key: Hashable, read: Callable[[], T]) -> T:
+    """Return the value of `read`, read once in a run of the script."""
+    kept = _kept.get()
+    if kept is None:
+        return read()
+    if key not in kept:
+        kept[key] = read()
+    return cast(T, kept[key])
+
+
+def forget() -> None:
+    """Read everything anew from here on, as after somebody signed in."""
+    if (kept := _kept.get()) is not None:
+        kept.clear()

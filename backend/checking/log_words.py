@@ -1,0 +1,44 @@
+"""The facts and figures of a log in words, for the terminal and the app."""
+
+from __future__ import annotations
+
+from blindspot.backend.checking.logs import LogFacts, LogPrecision
+from blindspot.backend.text.counting import counted
+
+
+def fact_lines(facts: LogFacts) -> list[str]:
+    lines = [
+        f"{counted(facts.events, 'question')} asked, {facts.questions:,} of them distinct; "
+        f"{counted(facts.chunks, 'distinct chunk')}, {facts.depth} for a question at the median"
+    ]
+    if facts.without_chunks:
+        lines.append(
+            f"nothing came back for {counted(facts.without_chunks, 'question')} ({facts.without_chunks / facts.events:.1%})"
+        )
+    if facts.identical:
+        lines.append(f"{counted(facts.identical, 'chunk')} with the same text as another one, under another id")
+    if facts.near_identical > facts.identical:
+        lines.append(
+            f"{counted(facts.near_identical, 'chunk')} nearly identical to another one (90% of the 5-word sequences)"
+        )
+    if facts.fields:
+        lines.append(f"fields for slices and filters: {', '.join(facts.fields)}")
+    return lines
+
+
+def precision_words(found: LogPrecision | None) -> str:
+    """Return the precision of the log with its interval in a sentence or two."""
+    if found is None or found.precision is None or found.precision.value is None:
+        return "No question of the sample is judged completely yet."
+    share, unanswered = found.precision, found.unanswered
+    between = "" if share.low is None or share.high is None else f" ({share.low:.0%} to {share.high:.0%})"
+    words = (
+        f"{share.value:.0%} of the first {found.k} chunks answer{between}, from {counted(found.judged, 'question')} drawn at "
+        f"random and {counted(share.passages, 'judged chunk')}."
+    )
+    if unanswered is not None:
+        words += (
+            f" Nothing that came back answers {unanswered.mean:.0%} of the questions ({unanswered.low:.0%} to "
+            f"{unanswered.high:.0%})."
+        )
+    return words

@@ -1,0 +1,160 @@
+"""Files that come by the browser: kept in `uploads/` of the study, recognised, shown, and imported by the usual jobs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from blindspot.backend.data.formats import recognised
+from blindspot.backend.data.formats.base import (
+    Context,
+    Format,
+    ImportedQuestion,
+    Options,
+    PassageBatch,
+    Qrel,
+    RunEntry,
+)
+from blindspot.backend.data.importing.importer import import_frequencies, import_passages, import_questions
+from blindspot.backend.data.importing.qrels import import_qrels
+from blindspot.backend.data.importing.runs import import_run
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
+
+UPLOADS = "uploads"
+TYPES = (
+    "csv", "tsv", "json", "jsonl", "parquet", "arrow", "txt", "trec", "run", "qrels", "qrel", "gz", "xz", "bz2",
+)  # fmt: skip
+LONGEST_NAME = 80
+SHOWN_ROWS, SHOWN_CHARACTERS = 3, 160
+COPIED = 1 << 20  # bytes at a time
+IMPORTS: dict[str, Callable[..., object]] = {
+    "passages": import_passages,
+    "questions": import_questions,
+    "runs": import_run,
+    "qrels": import_qrels,
+    "frequencies": import_frequencies,
+}
+"""The job that imports each kind of data."""
+COLUMNS = {
+    "passages": ("id", "title", "text"),
+    "questions": ("id", "question", "answers", "set"),
+    "runs": ("question", "hits", "first passage"),
+    "qrels": ("question", "passage", "grade"),
+    "frequencies": ("entity", "mentions"),
+}
+
+
+@dataclass(frozen=True)
+class FileReading:
+    """One way to read a file.
+
+    Attributes:
+        kind: A key of IMPORTS. format, what: The format's name, and what it is.
+        rows: The first rows, with the columns COLUMNS[kind]. fault: Why the file cannot be read like this; "" if it can.
+    """
+
+    kind: str
+    format: str
+    what: str
+    rows: tuple[tuple[str, ...], ...]
+    fault: str = ""
+
+
+def upload_name(name: str, types: Iterable[str] = TYPES) -> str:
+    """Return a safe name for an uploaded file: its last part, in letters, digits, '.', '_' and '-'.
+
+    Raises Refused for a name with another ending.
+    """
+    last = re.split(r"[/\\]", name)[-1]
+    stem, _, ending = last.rpartition(".")
+    if not stem or ending.lower() not in types:
+        raise Refused(f"{last[:LONGEST_NAME]!r} cannot be read; give a file that ends in {', '.join(types)}")
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-")[:LONGEST_NAME] or "file"
+    return f"{safe}.{ending.lower()}"
+
+
+def keep_file(study: Study, name: str, content: IO[bytes], types: Iterable[str] = TYPES) -> Path:
+    """Write an uploaded file into `uploads/` of the study. A file of that name is replaced.
+
+    Raises Refused: a name with another ending; the file cannot be written.
+    """
+    safe = upload_name(name, types)
+    folder = study.folder / UPLOADS
+    partial = folder / f".{safe}.partial"
+    try:
+        folder.mkdir(exist_ok=True)
+        with open(partial, "wb") as out:
+            shutil.copyfileobj(content, out, COPIED)
+        partial.replace(folder / safe)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise Refused(f"{folder / safe}: cannot be written ({error.strerror or error})") from error
+    return folder / safe
+
+
+def uploaded(study: Study, name: str) -> Path:
+    """Return where an uploaded file is. Raises Missing; no name leads out of the folder."""
+    found = study.folder / UPLOADS / Path(name).name
+    if not found.is_file():
+        raise Missing(f"{found.name!r} is not among the uploaded files of this study; upload it again")
+    return found
+
+
+def readings(path: Path, split: str | None = None) -> list[FileReading]:
+    """Return the ways to read a file, those without a fault first; none if no format knows it.
+
+    Args:
+        split: Of the questions whose file names none.
+
+    Raises BadInput: it is empty or unreadable.
+    """
+    found = [_reading(path, each, split) for each in recognised(path) if each.kind in IMPORTS]
+    return sorted(found, key=lambda reading: bool(reading.fault))
+
+
+def _reading(path: Path, chosen: Format, split: str | None) -> FileReading:
+    options = Options(split if chosen.kind == "questions" else None, settings=chosen.settings)
+    try:
+        with chosen.opened(path, options) as records:
+            rows = list(islice(chain.from_iterable(map(_texts, records)), SHOWN_ROWS))
+    except BlindspotError as error:
+        return FileReading(chosen.kind, chosen.name, chosen.what, (), str(error))
+    return FileReading(chosen.kind, chosen.name, chosen.what, tuple(rows))
+
+
+def _texts(record: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of a record's rows. Raises BadInput for a wrong row."""
+    if isinstance(record, BadInput):
+        raise record
+    rows: list[tuple[Any, ...]]
+    if isinstance(record, PassageBatch):
+        if record.problems:
+            raise record.problems[0]
+        rows = [tuple(each) for each in record.rows[:SHOWN_ROWS]]
+    elif isinstance(record, ImportedQuestion):
+        asked = record.question
+        rows = [(asked.id, asked.text, " | ".join(asked.answers), asked.split)]
+    elif isinstance(record, RunEntry):
+        first: Context | None = next(iter(record.contexts), None)
+        rows = [(record.question_id or record.question, len(record.contexts), first.id if first else "")]
+    elif isinstance(record, Qrel):
+        rows = [(record.question_id, record.passage_id, record.grade)]
+    else:
+        rows = [tuple(record[:2])]
+    for row in rows:
+        yield tuple(f"{cell}"[:SHOWN_CHARACTERS] for cell in row)
+
+
+def forget(path: Path) -> None:
+    """Delete an uploaded file."""
+    with suppress(OSError):
+        path.unlink()

@@ -1,0 +1,33 @@
+"""The relations of two runs in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blindspot.analysis.relations import RELATIONS
+from blindspot.backend.evaluation.comparison import SURE
+from blindspot.backend.evaluation.panel import RelationTable
+from blindspot.backend.text.counting import counted
+
+
+def relations_sentence(table: RelationTable, runs: Sequence[str]) -> str:
+    """Return which run gains in how many relations, and where most; for one run, in how many relations it is measured.
+
+    A relation counts as a gain if its Holm-adjusted p value is at most 0.05.
+    """
+    total = counted(len(table.differences or table.rows), "relation")
+    if not table.differences:
+        return f"{runs[0]} in {total}"
+    sure = {name: both for name, both in table.differences.items() if both.difference.p_shown <= SURE}
+    gains = {name: 100 * (both.difference.estimate.value or 0.0) for name, both in sure.items()}
+    if not gains:
+        return f"No relation of {total} shows a difference between {runs[0]} and {runs[1]} at {table.k}."
+    ahead = [sum(gain > 0 for gain in gains.values()), sum(gain < 0 for gain in gains.values())]
+    best = max(gains, key=lambda name: abs(gains[name]))
+    label = f"{RELATIONS[best].label} ({best})" if best in RELATIONS else best
+    leader = 0 if ahead[0] >= ahead[1] else 1
+    other = f", {runs[1 - leader]} in {ahead[1 - leader]}" if ahead[1 - leader] else ""
+    return (
+        f"{runs[leader]} is ahead in {ahead[leader]} of {total} at {table.k}{other}; most on {label}: "
+        f"{gains[best]:+.1f} points."
+    )

@@ -1,0 +1,129 @@
+"""Slices in words: what an expression says of questions, a sentence on a found slice, and nested slices merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from blindspot.analysis.expressions import And, Condition, Expression, Not, NotAnExpression, parse
+from blindspot.analysis.relations import RELATIONS
+from blindspot.backend.core.result_table import signed_ends
+from blindspot.backend.evaluation.findings import where
+from blindspot.backend.evaluation.slice_finder import FoundSlice, FoundSlices
+from blindspot.backend.evaluation.slices import Facts
+from blindspot.backend.text.counting import counted
+
+CONTAINED = 0.9
+"""A slice with this share of its questions in another one is nested in it."""
+NUMBERS = {
+    "length": "of {} words",
+    "answer_length": "whose answer has {} words",
+    "frequency": "whose subject is mentioned {} times",
+    "bucket": "in frequency bucket {}",
+}
+SHARED = {
+    ("<", 0.5): "with less than half of their words in the gold passage",
+    (">=", 0.5): "with at least half of their words in the gold passage",
+    ("<", 1): "with some words missing in the gold passage",
+    ("=", 1): "with all their words in the gold passage",
+}
+
+
+def in_words(expression: str) -> str:
+    """Return what a slice says of its questions: "whose subject is mentioned once at most and of 6 to 7 words".
+
+    A condition that has no words, or an expression with "or", stays as it is written.
+    """
+    try:
+        parsed = parse(expression)
+    except NotAnExpression:
+        return f"in {expression}"
+    parts = parsed.parts if isinstance(parsed, And) else (parsed,)
+    ranges: dict[str, list[Condition]] = {}
+    words = []
+    for part in parts:
+        if isinstance(part, Condition) and part.name in NUMBERS and part.operator not in (":", "!="):
+            if part.name not in ranges:
+                words.append(part.name)
+            ranges.setdefault(part.name, []).append(part)
+        elif (said := _said(part)) not in words:
+            words.append(said)
+    said_parts = [NUMBERS[word].format(_range(ranges[word])) if word in ranges else word for word in words]
+    shared = {SHARED[">=", 0.5], SHARED["<", 1]}
+    if shared <= set(said_parts):
+        said_parts = [each for each in said_parts if each not in shared]
+        said_parts.append("with half or more, but not all, of their words in the gold passage")
+    return " and ".join(said_parts).replace("1 words", "1 word")
+
+
+def _said(part: Expression) -> str:
+    if isinstance(part, Not) and isinstance(part.inner, Condition) and part.inner.name == "answer_in_title":
+        return "without the answer in a gold passage's title"
+    if not isinstance(part, Condition):
+        return f"with {part}"
+    value = str(part.value)
+    if part.name == "overlap" and (part.operator, part.value) in SHARED:
+        return SHARED[str(part.operator), float(part.value)]  # type: ignore[arg-type]
+    if part.name == "relation" and part.operator == ":":
+        return f"that ask for {RELATIONS[value].label} ({value})" if value in RELATIONS else f"of relation {value}"
+    if part.name == "group":
+        return where(value) if "mentions" in value or value.startswith("bucket ") else f"with {value}"
+    plain = {"set": f"of the set {value}", "word": f"with the question word “{value}”"}
+    if part.name == "answer_in_title":
+        return "with the answer in a gold passage's title"
+    return plain.get(part.name, f"with {part}")
+
+
+def _range(conditions: Sequence[Condition]) -> str:
+    low = next((f"{each.value:g}" for each in conditions if each.operator in (">=", "=")), None)
+    high = next((f"{each.value:g}" for each in conditions if each.operator in ("<=", "=")), None)
+    if low == high and low is not None:
+        return low
+    if low is not None and high is not None:
+        return f"{low} to {high}"
+    if low is None and high is None:
+        return " and ".join(f"{each.operator}{each.value:g}" for each in conditions)
+    return f"{low} or more" if high is None else f"{high} or fewer"
+
+
+def sentence(found: FoundSlice, names: tuple[str, str]) -> str:
+    """Return a sentence on a slice: which run is ahead, by how much there and elsewhere.
+
+    Args:
+        names: of A and B, as the sentence calls them.
+    """
+    estimate = found.figures.difference.estimate
+    value, elsewhere = 100 * (estimate.value or 0.0), 100 * found.outside
+    ahead = 0 if value >= 0 else 1
+    if ahead:
+        value, elsewhere = -value, -elsewhere
+    about = f"{names[ahead]} is {value:.1f} points ahead on {counted(found.figures.n, 'question')} "
+    return f"{about}{in_words(found.expression)}; elsewhere {elsewhere:+z.1f}."
+
+
+def interval(found: FoundSlice) -> str:
+    """Return the interval of A - B in the slice: "+47.3 to +85.1"; "" without one."""
+    estimate = found.figures.difference.estimate
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return signed_ends(100 * estimate.low, 100 * estimate.high)
+
+
+def merged(found: FoundSlices, facts: Facts) -> list[tuple[FoundSlice, list[FoundSlice]]]:
+    """Return the found slices, each with those that are nested in it or around it and depart in the same direction.
+
+    The slice with the larger effect stands for the others.
+    """
+    groups: list[tuple[FoundSlice, np.ndarray, list[FoundSlice]]] = []
+    for each in found.slices:
+        mask, rises = facts.mask(each.expression), (each.figures.difference.estimate.value or 0.0) > each.outside
+        for head, members, nested in groups:
+            smaller = min(int(mask.sum()), int(members.sum())) or 1
+            same = ((head.figures.difference.estimate.value or 0.0) > head.outside) == rises
+            if same and (mask & members).sum() / smaller >= CONTAINED:
+                nested.append(each)
+                break
+        else:
+            groups.append((each, mask, []))
+    return [(head, nested) for head, _, nested in groups]

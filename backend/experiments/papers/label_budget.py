@@ -1,0 +1,191 @@
+"""Our own experiment: what people's labels gain, and whether a hundred more are worth it.
+
+Labels count in the order in which people gave them. A budget holds the labels up to an event; a label that somebody
+changed later has the value of that event. Each budget has one training set, and each seed one retriever trained on it.
+The present labels of the measured questions, which no training uses, measure the retrievers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from blindspot.analysis.accuracy import success_at
+from blindspot.analysis.buckets import bucket_group, bucket_order
+from blindspot.analysis.judged import corrected
+from blindspot.backend.data.leaks import TRAINS
+from blindspot.backend.experiments.hits import RunPart
+from blindspot.backend.experiments.papers import EXPERIMENTS
+from blindspot.backend.experiments.parts import Part
+from blindspot.backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting
+from blindspot.backend.experiments.trainings import DualEncoder, found_by
+from blindspot.backend.experiments.workbench import Workbench
+from blindspot.backend.judging.corrected import CorrectedRun, corrected_run
+from blindspot.backend.training_sets.denoising import policy_named
+from blindspot.db.errors import BadInput, Refused
+from blindspot.db.labels import Labels
+from blindspot.db.records import Question
+
+TAKES = frozenset({"shares", "policy", "worth"})
+DEFAULTS = {"ks": (20,)}
+WORDS = {"worth it": "supported", "not worth it": "not supported"}
+"""Verdicts in results of older versions."""
+CONVENTION = (
+    "A passage is relevant by people's labels; without a label, a passage that contains an answer is relevant (where "
+    "no question has an answer: gold). Labels count in the order in which people gave them, one label of each person for a pair. The "
+    "verdict assumes that the next labels gain as much as the last labels."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelBudget:
+    """A share of the labels, in percent: their number, and the last event that counts, 0 for none."""
+
+    share: int
+    labels: int
+    until: int
+
+    @property
+    def row(self) -> str:
+        return f"{self.share}% ({self.labels:,} labels)"
+
+
+@dataclass(frozen=True)
+class LabelledSuccess:
+    """Success@k by labels, as they are at `last_event`, over the questions of a bucket; "" for all."""
+
+    share: ClassVar[bool] = True
+    hits: RunPart
+    k: int
+    last_event: int
+    bucket: str = ""
+
+    def needs(self) -> Sequence[Part]:
+        return (self.hits,)
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        """Return the values of the questions, (q,) float64."""
+        run, rows = self._measured(bench)
+        return success_at(corrected(run.relevant, run.labels), self.k).astype(float)[rows]
+
+    def questions(self, bench: Workbench) -> list[Question]:
+        run, rows = self._measured(bench)
+        return [run.questions[row] for row in rows.tolist()]
+
+    def _measured(self, bench: Workbench) -> tuple[CorrectedRun, np.ndarray]:
+        run = corrected_run(bench, self.hits.open(bench))
+        inside = [not self.bucket or _bucket(question) == self.bucket for question in run.questions]
+        return run, np.flatnonzero(inside)
+
+
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
+    if not policy_named(setting.policy).labels:
+        raise BadInput(
+            f"the policy {setting.policy!r} does not use labels; choose labels, or a policy that ends in +labels"
+        )
+    asked = setting.asked()
+    questions = asked.of(bench)
+    if any(question.split in TRAINS for question in questions):
+        raise Refused(f"{setting.on!r} contains training questions; measure on dev or test")
+    last_event = Labels(bench.labels_path, read_only=True).last_event
+    buckets = sorted({_bucket(question) for question in questions}, key=bucket_order)
+    cells = []
+    budgets = label_budgets(bench, setting.shares)
+    for budget in budgets:
+        data = setting.data(
+            mined=setting.mined(), policy=setting.policy, positives=("gold", "distant"), until=budget.until
+        )
+        models = [DualEncoder((data,), setting.settings(seed), setting.first) for seed in setting.seeds]
+        hits = [found_by(model, asked, max(setting.ks)) for model in models]
+        for bucket in ("", *buckets):
+            cells += [
+                Cell(
+                    f"{budget.row}, {bucket}" if bucket else budget.row,
+                    f"Success@{k}",
+                    tuple(LabelledSuccess(run, k, last_event, bucket) for run in hits),
+                )
+                for k in setting.ks
+            ]
+    before, after = budgets[-2:]
+    more, column = after.labels - before.labels, setting.late()
+    claim = PaperClaim(
+        f"a hundred more labels are worth it: the last {more:,} gained more than {setting.worth:g} points per hundred",
+        (after.row, column),
+        (before.row, column),
+        by=setting.worth / 100 * more / 100,
+    )
+    notes = [] if more else ["The last two budgets have the same labels, so they say nothing about further labels."]
+    return ExperimentPlan(cells, [claim] if more else [], CONVENTION, notes=notes)
+
+
+def label_budgets(bench: Workbench, shares: Sequence[int]) -> list[LabelBudget]:
+    """Return the budgets by ascending share. Raises Refused without labels of training questions."""
+    shares = sorted(set(shares))
+    if len(shares) < 2 or not 0 <= shares[0] <= shares[-1] <= 100:
+        raise BadInput("give at least two shares of the labels, each from 0 to 100 percent")
+    labels = Labels(bench.labels_path, read_only=True)
+    judged = list(labels.judgements())
+    asked = bench.questions.some(sorted({each.question for each in judged}))
+    trains = {question.id for question in asked if question.split in TRAINS}
+    numbers = [each.number for each in judged if each.question in trains]
+    if not numbers:
+        raise Refused("nobody has labelled a passage of a training question yet; label some first")
+    budgets = []
+    for share in shares:
+        count = round(share / 100 * len(numbers))
+        until = labels.last_event if share == 100 else numbers[count - 1] if count else 0
+        budgets.append(LabelBudget(share, count, until))
+    return budgets
+
+
+def _bucket(question: Question) -> str:
+    return bucket_group(question.bucket, question.frequency)
+
+
+def former_result(result: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a result of an older version, which stored label budgets in a form of their own, in the form of all results."""
+    column, cells = f"Success@{result['k']}", []
+    rows = [LabelBudget(each["share"], each["labels"], 0).row for each in result["budgets"]]
+    for row, budget in zip(rows, result["budgets"], strict=True):
+        figures = {row: budget["success"], **{f"{row}, {name}": each for name, each in budget["buckets"].items()}}
+        cells += [
+            {
+                "row": each,
+                "column": column,
+                "published": None,
+                "seeds": len(result["seeds"]),
+                "by_seed": budget["by_seed"] if each == row else [],
+                "units": figure.get("units", figure["n"]),
+                **{key: figure[key] for key in ("value", "low", "high", "n")},
+            }
+            for each, figure in figures.items()
+        ]
+    gain, verdict = result["gain"], WORDS.get(result["verdict"], "inconclusive")
+    claim = {
+        "says": f"a hundred more labels gain {result['worth']:g} points or more",
+        "ahead": [rows[-1], column],
+        "behind": [rows[-2], column],
+        "difference": gain["value"],
+        "low": gain["low"],
+        "high": gain["high"],
+        "n": gain["n"],
+        "word": verdict,
+        "because": "",
+    }
+    return {
+        "experiment": "label-budget",
+        **EXPERIMENTS["label-budget"]._asdict(),
+        "key": name,
+        "setting": {"on": result["split"], "small": False},
+        "unit": "%",
+        "convention": result["convention"],
+        "cells": cells,
+        "claims": [claim],
+        "verdict": verdict,
+        "sentence": result["sentence"],
+        "plot": None,
+        "notes": [],
+    }

@@ -1,0 +1,163 @@
+"""One passage index with a question encoder for each relation (EntityQuestions, Sciavolino et al. 2021, section 5,
+Table 4).
+
+The passage tower of a trained dual encoder does not change, so its index stays valid. For each relation only the
+question tower is trained, on that relation's questions. `models/<name>/` holds a sentence-transformers folder for each
+relation, and specialised.json, written last. A question whose relation has no encoder uses the model's own.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from blindspot.backend.core.manifest import read_object, write_json
+from blindspot.backend.core.model_files import open_model, readable_model
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.dense import Dense, encoder_settings
+from blindspot.backend.training.checkpoints import new_model_folder
+from blindspot.backend.training.dual_encoder import train
+from blindspot.backend.training.examples import Subset, TrainingExamples
+from blindspot.backend.training.training_settings import DualEncoderSettings
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Hits, Question
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.settings import EncoderSettings
+    from blindspot.backend.core.study import Study
+
+ABOUT_FILE = "specialised.json"
+MIN_QUESTIONS = 10  # minimum questions of a relation for a separate encoder
+
+
+def train_per_relation(
+    study: Study,
+    name: str,
+    encoder: str,
+    training_set: str,
+    settings: DualEncoderSettings,
+    device: str | None = None,
+    progress: Progress | None = None,
+    least: int = MIN_QUESTIONS,
+) -> dict[str, dict]:
+    """Train a question encoder for each relation with at least `least` questions, over the dense index of `encoder`.
+    Return a record of each.
+
+    After an interruption, finished relations are not trained again.
+
+    Raises:
+        Missing: the encoder has no dense index.
+        Refused: the encoder has one tower for both sides, or no relation has enough questions.
+    """
+    from blindspot.backend.training.examples import TrainingSetExamples
+    from blindspot.backend.training_sets.training_set import TrainingSet
+
+    target, index = new_model_folder(study, name, False), Dense(study, encoder, device)
+    examples = TrainingSetExamples(study, TrainingSet.open(study, training_set))
+    working = study.path("models", f".{name}~specialised")
+    about = {
+        "kind": "question encoders by relation",
+        "name": name,
+        "encoder": encoder,
+        "model_hash": index.manifest["model_hash"],
+        "training_set": training_set,
+    }
+    by_relation: dict[str, list[int]] = {}
+    for number in range(len(examples)):
+        if relation := examples[number].relation:
+            by_relation.setdefault(relation, []).append(number)
+    enough = sorted(relation for relation, numbers in by_relation.items() if len(numbers) >= least)
+    if not enough:
+        raise Refused(f"no relation has {least} questions in this training set; each question encoder needs that many")
+    chosen, start = replace(settings, only="question", towers="two"), encoder_settings(study, encoder)
+    relations = {}
+    with study.building(f"models/{name}", lambda: new_model_folder(study, name, False)):
+        for place, relation in enumerate(enough):
+            folder = working / f"relation-{place}"
+            if not (folder / "done.json").is_file():
+                subset = Subset(examples, by_relation[relation])
+                say = progress and partial(_report, progress, relation)
+                _train_one(start, subset, folder, chosen, device, about | {"relation": relation}, say)
+            relations[relation] = read_object(folder / "done.json")
+        write_json(working / ABOUT_FILE, about | {"relations": relations})
+        shutil.rmtree(target, ignore_errors=True)
+        working.rename(target)
+    return relations
+
+
+def _train_one(
+    start: EncoderSettings,
+    examples: TrainingExamples,
+    folder: Path,
+    settings: DualEncoderSettings,
+    device: str | None,
+    about: dict,
+    progress: Progress | None,
+) -> None:
+    """Train the encoder of one relation, and store its question tower alone."""
+    from sentence_transformers import SentenceTransformer
+
+    from blindspot.backend.training.initial_model import has_two_towers, tower
+
+    whole, working = folder.with_name(f"{folder.name}~whole"), folder.with_name(f"{folder.name}~working")
+    trained = train(start, examples, whole, working, settings, device=device, about=about, progress=progress)
+    with readable_model(whole):
+        model = SentenceTransformer(str(whole), device="cpu")
+    if not has_two_towers(model):
+        raise Refused("this encoder has one tower for questions and passages; training it would change the index")
+    alone = SentenceTransformer(modules=list(tower(model, "question")), device="cpu")
+    alone.save_pretrained(str(folder), create_model_card=False)
+    done = {key: getattr(trained, key) for key in ("steps", "best_step", "average_rank")}
+    write_json(folder / "done.json", {"folder": folder.name, "questions": len(examples), **done})
+    shutil.rmtree(whole)
+
+
+def _report(progress: Progress, relation: str, done: int, total: int | None, doing: str) -> None:
+    progress(done, total, f"{doing} {relation}")
+
+
+class PerRelationRetriever:
+    """The question encoders by relation, over one dense index."""
+
+    def __init__(self, study: Study, name: str, device: str | None = None):
+        """Raises Missing if there are none of this name, Refused if the index has changed since."""
+        self.folder, self.device = study.path("models", name), device
+        if not (self.folder / ABOUT_FILE).is_file():
+            raise Missing(f"no question encoders named {name!r}; run: blindspot experiment specialised")
+        self.about = read_object(self.folder / ABOUT_FILE)
+        self.index = Dense(study, self.about["encoder"], device)
+        if self.index.manifest["model_hash"] != self.about["model_hash"]:
+            raise Refused(
+                f"the index of {self.about['encoder']!r} is not the one that {name!r} was trained for; train it again"
+            )
+        self.name = name
+
+    def encode(self, questions: Sequence[Question]) -> np.ndarray:
+        """(q, d) float32 vectors, each by the encoder of the question's relation, or else by the index's own."""
+        from sentence_transformers import SentenceTransformer
+
+        vectors = np.empty((len(questions), self.index.manifest["dimension"]), np.float32)
+        rows: dict[str | None, list[int]] = {}
+        for row, question in enumerate(questions):
+            rows.setdefault(question.relation if question.relation in self.about["relations"] else None, []).append(row)
+        for relation, some in rows.items():
+            texts = [questions[row].text for row in some]
+            if relation is None:
+                vectors[some] = self.index.encode(texts)
+            else:
+                folder = open_model(self.folder / self.about["relations"][relation]["folder"])
+                with readable_model(folder.path):
+                    model = SentenceTransformer(folder.path, device=self.device, **folder.sentence_transformers)
+                unit = self.index.manifest["similarity"] == "cosine"
+                vectors[some] = model.encode(texts, show_progress_bar=False, normalize_embeddings=unit)
+        return vectors
+
+    def search(self, questions: Sequence[Question], k: int, progress: Progress | None = None) -> Hits:
+        """The k best passages of each question."""
+        return self.index.search_vectors(self.encode(questions), k, progress)

@@ -1,0 +1,161 @@
+"""Stores of vectors that keep their ids: what LanceDB, Chroma and Qdrant have in common, and a plug-in's own store.
+
+A store is one short file: a subclass of `VectorStore` that reads, and one of `VectorStoreEngine` that names it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from blindspot.backend.progress import Progress
+from blindspot.backend.retrieval.engines.engine import Engine, changed, encoder_for, hits_of, run_settings, same_model
+from blindspot.backend.retrieval.engines.engine_settings import EngineSettings
+from blindspot.db.corpus import Row
+from blindspot.db.errors import Missing, Refused
+from blindspot.db.records import Hits
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.retrieval.encoder import Encoder
+
+IDS_TRIED = 1000  # of the store, when it is opened
+MARGIN = 32  # hits fetched beyond k
+QUESTIONS_PER_CALL = 256
+
+
+class VectorStore(ABC):
+    """One collection of a store, opened.
+
+    Attributes:
+        width: Dimensions. count: Vectors. metric: In the store's words; "" if each search chooses it.
+    """
+
+    width: int
+    count: int
+    metric: str
+
+    @abstractmethod
+    def search(self, vector: np.ndarray, k: int, similarity: str) -> list[tuple[str, float]]:
+        """Return passage ids with scores, higher for nearer ones, of a question's vector (d,) float32.
+
+        Args:
+            similarity: The encoder's: "dot", "cosine" or "l2"; for stores that can choose.
+        """
+
+    @abstractmethod
+    def rows(self) -> Iterator[Row]:
+        """Yield (passage id, title, text) of all vectors in a fixed order; "" for a text that the store lacks."""
+
+    def close(self) -> None:  # noqa: B027, most stores have nothing to close
+        """Let other processes open the store."""
+
+
+class VectorStoreEngine(Engine):
+    """An engine whose WHERE is a folder of a store. A subclass opens one collection of it."""
+
+    uses: ClassVar[tuple[str, ...]] = ("encoder", "collection", "id_field", "title_field", "text_field")
+
+    @abstractmethod
+    def store(self, where: Path, settings: EngineSettings) -> VectorStore:
+        """Open a collection. Raises Missing: none of this name; Refused: it cannot be searched."""
+
+    def opened(self, where: str, settings: EngineSettings) -> VectorStore:
+        if not Path(where).is_dir():
+            raise Missing(f"there is no folder {where} with a store of {self.title}")
+        if not settings.collection:
+            raise Refused(f"name the collection (or table) of {self.title} with --collection")
+        return self.store(Path(where).absolute(), settings)
+
+    def examine(
+        self, study: Study, where: str, settings: EngineSettings, folder: Path, progress: Progress | None
+    ) -> dict[str, Any]:
+        store = self.opened(where, settings)
+        try:
+            encoder = encoder_for(study, settings, store.width, f"the collection {settings.collection}")
+            ids = [id for id, _, _ in islice(store.rows(), IDS_TRIED)]
+            known = len(study.corpus.ordinals(ids))
+            if not known:
+                raise Missing(
+                    f"none of {len(ids):,} ids of the collection {settings.collection} is a passage of this study; name "
+                    "the field with the passage ids with --id-field"
+                )
+            return {
+                "where": str(Path(where).absolute()),
+                "fingerprint": fingerprint(store),
+                "documents": store.count,
+                "matched": known if len(ids) == store.count else None,
+                "lexical": False,
+                "encoder": settings.encoder,
+                "model_hash": encoder.model_hash,
+                "metric": store.metric,
+            }
+        finally:
+            store.close()
+
+    def read_passages(
+        self, study: Study, where: str, settings: EngineSettings, progress: Progress | None
+    ) -> PassagesInStore | None:
+        return PassagesInStore(self.opened(where, settings)) if settings.text_field else None
+
+    def open(self, study: Study, name: str, manifest: Mapping[str, Any], device: str | None) -> OpenedStore:
+        return OpenedStore(self, study, name, manifest, device)
+
+
+class PassagesInStore:
+    """The passages of a store, those without a text left out."""
+
+    def __init__(self, store: VectorStore):
+        self._store = store
+
+    def blocks(self) -> Iterator[list[Row]]:
+        rows = (row for row in self._store.rows() if row[2].strip())
+        while block := list(islice(rows, IDS_TRIED)):
+            yield block
+        self._store.close()
+
+
+class OpenedStore:
+    """An opened store as a retriever. Scores are the store's, distances negated."""
+
+    def __init__(
+        self, engine: VectorStoreEngine, study: Study, name: str, manifest: Mapping[str, Any], device: str | None
+    ):
+        self.name, self.settings = f"opened:{name}", run_settings(name, manifest)
+        self._engine, self._study, self._manifest, self._device = engine, study, manifest, device
+        self._opened: tuple[VectorStore, Encoder] | None = None
+
+    def _open(self) -> tuple[VectorStore, Encoder]:
+        if self._opened is None:
+            settings = EngineSettings(**self._manifest["settings"])
+            store = self._engine.opened(self._manifest["where"], settings)
+            if fingerprint(store) != self._manifest["fingerprint"]:
+                raise changed(self._manifest["name"], self._manifest, f"({settings.collection}) has changed")
+            encoder = encoder_for(self._study, settings, store.width, settings.collection, self._device)
+            same_model(encoder, self._manifest["name"], self._manifest)
+            self._opened = store, encoder
+        return self._opened
+
+    def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
+        store, encoder = self._open()
+        wanted = min(k + MARGIN, max(store.count, 1))
+        lists: list[list[tuple[str, float]]] = []
+        for start in range(0, len(questions), QUESTIONS_PER_CALL):
+            if progress is not None:
+                progress(start, len(questions), f"searching with {self._engine.title}")
+            vectors = encoder.encode_questions(questions[start : start + QUESTIONS_PER_CALL])
+            lists += [store.search(vector, wanted, encoder.similarity) for vector in vectors.astype(np.float32)]
+        return hits_of(self._study, lists, k)
+
+
+def fingerprint(store: VectorStore) -> str:
+    """Return a hash of the number of vectors, their width and metric, and the first ids with their texts."""
+    first = list(islice(store.rows(), IDS_TRIED))
+    return hashlib.sha256(json.dumps([store.count, store.width, store.metric, first]).encode()).hexdigest()

@@ -1,0 +1,87 @@
+"""The steps that a forecast of labels measures on a study's own lists: learning with some of the labels less with fewer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from blindspot.backend.judges.feature_judge import Lists, examples_of
+from blindspot.backend.judges.feature_model import POSITIVE, fit_ranker
+from blindspot.backend.judges.settings import FeatureJudgeSettings
+
+DRAWS = 5
+MOST_QUESTIONS = 400  # that a step learns from: more questions change little, and take long
+FEWEST_QUESTIONS = 4
+LABELS = (50, 100, 300)  # numbers of labels that forecasts speak of
+PAIRS_PER_QUESTION = 8  # labels that one judged question takes
+LEARNING_PRIOR = (0.006, 0.006)
+"""Mean and standard deviation of a doubling of the questions that the reranker learns from, in Success@1: of the learning
+curve of held-out training questions of the real data, and of encyclopedias."""
+CLEANING_PRIOR = (0.0, 0.01)
+"""The same for labels that clean as many questions as are clean."""
+
+
+@dataclass(frozen=True)
+class StepLists:
+    """What steps are measured with.
+
+    lists, features (n, k, f), answers (n, k): of training questions. truth (n, k): what is known of their hits, people's
+    labels included. without (n, k): the same without people's labels. reference: (r, k, f) of other lists.
+    dev_features (q, k, f), dev_relevant (q, k) bool: of the questions that measure.
+    """
+
+    lists: Lists
+    features: np.ndarray
+    answers: np.ndarray
+    truth: np.ndarray
+    without: np.ndarray
+    reference: np.ndarray
+    dev_features: np.ndarray
+    dev_relevant: np.ndarray
+
+    @property
+    def learnable(self) -> np.ndarray:
+        """Places of the training questions with a known positive."""
+        return np.flatnonzero((self.truth == POSITIVE).any(axis=1))
+
+    def first_right(self, places: np.ndarray, truth: np.ndarray) -> np.ndarray:
+        """(q,) bool: is the first hit of each measuring question relevant, after learning from some questions?"""
+        lists = Lists([self.lists.questions[i] for i in places], self.lists.rows[places], self.lists.scores[places])
+        examples = examples_of(lists, self.features[places], truth[places], self.answers[places], self.reference)
+        ranker = fit_ranker(examples, FeatureJudgeSettings())
+        present = self.dev_relevant.shape[1] > 0
+        flat = self.dev_features.reshape(-1, self.dev_features.shape[-1])
+        scores = ranker.ranking_scores(flat).reshape(self.dev_features.shape[:2])
+        scores = np.where(np.isnan(self.dev_features[:, :, 1]), -np.inf, scores)
+        return self.dev_relevant[np.arange(len(scores)), scores.argmax(axis=1)] if present else np.zeros(0, bool)
+
+
+def learning_steps(data: StepLists, seed: int, report: Callable[[str], None] = lambda doing: None) -> np.ndarray:
+    """Return (d, q) differences of Success@1 between learning from questions and from half of them."""
+    steps = []
+    for draw in range(DRAWS):
+        report(f"learning from halves ({draw + 1} of {DRAWS})")
+        order = np.random.default_rng([seed, draw]).permutation(data.learnable)[:MOST_QUESTIONS]
+        halves = data.first_right(order, data.truth), data.first_right(order[: len(order) // 2], data.truth)
+        steps.append(halves[0].astype(float) - halves[1])
+    return np.array(steps)
+
+
+def cleaning_steps(
+    data: StepLists, cleaned: Sequence[int], seed: int, report: Callable[[str], None] = lambda doing: None
+) -> np.ndarray:
+    """Return (d, q) differences of Success@1 between learning with people's labels of some questions and without.
+
+    Each draw learns from these questions and from others, MOST_QUESTIONS in all.
+    """
+    steps = []
+    others = np.setdiff1d(data.learnable, cleaned)
+    for draw in range(DRAWS):
+        report(f"learning with and without labels ({draw + 1} of {DRAWS})")
+        more = np.random.default_rng([seed, draw]).permutation(others)[: max(0, MOST_QUESTIONS - len(cleaned))]
+        places = np.concatenate([np.asarray(cleaned, np.int64), more])
+        both = data.first_right(places, data.truth), data.first_right(places, data.without)
+        steps.append(both[0].astype(float) - both[1])
+    return np.array(steps)

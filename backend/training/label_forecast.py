@@ -1,0 +1,272 @@
+"""What the next labels are expected to change in a study, for each use, before anybody gives them.
+
+The forecast measures steps on the study's own lists (`forecast_steps`) and carries them forward (`analysis.label_forecast`).
+Dev only measures. The last forecast is kept in `label_forecast.json` beside the learning curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from blindspot.analysis.label_forecast import Forecast, count_forecast, half_width_forecast, step_forecast
+from blindspot.backend.core.jobs import job
+from blindspot.backend.core.manifest import read_json, write_json
+from blindspot.backend.judges.feature_cache import kept_features
+from blindspot.backend.judges.feature_judge import reference_questions, settled_labels, truth_of
+from blindspot.backend.training.curve_bench import ADAPTER_QUESTIONS, CurveBench, curve_inputs
+from blindspot.backend.training.forecast_steps import (
+    CLEANING_PRIOR,
+    FEWEST_QUESTIONS,
+    LABELS,
+    LEARNING_PRIOR,
+    PAIRS_PER_QUESTION,
+    StepLists,
+    cleaning_steps,
+    learning_steps,
+)
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
+
+FILE = "label_forecast.json"
+MEASURING = 600  # dev questions that measure a step
+ADAPTER_SEEDS = 2
+USES: dict[str, str] = {
+    "reranker": "the reranker, Success@1",
+    "evaluation": "the evaluation, half-width of Success@1 on judged questions",
+    "gold": "doubtful gold, wrong passages found",
+    "cleaning_retriever": "cleaning for a retriever, an adapter's Success@20",
+    "cleaning_reranker": "cleaning for a reranker, Success@1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UseForecast:
+    """What labels are expected to change for one use.
+
+    now: the half-width of the evaluation now; None for other uses. expected: one forecast for each number of LABELS, in
+    shares (of doubtful gold: a count); empty if nothing can be said yet, and `lacking` says why.
+    """
+
+    use: str
+    now: float | None
+    expected: tuple[Forecast, ...]
+    lacking: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelForecast:
+    """The forecast of a study. labels: settled pairs of training questions; questions: those with a known positive."""
+
+    labels: int
+    questions: int
+    last_event: int
+    uses: tuple[UseForecast, ...]
+
+    @property
+    def sentence(self) -> str:
+        """Where labels pay most, and what cleaning is expected to change, in plain words."""
+        by_use = {each.use: each for each in self.uses if each.expected}
+        gains = {
+            use: (_narrowing(each) if use == "evaluation" else each.expected[-1])
+            for use, each in by_use.items()
+            if use != "gold"
+        }
+        sure = {use: gain for use, gain in gains.items() if gain.low > 0}
+        if sure:
+            use = max(sure, key=lambda name: sure[name].value)
+            what = f"labels pay most in {USES[use].split(',')[0]}: the next {LABELS[-1]} are expected to {_does(use)} by {_points(sure[use])}"
+        elif gains:
+            what = f"no use of the next {LABELS[-1]} labels is expected to show a gain for certain"
+        else:
+            return "Nothing can be said yet about what labels would change; judge about 30 passages of training questions first."
+        cleaning = by_use.get("cleaning_retriever")
+        if cleaning is None:
+            return f"On this study, {what}."
+        last = cleaning.expected[-1]
+        effect = (
+            "is expected to change the retriever"
+            if last.low > 0 or last.high < 0
+            else "is not expected to change the retriever"
+        )
+        return (
+            f"On this study, {what}; cleaning your training set {effect} ({_signed(last.low)} to {_signed(last.high)})."
+        )
+
+    def lines(self) -> list[str]:
+        """One line for each use: what the next labels are expected to change, with 90% intervals."""
+        lines = []
+        for each in self.uses:
+            cells = [f"{n}: {_cell(each.use, found)}" for n, found in zip(LABELS, each.expected, strict=False)]
+            now = f" (now {100 * each.now:.1f})" if each.now is not None else ""
+            lines.append(f"{USES[each.use]}{now}: {'; '.join(cells) or each.lacking}")
+        return lines
+
+
+def _narrowing(evaluation: UseForecast) -> Forecast:
+    """By how much the last number of labels narrows the half-width."""
+    last, now = evaluation.expected[-1], evaluation.now or 0.0
+    return Forecast(now - last.value, now - last.high, now - last.low)
+
+
+def _does(use: str) -> str:
+    return "narrow the interval of Success@1" if use == "evaluation" else "raise Success"
+
+
+def _points(forecast: Forecast) -> str:
+    return f"{100 * forecast.value:.1f} points ({_signed(forecast.low)} to {_signed(forecast.high)})"
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+z.1f}"
+
+
+def _cell(use: str, forecast: Forecast) -> str:
+    if use == "gold":
+        return f"{forecast.value:.0f} ({forecast.low:.0f} to {forecast.high:.0f})"
+    if use == "evaluation":
+        return f"{100 * forecast.value:.1f} ({100 * forecast.low:.1f} to {100 * forecast.high:.1f})"
+    return f"{_signed(forecast.value)} ({_signed(forecast.low)} to {_signed(forecast.high)})"
+
+
+@job("forecast labels", light=True, extras=("judges",))
+def forecast_labels(
+    study: Study,
+    train: str | None = None,
+    dev: str | None = None,
+    encoder: str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Forecast what the next labels change in a study, and keep the forecast. See `LabelForecast`.
+
+    Raises Missing where there are no runs of one lexical retriever over train and dev.
+    """
+    bench = CurveBench(study, curve_inputs(study, train, dev, encoder), seed, progress)
+    last_event = bench.labels.last_event
+    by_people = settled_labels(pair for pair in bench.labels.consensus() if pair.question in bench.trainable)
+    data = _step_lists(bench, by_people)
+    judged = np.array([i for i, q in enumerate(data.lists.questions) if q.id in by_people], np.int64)
+    labels = sum(map(len, by_people.values()))
+    pairs = labels / len(by_people) if len(by_people) >= FEWEST_QUESTIONS else PAIRS_PER_QUESTION
+    more = [max(1, round(n / pairs)) for n in LABELS]
+    units = bench.units[bench.measuring(MEASURING)]
+    uses = (
+        _reranker(data, more, units, seed, bench),
+        _evaluation(bench, more),
+        _gold(bench),
+        _cleaning_retriever(bench, data, by_people, judged, more),
+        _cleaning_reranker(data, judged, more, units, seed, bench),
+    )
+    found = LabelForecast(labels, len(data.learnable), last_event, uses)
+    write_json(study.folder / FILE, asdict(found))
+    return {"sentence": found.sentence, "lines": found.lines()}
+
+
+def stored_forecast(study: Study) -> LabelForecast | None:
+    """Return the last forecast of a study; None before the first."""
+    path = study.folder / FILE
+    if not path.is_file():
+        return None
+    content = read_json(path)
+    assert isinstance(content, dict)
+    uses = [
+        UseForecast(**{**each, "expected": tuple(Forecast(**one) for one in each["expected"])})
+        for each in content["uses"]
+    ]
+    return LabelForecast(**{**content, "uses": tuple(uses)})
+
+
+def _step_lists(bench: CurveBench, by_people: Mapping[str, Mapping[str, int]]) -> StepLists:
+    lists, features, truth, answers = bench.training_lists("all", by_people)
+    without, _ = truth_of(bench.study, bench.train, lists, {}, bench.progress)
+    others = reference_questions(bench.study, bench.train, lists.questions)
+    _, reference = kept_features(bench.study, bench.train, others, bench.depth, bench.inputs.encoder, bench.progress)
+    if len(reference) == 0:
+        reference = features[:100]
+    rows = bench.measuring(MEASURING)
+    depth = min(bench.depth, bench.relevance.relevant.shape[1])
+    return StepLists(
+        lists,
+        features,
+        answers,
+        truth,
+        without,
+        reference,
+        bench.dev_features[bench.relevance.rows[rows], :depth],
+        bench.relevance.relevant[rows, :depth].astype(bool),
+    )
+
+
+def _reranker(data: StepLists, more: list[int], units: np.ndarray, seed: int, bench: CurveBench) -> UseForecast:
+    n = len(data.learnable)
+    if n < FEWEST_QUESTIONS:
+        return UseForecast("reranker", None, (), "judge about 30 passages of training questions first")
+    steps = learning_steps(data, seed, bench.report)
+    return UseForecast(
+        "reranker", None, tuple(step_forecast(steps, float(np.log2((n + m) / n)), LEARNING_PRIOR, units) for m in more)
+    )
+
+
+def _evaluation(bench: CurveBench, more: list[int]) -> UseForecast:
+    """The half-width of the base run's Success@1 on dev questions that people judged."""
+    judged = {pair.question for pair in bench.labels.consensus()}
+    rows = [i for i, question in enumerate(bench.relevance.questions) if question.id in judged]
+    if len(rows) < FEWEST_QUESTIONS:
+        return UseForecast("evaluation", None, (), "judge passages of about 4 dev questions first")
+    hits, units = bench.relevance.relevant[rows, 0].astype(bool), bench.units[rows]
+    now = half_width_forecast(hits, 0, units).value
+    return UseForecast("evaluation", now, tuple(half_width_forecast(hits, m, units) for m in more))
+
+
+def _gold(bench: CurveBench) -> UseForecast:
+    """Wrong gold among the next gold passages that people judge, from those that they judged."""
+    pairs = {(pair.question, pair.passage): pair.label for pair in bench.labels.consensus()}
+    questions = bench.study.questions.some(dict.fromkeys(question for question, _ in pairs))
+    said = [pairs[q.id, gold] for q in questions for gold in q.gold if (q.id, gold) in pairs]
+    settled = [label for label in said if label in ("positive", "related", "negative")]
+    if len(settled) < 10:
+        return UseForecast("gold", None, (), "judge about 30 gold passages first: blindspot batch gold")
+    wrong = sum(label != "positive" for label in settled)
+    return UseForecast("gold", None, tuple(count_forecast(wrong, len(settled), n) for n in LABELS))
+
+
+def _cleaning_retriever(
+    bench: CurveBench, data: StepLists, by_people: Mapping[str, Mapping[str, int]], judged: np.ndarray, more: list[int]
+) -> UseForecast:
+    use = "cleaning_retriever"
+    if bench.dense is None:
+        return UseForecast(use, None, (), "there is no dense index")
+    if len(judged) < FEWEST_QUESTIONS or len(data.lists.questions) < ADAPTER_QUESTIONS:
+        return UseForecast(
+            use, None, (), f"needs {ADAPTER_QUESTIONS} training questions with gold, and labels of {FEWEST_QUESTIONS}"
+        )
+    steps = []
+    for seed in range(ADAPTER_SEEDS):
+        bench.adapter_settings = replace(bench.adapter_settings, seed=seed)
+        with_labels = bench.adapted(data.lists, data.truth, by_people)
+        without = bench.adapted(data.lists, data.without, {})
+        assert with_labels is not None and without is not None  # there is an index
+        steps.append(with_labels.astype(float) - without)
+    factors = [m / len(judged) for m in more]
+    return UseForecast(
+        use, None, tuple(step_forecast(np.array(steps), factor, CLEANING_PRIOR, bench.units) for factor in factors)
+    )
+
+
+def _cleaning_reranker(
+    data: StepLists, judged: np.ndarray, more: list[int], units: np.ndarray, seed: int, bench: CurveBench
+) -> UseForecast:
+    """People's labels as they are against what gold and answers alone say of the same pairs."""
+    use = "cleaning_reranker"
+    known = judged[np.isin(judged, data.learnable)]
+    if len(known) < FEWEST_QUESTIONS:
+        return UseForecast(use, None, (), "judge about 30 passages of training questions first")
+    steps = cleaning_steps(data, known.tolist(), seed, bench.report)
+    factors = [m / len(known) for m in more]
+    return UseForecast(use, None, tuple(step_forecast(steps, factor, CLEANING_PRIOR, units) for factor in factors))

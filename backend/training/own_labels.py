@@ -1,0 +1,115 @@
+"""What one person's labels changed: training pairs, and the reranker with and without these labels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from blindspot.analysis.accuracy import Estimate, mean_difference
+from blindspot.backend.judges.feature_judge import settled_labels
+from blindspot.backend.text.counting import counted, noun
+from blindspot.backend.training.curve_bench import CurveBench, curve_inputs
+from blindspot.db.events import Label
+from blindspot.db.judgements import Consensus
+from blindspot.db.people import SIMULATED
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
+    from blindspot.backend.progress import Progress
+
+USUAL_GAIN = 0.0004  # of a label in Success@1 while labels are few: 3 points for the first 80 on real data
+MOST_MORE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEffect:
+    """What a person's labels changed. labels: their settled pairs of training questions; simulated, others: those that
+    simulated annotators, and other people, gave as well or alone. pairs: training pairs whose role is another without
+    them. gained, lost: dev questions that the reranker answers first with them alone, and without them alone.
+    """
+
+    labels: int
+    simulated: int
+    others: int
+    pairs: int
+    gained: int
+    lost: int
+    difference: Estimate
+
+    @property
+    def more(self) -> int:
+        """About how many more labels would show a difference; 0 if these do."""
+        low, high, value = self.difference.low, self.difference.high, self.difference.value
+        assert low is not None and high is not None and value is not None
+        if low > 0 or high < 0:
+            return 0
+        per_label = max(value / max(self.labels, 1), USUAL_GAIN)
+        needed = (high - low) / 2 / per_label - self.labels
+        return int(min(max(10 * math.ceil(needed / 10), 10), MOST_MORE))
+
+    def lines(self) -> list[str]:
+        """Say it in plain words, the simulated annotators' part apart."""
+        beside = [f"{self.others:,} of other people"] if self.others else []
+        beside += [f"{self.simulated:,} of simulated annotators"] if self.simulated else []
+        counts = f"You gave {counted(self.labels, 'label')} that {noun(self.labels, 'teaches', 'teach')}"
+        lines = [counts + (f", beside {' and '.join(beside)}." if beside else ".")]
+        lines.append(f"Without yours {counted(self.pairs, 'training pair')} would have another role.")
+        if self.more:
+            about = f"more than {self.more:,}" if self.more == MOST_MORE else f"about {self.more:,}"
+            lines.append(f"What they change in the reranker: too few labels to tell yet; {about} more would.")
+        else:
+            assert self.difference.value is not None
+            value, low, high = (
+                100 * each
+                for each in (self.difference.value, self.difference.low, self.difference.high)
+                if each is not None
+            )
+            lines.append(
+                f"With them the reranker answers {counted(self.gained, 'dev question')} first that it does not without, and "
+                f"loses {self.lost:,}: {value:+.1f} points ({low:+.1f} to {high:+.1f})."
+            )
+        return lines
+
+
+def own_effect(study: Study, annotator: str, seed: int = 0, progress: Progress | None = None) -> OwnEffect:
+    """Measure what a person's labels of training questions changed. It takes seconds; dev only measures.
+
+    Raises Missing where the learning curve has no runs to learn from and to measure with.
+    """
+    bench = CurveBench(study, curve_inputs(study), seed, progress)
+    everybody = [pair for pair in bench.labels.consensus() if pair.question in bench.trainable]
+    given: dict[tuple[str, str], dict[str, Label]] = {}
+    for each in bench.labels.judgements():
+        if each.question in bench.trainable:
+            given.setdefault((each.question, each.passage), {})[each.annotator] = each.label
+    own = {pair for pair, labels in given.items() if annotator in labels}
+    without = [pair for pair in (_without(each, given, annotator) for each in everybody) if pair is not None]
+    first = []
+    # Both learn from the same questions with their gold, so that only the person's labels differ.
+    judged: dict[str, dict[str, int]] = {pair.question: {} for pair in everybody}
+    for consensus in (everybody, without):
+        lists, features, truth, answers = bench.training_lists("judged", judged | settled_labels(consensus))
+        first.append(bench.reranked(bench.fit(lists, features, truth, answers))[1])
+    names = [labels.keys() - {annotator} for labels in given.values()]
+    simulated = sum(any(name.endswith(SIMULATED) for name in each) for each in names)
+    return OwnEffect(
+        labels=len(own),
+        simulated=simulated,
+        others=sum(any(not name.endswith(SIMULATED) for name in each) for each in names),
+        pairs=len(bench.changed(everybody, without)),
+        gained=int((first[0] & ~first[1]).sum()),
+        lost=int((first[1] & ~first[0]).sum()),
+        difference=mean_difference(first[0].astype(float) - first[1], bench.units),
+    )
+
+
+def _without(pair: Consensus, given: dict[tuple[str, str], dict[str, Label]], annotator: str) -> Consensus | None:
+    """The consensus without a person's label: None if nobody else judged the pair, open if the others differ."""
+    labels = given.get((pair.question, pair.passage), {})
+    if annotator not in labels:
+        return pair
+    others = {label for name, label in labels.items() if name != annotator}
+    if not others:
+        return None
+    return replace(pair, label=others.pop() if len(others) == 1 else None)

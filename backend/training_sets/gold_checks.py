@@ -1,0 +1,435 @@
+"""Does what counts as right state the fact that its question asks for? A check of gold passages and of answer matches.
+
+Gold that was made by matching an answer and a name is a guess, and so is every hit that counts because it contains an
+answer. A check takes one of three populations of *claims*, each a question with passages that should state its fact:
+
+    misses    the gold passages of each question that a run misses at k
+    hits      the relevant hits of each question that a run finds at k
+    training  each gold positive of a training set, or of the training questions
+
+A claim is doubtful if none of its passages states the fact; of many passages, the PASSAGES that a judge finds likeliest
+stand for all. People judge claims that are drawn more often where a judge is unsure. The share of doubtful claims is
+prediction-powered (`blindspot.analysis.prediction_powered`): the judge's scores of all claims, corrected by what people
+say of the drawn ones. A bad judge widens the interval and does not move the share.
+
+The draws stand in the batch's settings in their order. The estimate takes the longest beginning in which every claim is
+settled, so it does not matter which claims people settle first, and a later batch of the same check continues the draws.
+The interval is that of a number of claims fixed beforehand; who stops because it looks good errs more often than it says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from blindspot.analysis.accuracy import Estimate, first_hit, found_by
+from blindspot.analysis.prediction_powered import FEW, PoweredRate, ScoredSample, powered_rate
+from blindspot.analysis.weighted_draws import draw_keys, inclusion
+from blindspot.backend.core.manifest import text_sha256
+from blindspot.backend.core.rights import require
+from blindspot.backend.core.settings import Unit
+from blindspot.backend.core.units import units_of
+from blindspot.backend.evaluation.relevance import Kind, relevant
+from blindspot.backend.judges.powered_audit import passage_ids
+from blindspot.backend.judges.scores import ScoreStore
+from blindspot.backend.judging.batches import BatchSummary, pair_items
+from blindspot.backend.text.answers import DEFAULT_RULE, has_answer, rule_for
+from blindspot.backend.text.counting import counted
+from blindspot.backend.training_sets.training_set import TrainingSet
+from blindspot.db.errors import BadInput, BlindspotError, Missing, Refused
+from blindspot.db.gold import GoldMatches
+from blindspot.db.labels import Labels
+from blindspot.db.question_table import ids_of, take
+from blindspot.db.queue import Queue
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
+
+Population = Literal["misses", "hits", "training"]
+POPULATIONS: tuple[Population, ...] = get_args(Population)
+KEY = "gold_check"  # of a batch's settings
+K, SIZE = 20, 40
+PASSAGES = 5
+SAMPLED = 200  # gold passages that are looked at for how gold was made
+EVENLY = 0.25
+"""Part of each draw's weight that is the same for all claims; the rest, at most 0.5, is the judge's standard deviation."""
+REJECTED = ("related", "negative")
+
+
+@dataclass(frozen=True, slots=True)
+class GoldCheck:
+    """What is checked. of: the run, or the training set ("" for all training questions). judge: whose scores steer the
+    draws; "" without one. Two checks that are equal have the same claims and the same draws.
+    """
+
+    population: Population
+    of: str
+    k: int = K
+    relevance: Kind = "answers"
+    rule: str = DEFAULT_RULE
+    judge: str = ""
+    seed: int = 0
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        """What the share is about, whoever drew the claims."""
+        return (self.population, self.of) if self.population == "training" else (self.population, self.of, self.k)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A question and the passages that should state its fact, the likeliest first. doubt: by the judge, 0 to 1."""
+
+    question: str
+    passages: tuple[str, ...]
+    doubt: float
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnClaim:
+    """A drawn claim: its weight, and its key in the order of the draws."""
+
+    claim: Claim
+    weight: float
+    key: float
+
+
+@dataclass(frozen=True)
+class GoldEstimate:
+    """The share of doubtful claims.
+
+    claims, units: in the population. asked: questions whose results were measured. drawn: claims. judged: the first so
+    many, all settled. pairs: labelled pairs of these. doubtful: of these. share: None if `judged` is too few.
+    batches: in which the claims are judged.
+    """
+
+    check: GoldCheck
+    claims: int
+    units: int
+    unit: Unit
+    asked: int
+    drawn: int
+    judged: int
+    pairs: int
+    unsettled: int
+    doubtful: int
+    share: PoweredRate | None
+    batches: tuple[str, ...]
+
+    @property
+    def success(self) -> Estimate | None:
+        """Success@k with the chance matches taken out; None for other populations or without a share."""
+        if self.check.population != "hits" or self.share is None or self.share.value is None or not self.asked:
+            return None
+        found = self.claims / self.asked
+        low, high = self.share.low, self.share.high
+        if low is None or high is None:
+            return None
+        value, lowest, highest = (found * (1 - share) for share in (self.share.value, high, low))
+        return Estimate(value, self.asked, lowest, highest, self.share.method)
+
+    @property
+    def left(self) -> int:
+        """Drawn claims that wait for a label."""
+        return self.drawn - self.judged
+
+    def sentence(self) -> str:
+        """Return the share in one sentence, or what is missing."""
+        check = self.check
+        what = {
+            "misses": f"{counted(self.claims, 'miss', 'misses')} of {check.of} at {check.k}",
+            "hits": f"{self.claims:,} questions that {check.of} finds at {check.k}",
+            "training": f"{counted(self.claims, 'gold passage')} of {check.of or 'the training questions'}",
+        }[check.population]
+        if self.share is None or self.share.value is None or self.share.low is None or self.share.high is None:
+            left = f"{self.left:,} more are drawn in {', '.join(self.batches)}" if self.left else "draw more"
+            return f"Of {what}, people judged {self.judged:,}; a share needs {FEW}: {left}."
+        interval = f"{100 * self.share.low:.0f} to {100 * self.share.high:.0f}"
+        shown = f"{100 * self.share.value:.0f}% ({'all were judged' if self.judged == self.claims else interval})"
+        say = {
+            "misses": "have doubtful gold: no gold passage states the fact",
+            "hits": "are chance matches: no relevant hit states the fact",
+            "training": "do not state the fact",
+        }[check.population]
+        judge = f" with the scores of {check.judge}" if check.judge else ""
+        noun = {"misses": ("miss", "misses"), "hits": ("find", "finds"), "training": ("passage", "passages")}[
+            check.population
+        ]
+        settled = self.judged - self.unsettled
+        facts = f" of {counted(self.share.units or 0, self.unit)}" if self.share.units != settled else ""
+        left_open = f", {self.unsettled:,} left open" if self.unsettled else ""
+        base = (
+            f"From {self.judged:,} judged {noun[self.judged != 1]}{facts} ({counted(self.pairs, 'labelled pair')}{left_open}), "
+            f"drawn{judge or ' at random'}"
+        )
+        without = ""
+        if (success := self.success) is not None:
+            value, low, high = success.percent
+            without = (
+                f" Success@{check.k} without chance matches: {value:.1f}% ({low:.1f} to {high:.1f}), "
+                f"{100 * self.claims / self.asked:.1f}% with them."
+            )
+        return f"Of {what}, {shown} {say}. {base}.{without}"
+
+
+def claims_of(study: Study, check: GoldCheck) -> tuple[list[Claim], int]:
+    """Return the claims of a check in the order of their questions, and the number of questions that were measured.
+
+    Raises: Missing for an unknown run, training set or judge; BadInput for a k that the run is not deep enough for.
+    """
+    pairs, asked = _pairs(study, check)
+    known = ScoreStore.open(study, check.judge).of({question for question, _ in pairs}) if check.judge else {}
+    scores = [known.get(question, {}).get(passage) for question, passages in pairs for passage in passages]
+    scored = [score for score in scores if score is not None]
+    unknown = sum(scored) / len(scored) if scored else 0.5  # an unscored passage counts as the mean of the others
+
+    def claim(question: str, passages: Sequence[str]) -> Claim:
+        likely = {passage: known.get(question, {}).get(passage, unknown) for passage in passages}
+        chosen = sorted(passages, key=lambda passage: -likely[passage])[:PASSAGES]
+        return Claim(question, tuple(chosen), float(np.prod([1 - likely[passage] for passage in chosen])))
+
+    return [claim(question, passages) for question, passages in pairs], asked
+
+
+def _pairs(study: Study, check: GoldCheck) -> tuple[list[tuple[str, list[str]]], int]:
+    """Return each claim's question with all its passages, and the number of questions that were measured."""
+    if check.population == "training":
+        return _training_pairs(study, check.of)
+    run = study.run(check.of)
+    if not 1 <= check.k <= run.hits.k:
+        raise BadInput(f"k must be from 1 to {run.hits.k}, the hits per question of run {check.of!r}, not {check.k}")
+    measured = relevant(study, run, check.relevance, check.rule)
+    found = found_by(first_hit(measured.relevant), check.k)
+    asked = len(found)
+    if check.population == "misses":
+        questions = take(measured.questions, np.flatnonzero(~found))
+        held = study.corpus.ordinals({passage for question in questions for passage in question.gold})
+        rows = [(question.id, [passage for passage in question.gold if passage in held]) for question in questions]
+        return [(question, passages) for question, passages in rows if passages], asked
+    ordinals = np.asarray(run.hits.ordinals)[measured.rows[found], : check.k]
+    right = np.asarray(measured.relevant)[found, : check.k]
+    ids = passage_ids(study, ordinals[right].tolist())
+    names = ids_of(take(measured.questions, np.flatnonzero(found)))
+    return [(name, [ids[row] for row in ordinals[i][right[i]].tolist()]) for i, name in enumerate(names)], asked
+
+
+def _training_pairs(study: Study, name: str) -> tuple[list[tuple[str, list[str]]], int]:
+    if name:
+        groups = TrainingSet.open(study, name).groups()
+        pairs = [
+            (p.question, [p.passage]) for _, of in groups for p in of if p.role == "positive" and p.origin == "gold"
+        ]
+        return pairs, len({question for question, _ in pairs})
+    questions = study.questions.all(split="train")
+    held = study.corpus.ordinals({passage for question in questions for passage in question.gold})
+    pairs = [(question.id, [passage]) for question in questions for passage in question.gold if passage in held]
+    return pairs, len(questions)
+
+
+def best_judge(study: Study, check: GoldCheck) -> str:
+    """Return the calibrated judge with scores of the most claims of a check; "" if none has any."""
+    wanted = {question for question, _ in _pairs(study, check)[0]}
+    covered = {}
+    for name in study.parts("scores"):
+        try:
+            store = ScoreStore.open(study, name)
+        except BlindspotError:
+            continue
+        if store.manifest.get("calibrated"):
+            covered[name] = len(store.questions() & wanted)
+    return max(covered, key=lambda name: covered[name]) if any(covered.values()) else ""
+
+
+def queue_gold_check(
+    study: Study, name: str, check: GoldCheck, size: int = SIZE, by: str | None = None
+) -> BatchSummary:
+    """DrawnClaim claims, and queue them as the batch `name`. A second batch of an equal check continues its draws.
+
+    Raises:
+        Missing: as `claims_of`, or no claim. Refused: the name is taken, every claim was drawn, or `by` may not.
+        BadInput: a size below 1.
+    """
+    require(study, by, "make batches")
+    if size < 1:
+        raise BadInput(f"--size must be at least 1, not {size}")
+    claims, asked = claims_of(study, check)
+    if not claims:
+        raise Missing(
+            f"there is nothing to check: no {check.population} of {check.of or 'training questions'} with passages"
+        )
+    weights = EVENLY + np.sqrt([claim.doubt * (1 - claim.doubt) for claim in claims])
+    keys = draw_keys(weights, check.seed)
+    order = np.argsort(keys, kind="stable")
+    content = text_sha256(json.dumps([[*asdict(claim).values()] for claim in claims]))
+    before = [each for each in stored_checks(study) if each.check == check and each.content == content]
+    start = sum(len(each.draws) for each in before)
+    places = order[start : start + size]
+    if not len(places):
+        raise Refused(f"all {len(claims):,} were drawn already")
+    draws = [DrawnClaim(claims[place], float(weights[place]), float(keys[place])) for place in places.tolist()]
+    after = start + len(draws)
+    of_questions = {question.id: question for question in study.questions.some({claim.question for claim in claims})}
+    asking = [of_questions[claim.question] for claim in claims]
+    stored = {
+        **asdict(check),
+        "content": content,
+        "claims": len(claims),
+        "units": units_of(asking, study.settings.unit).count,
+        "asked": asked,
+        "predicted": float(np.mean([claim.doubt for claim in claims])),
+        "next_key": float(keys[order[after]]) if after < len(order) else None,
+        "draws": [[*asdict(draw.claim).values(), draw.weight, draw.key] for draw in draws],
+    }
+    pairs = [(draw.claim.question, passage) for draw in draws for passage in draw.claim.passages]
+    items = pair_items(study, pairs)
+    origin = f"{check.population} of {check.of or 'training questions'}: is the fact stated?"
+    Queue(study.labels_path).add_batch(name, items, {KEY: stored, "origin": origin, "size": len(draws)}, by=by)
+    return BatchSummary(name, {"priority": len(items)}, len(pairs), len(claims))
+
+
+@dataclass(frozen=True)
+class StoredCheck:
+    """The draws of one batch, as its settings hold them. content: hash of the claims. next_key: of the first claim that
+    was not drawn, None if all were.
+    """
+
+    batch: str
+    check: GoldCheck
+    content: str
+    claims: int
+    units: int
+    asked: int
+    predicted: float
+    next_key: float | None
+    draws: list[DrawnClaim]
+
+
+def stored_checks(study: Study) -> list[StoredCheck]:
+    """Return the gold checks of a study by batch, oldest first."""
+    found = []
+    for batch in Queue(study.labels_path).batches():
+        if KEY not in batch.settings or batch.practice:
+            continue
+        kept: Mapping[str, Any] = batch.settings[KEY]
+        check = GoldCheck(**{name: kept[name] for name in GoldCheck.__dataclass_fields__})
+        draws = [
+            DrawnClaim(Claim(q, tuple(passages), doubt), weight, key)
+            for q, passages, doubt, weight, key in kept["draws"]
+        ]
+        numbers = (kept["claims"], kept["units"], kept["asked"], kept["predicted"], kept["next_key"])
+        found.append(StoredCheck(batch.name, check, kept["content"], *numbers, draws))
+    return found
+
+
+def gold_estimates(study: Study, of: str | None = None) -> list[GoldEstimate]:
+    """Return the estimate of each population that people check, newest last; those of one run or set, if named.
+
+    Of several checks of a population (another judge, other scores), the one with the most judged claims counts.
+    """
+    merged: dict[tuple[GoldCheck, str], list[StoredCheck]] = {}
+    for each in stored_checks(study):
+        if of is None or each.check.of == of:
+            merged.setdefault((each.check, each.content), []).append(each)
+    best: dict[tuple[object, ...], GoldEstimate] = {}
+    for batches in merged.values():
+        found = _estimate(study, batches)
+        if (known := best.get(found.check.about)) is None or found.judged >= known.judged:
+            best[found.check.about] = found
+    return list(best.values())
+
+
+def _estimate(study: Study, batches: Sequence[StoredCheck]) -> GoldEstimate:
+    last, draws = batches[-1], [draw for each in batches for draw in each.draws]
+    store = Labels(study.labels_path, read_only=True)
+    asked = {draw.claim.question for draw in draws}
+    labels = {(pair.question, pair.passage): pair.label or "open" for pair in store.consensus(asked)}
+    bad = store.bad_questions().keys()
+    outcomes = [outcome_of(draw.claim, labels, draw.claim.question in bad) for draw in draws]
+    judged = next((place for place, outcome in enumerate(outcomes) if outcome == "waiting"), len(outcomes))
+    chosen, outcomes = draws[:judged], outcomes[:judged]
+    is_doubtful = np.array([outcome == "doubtful" for outcome in outcomes], bool)
+    settled = np.array([outcome != "unsettled" for outcome in outcomes], bool)
+    share = None
+    if settled.sum() >= FEW:
+        limit = draws[judged].key if judged < len(draws) else last.next_key
+        weights = np.array([draw.weight for draw in chosen])
+        questions = study.questions.some([draw.claim.question for draw in chosen])
+        sample = ScoredSample(
+            is_doubtful,
+            settled,
+            np.array([draw.claim.doubt for draw in chosen]),
+            inclusion(weights, limit),
+            np.array([question.id for question in questions], dtype=str),
+            units_of(questions, study.settings.unit).codes,
+        )
+        share = powered_rate(sample, np.full(last.claims, last.predicted))
+        if settled.sum() == last.claims:  # a census: nothing is estimated
+            known = float(is_doubtful.mean())
+            share = replace(share, value=known, low=known, high=known)
+    pairs = sum((draw.claim.question, passage) in labels for draw in chosen for passage in draw.claim.passages)
+    return GoldEstimate(
+        last.check,
+        last.claims,
+        last.units,
+        study.settings.unit,
+        last.asked,
+        len(draws),
+        judged,
+        pairs,
+        int((~settled).sum()),
+        int(is_doubtful.sum()),
+        share,
+        tuple(each.batch for each in batches),
+    )
+
+
+def outcome_of(claim: Claim, labels: Mapping[tuple[str, str], str], is_bad: bool) -> str:
+    """Return "stated", "doubtful", "unsettled" (unsure, in dispute, a bad question) or "waiting"."""
+    given = [labels.get((claim.question, passage)) for passage in claim.passages]
+    if is_bad:
+        return "unsettled"
+    if "positive" in given:
+        return "stated"
+    if None in given:
+        return "waiting"
+    return "doubtful" if all(label in REJECTED for label in given) else "unsettled"
+
+
+def unchecked_gold(study: Study) -> str:
+    """Return one sentence if the study's gold looks as if it was made by matching answers; "" for judged gold.
+
+    Gold that qrels brought counts as judged. Other gold looks matched if each of SAMPLED passages contains an answer.
+    """
+    judged = GoldMatches(study.labels_path).grades()
+    questions = [question for question in study.questions.all() if question.gold and question.answers]
+    pairs = [
+        (question, passage)
+        for question in questions
+        for passage in question.gold
+        if (question.id, passage) not in judged
+    ]
+    if not pairs:
+        return ""
+    chosen = np.random.default_rng(0).permutation(len(pairs))[:SAMPLED].tolist()
+    held = study.corpus.ordinals({pairs[place][1] for place in chosen})
+    drawn = [pairs[place] for place in chosen if pairs[place][1] in held]
+    passages = study.corpus.passages([held[passage] for _, passage in drawn])
+    holding = sum(
+        has_answer(passage.text, question.answers, rule_for(question, DEFAULT_RULE), passage.title)
+        for (question, _), passage in zip(drawn, passages, strict=True)
+    )
+    if not drawn or holding < len(drawn):
+        return ""
+    return (
+        f"All of {counted(len(drawn), 'sampled gold passage')} contain an answer, as gold that was made by matching does. "
+        "Nobody checked whether they state the fact."
+    )
+
+
+def with_judge(study: Study, check: GoldCheck) -> GoldCheck:
+    """Return a check with the best judge, if it names none."""
+    return check if check.judge else replace(check, judge=best_judge(study, check))

@@ -1,0 +1,192 @@
+"""The path through a study: what is done, and the one next step, for every page of the app and for `blindspot status`.
+
+See the failure, look at questions, judge, clean, train, see the change. Each step leads to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from blindspot.backend.checking.check import is_check
+from blindspot.backend.checking.logs import log_run
+from blindspot.backend.core.extras import install_command, lacking
+from blindspot.backend.core.summary import Step
+from blindspot.backend.evaluation.findings import default_pair
+from blindspot.backend.retrieval.next_steps import next_steps
+from blindspot.backend.training.before_after import run_before
+from blindspot.backend.training.checkpoints import models_of
+from blindspot.backend.training_sets.training_set import training_sets
+from blindspot.db.labels import Labels
+from blindspot.db.queue import Queue
+
+if TYPE_CHECKING:
+    from blindspot.backend.core.study import Study
+
+
+@dataclass(frozen=True)
+class PathState:
+    """What the steps ask about a study and a person.
+
+    runs: name to manifest, two or more, without those of the learning curve. pair: the two runs to compare. judged: whether a passage is judged.
+    looked: whether the person has looked at a question. current_set: the set that is shown, if any. has_batch, has_training_questions: only commands ask.
+    """
+
+    study: Study
+    runs: dict[str, dict]
+    pair: tuple[str, str]
+    judged: bool
+    looked: bool
+    sets: dict[str, Any]
+    models: dict[str, dict]
+    current_set: str | None = None
+    may: Callable[[str], bool] = lambda action: True
+    has_batch: bool = False
+    has_training_questions: bool = True
+
+    @property
+    def set(self) -> str | None:
+        """The set to go on with: the shown one, else the newest."""
+        return self.current_set if self.current_set in self.sets else next(reversed(self.sets), None)
+
+    @cached_property
+    def change(self) -> tuple[str, str] | None:
+        """The runs before and after the newest training that has both."""
+        for name, about in reversed(self.models.items()):
+            for after in reversed(self.runs):
+                if self.runs[after].get("retriever") == name:
+                    split = str(self.runs[after].get("split"))
+                    before = run_before(self.study, about, after, split, self.runs)
+                    if before is not None:
+                        return before, after
+        return None
+
+
+@dataclass(frozen=True)
+class Next:
+    """A next step: in words, as a page of the app with its parameters, and as a command."""
+
+    words: str
+    page: str
+    command: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PathStep:
+    """One step: its title, the titles of the pages on which one does it, whether it is done, and how to do it, if one can."""
+
+    title: str
+    pages: tuple[str, ...]
+    done: Callable[[PathState], bool]
+    next: Callable[[PathState], Next | None]
+
+
+def _compare(state: PathState) -> Next:
+    a, b = state.pair
+    return Next("Compare the runs", "compare", f"blindspot compare {a} {b}", {"a": a, "b": b})
+
+
+def _look(state: PathState) -> Next:
+    a, b = state.pair
+    words = f"Look at questions that {a} answers and {b} misses"
+    return Next(words, "question", f"blindspot compare {a} {b}", {"a": a, "b": b, "cell": "only_a"})
+
+
+def _judge(state: PathState) -> Next:
+    make = f"blindspot batch new first --run {_trained_on(state) or state.pair[0]}"
+    return Next("Judge passages", "judge", "blindspot open" if state.has_batch else make)
+
+
+def _clean(state: PathState) -> Next | None:
+    if not state.may("build training sets"):
+        return None
+    if state.set is not None:
+        words = "See what the labels change in a training set"
+        parameters = {"tab": "set", "set": state.set}
+        return Next(words, "training", f"blindspot training-set show {state.set}", parameters)
+    run = _trained_on(state)
+    if run is not None:
+        command = f"blindspot training-set build clean --run {run} --policy answer_match+labels"
+    elif state.has_training_questions:
+        command = "blindspot retrieve --with bm25 --split train"
+    else:
+        command = "blindspot import questions FILE --split train"
+    return Next("Build a training set", "training", command, {"tab": "sets"})
+
+
+def _train(state: PathState) -> Next | None:
+    if state.set is None or not state.may("train"):
+        return None
+    command = f"blindspot train dual-encoder trained --on {state.set}"
+    return Next(f"Train a retriever on {state.set}", "training", command, {"tab": "models", "set": state.set})
+
+
+def _change(state: PathState) -> Next | None:
+    if state.change is None:
+        return None
+    before, after = state.change
+    command = f"blindspot compare {before} {after}"
+    return Next(f"See what changed from {before} to {after}", "compare", command, {"a": before, "b": after})
+
+
+STEPS = (
+    PathStep("See the failure", ("Compare", "Relations", "Slices", "Map", "Experiments"), lambda s: len(s.runs) > 1, _compare),
+    PathStep("Look at questions", ("Question", "Find"), lambda s: s.looked, _look),
+    PathStep("Judge", ("Judge", "Quality", "Team"), lambda s: s.judged, _judge),
+    PathStep("Clean", ("Training",), lambda s: bool(s.sets), _clean),
+    PathStep("Train", (), lambda s: bool(s.models), _train),
+    PathStep("See the change", (), lambda s: False, _change),
+)  # fmt: skip
+JUDGE, TRAIN = STEPS[2], STEPS[4]
+
+
+def next_command(study: Study) -> Step | None:
+    """Return the one next step of a study for the command line; None if nobody can say.
+
+    A check is judged in the app. Without two runs it is what retrieval needs. Then it is the first step that is not done; questions count as looked at
+    once a batch or a label exists.
+    """
+    if is_check(study):
+        return Step("Judge the drawn pairs, then choose a rule.", "blindspot open")
+    runs: dict[str, dict] = {
+        name: manifest for name, manifest in study.parts("runs").items() if "learning_curve" not in manifest
+    }
+    if len(runs) == 1 and log_run(study):
+        return Step("Judge the drawn questions, then export the golden set.", "blindspot open")
+    if len(runs) < 2:
+        return next(iter(next_steps(study)), None)
+    judged = Labels(study.labels_path, read_only=True).last_event > 0
+    batches = Queue(study.labels_path).batches()
+    state = PathState(
+        study,
+        runs,
+        default_pair(runs),
+        judged,
+        judged or bool(batches),
+        training_sets(study),
+        models_of(study),
+        has_batch=any(batch.state == "open" for batch in batches),
+        has_training_questions=any(count["split"] == "train" for count in study.questions.counts()),
+    )
+    step = next(step for step in STEPS if not step.done(state))
+    following = step.next(state)
+    if following is None:
+        return _searched(study, next(reversed(state.models)))
+    if step is TRAIN and (extra := lacking(("train",))) is not None:
+        return Step(f"Training needs the extra {extra}.", install_command(extra))
+    return Step(f"{following.words}.", following.command)
+
+
+def _searched(study: Study, model: str) -> Step:
+    """Return the step between a training and its change: its run."""
+    if model in study.parts("indexes"):
+        return Step(f"Search with {model}.", f"blindspot retrieve --with dense --encoder {model} --split dev")
+    return Step(f"Encode the passages with {model}.", f"blindspot index dense --encoder {model}")
+
+
+def _trained_on(state: PathState) -> str | None:
+    """Return a run over training questions, to mine negatives from; a run without a split searched all questions."""
+    return next((name for name, manifest in state.runs.items() if manifest.get("split") in ("train", None)), None)

@@ -1,0 +1,192 @@
+"""Does cleaning pay a dense retriever? The registered experiment of docs/experiments.md, an arm and a seed at a time.
+
+    python -m benchmarks.cleaning --study DIR --out FOLDER [--smoke] [--table]
+
+DIR is a study of the real data as for `benchmarks.judges`, with the runs bm25-train, minilm-train, bm25-dev and minilm-dev.
+Each arm and seed leaves FOLDER/ARM-SEED.json with its outcome of every dev question; a finished one is not run again, and an
+unfinished training resumes. --table prints what is there. --smoke trains two steps, to see that everything runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from blindspot.analysis.crossed import crossed_mean
+from blindspot.backend.core.gold import gold_matrix
+from blindspot.backend.core.study import Study
+from blindspot.backend.core.units import units_of
+from blindspot.backend.judges.feature_judge import trainable_questions
+from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.search import ExactSearch
+from blindspot.backend.text.answers import match_run
+from blindspot.backend.training.dual_encoder import start_encoder, train
+from blindspot.backend.training.examples import Example
+from blindspot.backend.training.training_settings import DualEncoderSettings
+
+ARMS = ("none", "answer-dropped", "gold-dropped", "gold-relabelled", "random-dropped")
+SEEDS = (1, 2, 3)
+RANKS = 4  # of BM25 and of MiniLM: where false negatives are densest
+NEGATIVES = 2  # a question, drawn once
+POOL = 20_000
+KS = (1, 20)
+SETTINGS = {
+    "towers": "shared",
+    "batch": 16,
+    "hard_negatives": NEGATIVES,
+    "in_batch": True,
+    "passage_tokens": 128,
+    "steps": 600,
+}
+
+
+def examples(study: Study, arm: str) -> list[Example]:
+    """The training examples of an arm. One gold passage of each question is its label; the drawn negatives are the same
+    for all arms before cleaning."""
+    runs = [study.run("bm25-train"), study.run("minilm-train")]
+    questions = [
+        q for q in study.questions.some(trainable_questions(study, runs[0])) if q.gold and runs[1].row(q.id) is not None
+    ]
+    rows = np.concatenate(
+        [np.asarray(run.hits.ordinals)[[run.row(q.id) for q in questions], :RANKS] for run in runs], axis=1
+    )
+    gold, _ = gold_matrix(study.corpus, rows, questions)
+    answers = match_run(study.corpus, questions, rows)
+    label = study.corpus.ordinals({q.gold[0] for q in questions})
+    rng = np.random.default_rng(0)
+    drawn = []
+    for i, question in enumerate(questions):
+        _, first = np.unique(rows[i], return_index=True)
+        free = [j for j in sorted(first.tolist()) if rows[i, j] >= 0 and rows[i, j] != label.get(question.gold[0], -2)]
+        drawn.append([free[j] for j in rng.permutation(len(free))[:NEGATIVES]])
+    false = [(i, j) for i, places in enumerate(drawn) for j in places if gold[i, j]]
+    pairs = [(i, j) for i, places in enumerate(drawn) for j in places]
+    dropped: set[tuple[int, int]] = set()
+    if arm == "answer-dropped":
+        dropped = {(i, j) for i, j in pairs if answers[i, j]}
+    elif arm in ("gold-dropped", "gold-relabelled"):
+        dropped = set(false)
+    elif arm == "random-dropped":
+        dropped = {pairs[at] for at in np.random.default_rng(1).choice(len(pairs), len(false), replace=False)}
+    relabelled = set(false) if arm == "gold-relabelled" else set()
+    print(
+        f"{arm}: {len(questions):,} questions, {len(pairs):,} negatives, {len(false):,} false, {len(dropped):,} dropped"
+    )
+    built = []
+    for i, question in enumerate(questions):
+        own = label.get(question.gold[0])
+        if own is None:
+            continue
+        more = [int(rows[i, j]) for j in drawn[i] if (i, j) in relabelled]
+        left = [int(rows[i, j]) for j in drawn[i] if (i, j) not in dropped]
+        passages = study.corpus.passages([own, *more, *left])
+        positives, negatives = passages[: 1 + len(more)], passages[1 + len(more) :]
+        built.append(Example(question.id, question.text, tuple(positives), tuple(negatives), question.relation))
+    return built
+
+
+def pool(study: Study) -> np.ndarray:
+    """Rows of some 20,000 passages: the first 20 of both dev runs, all gold of dev, and random ones. Fixed by a seed."""
+    runs = [study.run("bm25-dev"), study.run("minilm-dev")]
+    found = {int(row) for run in runs for row in np.asarray(run.hits.ordinals)[:, :20].ravel() if row >= 0}
+    questions = study.questions.some(runs[0].question_ids)
+    found |= set(study.corpus.ordinals({id for q in questions for id in q.gold}).values())
+    others = np.setdiff1d(np.arange(len(study.corpus)), list(found))
+    more = np.random.default_rng(0).permutation(others)[: max(0, POOL - len(found))]
+    return np.sort(np.concatenate([np.array(sorted(found), np.int64), more]))
+
+
+def run(study: Study, out: Path, arm: str, seed: int, smoke: bool) -> None:
+    result = out / f"{arm}-{seed}.json"
+    if result.is_file():
+        return
+    settings = DualEncoderSettings(**{**SETTINGS, "seed": seed, **({"steps": 2, "held_out": 0} if smoke else {})})
+    start, model = start_encoder(study, "minilm"), out / f"{arm}-{seed}.model"
+    if not (model / "training.json").is_file():
+        train(
+            start,
+            examples(study, arm),
+            model,
+            out / f"{arm}-{seed}.training",
+            settings,
+            device="cpu",
+            about={"arm": arm},
+        )
+    encoder = load_encoder(
+        replace(
+            start,
+            model=str(model),
+            question_model=None,
+            passage_model=None,
+            pooling="auto",
+            similarity="auto",
+            max_tokens=128,
+        )
+    )
+    rows = pool(study)[:300] if smoke else pool(study)
+    dev = study.run("bm25-dev")
+    questions = study.questions.some(dev.question_ids[:20] if smoke else dev.question_ids)
+    vectors = encoder.encode_passages(study.corpus.passages(rows.tolist())).astype(np.float16)
+    hits = ExactSearch(vectors, "dot", None).search(
+        encoder.encode_questions([q.text for q in questions]), max(KS), None
+    )
+    right = match_run(study.corpus, questions, rows[hits.ordinals].astype(np.int32))
+    outcome = {str(k): right[:, :k].any(axis=1).astype(int).tolist() for k in KS}
+    about = {"arm": arm, "seed": seed, "smoke": smoke, "settings": SETTINGS, "questions": [q.id for q in questions]}
+    result.write_text(json.dumps({**about, "found": outcome}), encoding="utf-8")
+    shutil.rmtree(model)
+
+
+def table(study: Study, out: Path) -> None:
+    """Success of each arm, and its difference from "none" and from the random control, over the seeds that all have."""
+    found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in out.glob("*.json")}
+    seeds = [seed for seed in SEEDS if all(f"{arm}-{seed}" in found for arm in ARMS)]
+    if not seeds:
+        print(f"{len(found)} of {len(ARMS) * len(SEEDS)} are done; no seed has all arms yet")
+        return
+    ids = found[f"{ARMS[0]}-{seeds[0]}"]["questions"]
+    units = units_of(study.questions.some(ids), study.settings.unit).codes
+    print(
+        f"seeds {', '.join(map(str, seeds))}; n = {len(ids):,}\n\n| arm | Success@ | value | less none | less random-dropped |\n|---|---|---|---|---|"
+    )
+    for k in KS:
+        values = {arm: np.array([found[f"{arm}-{seed}"]["found"][str(k)] for seed in seeds], float) for arm in ARMS}
+        for arm in ARMS:
+            cells = [_shown(values[arm], units, False)]
+            cells += [
+                _shown(values[arm] - values[other], units, True) if arm != other else ""
+                for other in ("none", "random-dropped")
+            ]
+            print(f"| {arm} | {k} | " + " | ".join(cells) + " |")
+
+
+def _shown(values: np.ndarray, units: np.ndarray, signed: bool) -> str:
+    found = crossed_mean(values, units, signed=signed)
+    assert found.value is not None
+    ends = "" if found.low is None or found.high is None else f" ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    return f"{100 * found.value:.1f}{ends}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    arguments = parser.parse_args()
+    study = Study.open(arguments.study)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if not arguments.table:
+        for seed in SEEDS[: 1 if arguments.smoke else None]:  # whole seeds first: an interrupted run compares all arms
+            for arm in ARMS:
+                run(study, arguments.out, arm, seed, arguments.smoke)
+    table(study, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

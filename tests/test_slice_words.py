@@ -1,0 +1,64 @@
+"""What slices say of questions, and nested slices merged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from blindspot.backend.core.runs import write_run
+from blindspot.backend.evaluation.comparison import Comparison, measure
+from blindspot.backend.evaluation.slice_finder import find_slices
+from blindspot.backend.evaluation.slice_words import in_words, merged, sentence
+from blindspot.backend.evaluation.slices import Facts
+from blindspot.db.records import Hits, Passage, Question
+from tests.studies import make_study
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ('group:"<=1 mentions"', "where the subject is mentioned once at most"),
+        ("relation:P19 and length>=6 and length<=7", "that ask for place of birth (P19) and of 6 to 7 words"),
+        ("answer_length=1", "whose answer has 1 word"),
+        ("length>=11", "of 11 or more words"),
+        ("overlap>=0.5 and overlap<1", "with half or more, but not all, of their words in the gold passage"),
+        ("overlap=1 and not answer_in_title",
+         "with all their words in the gold passage and without the answer in a gold passage's title"),
+        ("first(a)<=5 or relation:P19", "with first(a)<=5 or relation:P19"),
+    ],
+)  # fmt: skip
+def test_an_expression_in_words(expression, words):
+    assert in_words(expression) == words
+
+
+def test_the_planted_slice_is_said_and_its_parts_are_nested(tmp_path):
+    """A finds all of one relation and nothing else; B finds nothing. A pair of conditions within it is no second finding."""
+    questions = [
+        Question(
+            f"q{i}",
+            f"Where is it {'x ' * (i % 3)}?",
+            ("A",),
+            "P19" if i < 60 else "P20",
+            f"s{i}",
+            dataset="d",
+            split="dev",
+        )
+        for i in range(160)
+    ]
+    study = make_study(tmp_path / "s", [Passage("hit", "t", "A here"), Passage("miss", "t", "nothing")], questions)
+    for name, found in (("a", np.arange(160) < 60), ("b", np.zeros(160, dtype=bool))):
+        rows = np.where(found, 0, 1).astype(np.int32)[
+            :, None
+        ]  # the first passage holds the answer, the second does not
+        hits = Hits(rows, np.ones((160, 1), dtype=np.float32))
+        write_run(study, name, [each.id for each in questions], hits, {"retriever": name})
+    facts = Facts(Comparison.of(measure(study, "a"), measure(study, "b")), 1)
+    (head, nested), *others = merged(find_slices(facts), facts)
+    assert {head.expression, *(each.expression for each in nested)} & {"relation:P19", "relation:P20"}
+    assert not [each for each, _ in others if "P19" in each.expression and "P19" in head.expression]
+    assert sentence(head, ("one", "two")).startswith(
+        (
+            "one is 100.0 points ahead on 60 questions that ask for place of birth",
+            "one is 0.0 points ahead on 100 questions that ask for place of death",
+        )
+    )
