@@ -6,7 +6,7 @@ python -m benchmarks.study FOLDER
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 from blindspot.backend.core.study import Study
@@ -23,4 +23,6 @@ def study_with_runs(folder: Path) -> Study:
 
 
 if __name__ == "__main__":
-    study_with_runs(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    study_with_runs(parser.parse_args().folder)
