@@ -24,6 +24,8 @@ FLAGS = [
     "--disable-sync",
     "--disable-component-update",
 ]
+REDRAWN = ".stApp:is([data-test-script-state=running], [data-test-script-state=rerunRequested])"
+"""A page that is being redrawn: elements of the last run stand beside the new ones, so nothing is clicked or read yet."""
 SYSTEM_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -108,6 +110,7 @@ def tab(browser) -> Iterator:
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()
     page.set_default_timeout(60_000)
+    page.add_locator_handler(page.locator(REDRAWN), lambda: None)  # Playwright waits until it is gone
     thrown = []
     page.on("pageerror", lambda error: thrown.append(str(error)))
     yield page
