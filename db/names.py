@@ -3,13 +3,11 @@ folders."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from blindspot.db.errors import BadInput
 
 MAX_NAME = 64
-_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def text_problem(value: Any, limit: int) -> str | None:
@@ -47,8 +45,3 @@ def check_display_name(name: Any, what: str) -> str:
             f"{what} name {str(name)[:80]!r} {problem}; use 1 to {MAX_NAME} printable characters, no space at the ends"
         )
     return str(name)
-
-
-def is_folder_name(name: str) -> bool:
-    """Return whether a name can be a folder of the study and part of an address."""
-    return _FOLDER_NAME.fullmatch(name) is not None

@@ -205,6 +205,7 @@ def test_every_kind_of_job(tmp_path, registered, installed_judge, where):
     submit(learn_judge, "features", "mined")
     submit(judge_run, "features", "mined")
     assert submit(judge_pairs, "half", "mined", 2)["pairs"] == 2 * results["judge pairs"]["questions"]
+    assert 0 < submit(judge_pairs, "half", "mined", 3)["pairs"] == results["judge pairs"]["questions"], "the third rank"
     assert submit(import_judgements, "tool", file["qrels.txt"])["pairs"] == 12
     with ChatServer(lambda question, passage: 0) as server:
         consent.give(study, server.url)
