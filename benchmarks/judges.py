@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.machine import machine
 from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.study import Study
-from blindspot.backend.judges.feature_judge import Lists, features_of, labelled_lists, lists_of
+from blindspot.backend.judges.feature_judge import features_of, labelled_lists
 from blindspot.backend.judges.feature_model import (
     NEGATIVE,
     POSITIVE,
@@ -33,6 +33,7 @@ from blindspot.backend.judges.feature_model import (
     report,
 )
 from blindspot.backend.judges.features import FEATURES, Family, WordWeights, columns, words
+from blindspot.backend.judges.lists import Lists, lists_of
 from blindspot.backend.judges.settings import FeatureJudgeSettings
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.text.answers import match_run

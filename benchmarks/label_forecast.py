@@ -22,8 +22,8 @@ import numpy as np
 
 from blindspot.analysis.intervals import wilson
 from blindspot.analysis.label_forecast import Forecast, count_forecast, half_width_forecast, step_forecast
-from blindspot.backend.judges.feature_judge import Lists
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE
+from blindspot.backend.judges.lists import Lists
 from blindspot.backend.training.forecast_steps import (
     CLEANING_PRIOR,
     LABELS,

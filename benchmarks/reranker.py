@@ -25,8 +25,9 @@ from blindspot.backend.core.gold import gold_matrix
 from blindspot.backend.core.study import Study
 from blindspot.backend.core.units import units_of
 from blindspot.backend.judges.feature_cache import kept_features
-from blindspot.backend.judges.feature_judge import Lists, examples_of, trainable_questions
+from blindspot.backend.judges.feature_judge import examples_of, trainable_questions
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN, Examples, fit_ranker
+from blindspot.backend.judges.lists import Lists
 from blindspot.backend.judges.settings import RERANK_DEPTH, FeatureJudgeSettings
 
 SEEDS = (1, 2, 3, 4, 5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.judges.feature_judge import lists_of
+from blindspot.backend.judges.lists import lists_of
 from blindspot.backend.retrieval import bm25, dense
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import load_encoder

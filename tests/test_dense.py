@@ -7,10 +7,12 @@ from typer.testing import CliRunner
 from blindspot.app.cli import app
 from blindspot.backend.core.manifest import read_manifest
 from blindspot.backend.core.settings import add_encoder
-from blindspot.backend.retrieval import dense, shards
+from blindspot.backend.retrieval import bm25, dense, shards
 from blindspot.backend.retrieval import passage_encoder as bulk
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.backend.retrieval.encoder import load_encoder
+from blindspot.backend.retrieval.question_vectors import FILE, question_vectors
+from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 from tests.ties import near_equal_best, same_ranking
@@ -223,3 +225,45 @@ def test_a_damaged_file_of_vectors_is_one_line(indexed_study, tmp_path):
     path.unlink()
     with pytest.raises(BadInput, match="missing or damaged"):
         dense.Dense(study, "tiny")
+
+
+@pytest.mark.parametrize("kind", ["dense", "hybrid"])
+def test_a_run_with_another_k_encodes_no_question_again(study, monkeypatch, kind):
+    dense.build_index(study, "tiny", device="cpu")
+    bm25.build_index(study, threads=1)
+    slow = Dense(study, "tiny", "cpu").search([question.text for question in study.questions.all()], 10)
+    asked, encode = [], Dense.encode
+    monkeypatch.setattr(Dense, "encode", lambda self, texts, *a: asked.append(len(texts)) or encode(self, texts, *a))
+    monkeypatch.setattr(
+        "blindspot.backend.retrieval.retrieve.live_latency", lambda *_: {}
+    )  # it asks some one at a time
+    first = retrieve(study, "dense", encoder="tiny", k=10, name="first")
+    assert sum(asked) == len({question.text for question in study.questions.all()})
+    np.testing.assert_array_equal(first.hits.ordinals, slow.ordinals)
+    asked.clear()
+    again = retrieve(study, kind, encoder="tiny", k=5, name="again")
+    assert asked == []
+    if kind == "dense":
+        np.testing.assert_array_equal(again.hits.ordinals, first.hits.ordinals[:, :5])
+        np.testing.assert_array_equal(again.hits.scores, first.hits.scores[:, :5])
+
+
+def test_kept_vectors_are_not_used_for_another_model_or_question_or_from_a_damaged_file(study, tmp_path):
+    dense.build_index(study, "tiny", device="cpu")
+    retriever, texts = Dense(study, "tiny", "cpu"), ["Who?", "Where?"]
+    vectors = question_vectors(study, retriever, texts)
+    np.testing.assert_allclose(
+        question_vectors(study, retriever, ["Where?", "When?"])[1:], retriever.encode(["When?"]), atol=1e-6
+    )
+    study.path("indexes", "tiny", FILE).write_bytes(b"this is no database" * 100)
+    np.testing.assert_allclose(question_vectors(study, retriever, texts), vectors, atol=1e-6)
+    study.path("indexes", "tiny", FILE).unlink()
+    question_vectors(study, retriever, texts)
+    tiny_bert(tmp_path / "other", seed=5)
+    old = study.settings.encoders["tiny"].model
+    study.settings_path.write_text(study.settings_path.read_text().replace(old, str(tmp_path / "other")))
+    changed = Dense(study, "tiny", "cpu")
+    with pytest.raises(Refused, match="model_hash"):
+        question_vectors(study, changed, texts)
+    dense.build_index(study, "tiny", device="cpu")
+    assert not np.allclose(question_vectors(study, Dense(study, "tiny", "cpu"), texts), vectors)

@@ -11,7 +11,7 @@ from blindspot.app import cli
 from blindspot.backend.core.runs import write_run
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.judges import feature_judge, feature_model, features, scorers
-from blindspot.backend.judges.feature_judge import FeatureJudge, judge_run, labelled_lists, learn_judge, lists_of
+from blindspot.backend.judges.feature_judge import FeatureJudge, judge_run, labelled_lists, learn_judge
 from blindspot.backend.judges.feature_model import (
     NEGATIVE,
     POSITIVE,
@@ -20,6 +20,7 @@ from blindspot.backend.judges.feature_model import (
     FeatureJudgeSettings,
     fit_model,
 )
+from blindspot.backend.judges.lists import lists_of
 from blindspot.backend.judges.rerank import rerank
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.retrieval import bm25

@@ -12,8 +12,9 @@ import pytest
 import blindspot
 from blindspot.backend.hub.pushing import planned, push
 from blindspot.backend.hub.repository import HubRepository
-from blindspot.backend.judges.feature_judge import FeatureJudge, learn_judge, lists_of
+from blindspot.backend.judges.feature_judge import FeatureJudge, learn_judge
 from blindspot.backend.judges.gold_measuring import measure_on_gold
+from blindspot.backend.judges.lists import lists_of
 from blindspot.backend.retrieval import bm25
 from blindspot.backend.retrieval.retrieve import retrieve
 from blindspot.db.errors import BadInput, Missing, Refused

@@ -14,8 +14,9 @@ import streamlit as st
 from blindspot.app import blind, study, who
 from blindspot.app.markup import Html, div, span
 from blindspot.backend.core.study import Study
-from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges, lists_of
+from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, feature_judges
 from blindspot.backend.judges.feature_model import spoke_for
+from blindspot.backend.judges.lists import Lists, lists_of
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.db.errors import BlindspotError
 from blindspot.db.records import Question

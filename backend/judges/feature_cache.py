@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from blindspot.backend.core.manifest import read_json, text_sha256, write_json
-from blindspot.backend.judges.feature_judge import Lists, features_of, lists_of
+from blindspot.backend.judges.feature_judge import features_of
 from blindspot.backend.judges.features import NAMES, WordWeights
+from blindspot.backend.judges.lists import Lists, lists_of
 from blindspot.backend.retrieval.dense import Dense
 from blindspot.db.errors import BlindspotError
 from blindspot.db.records import Question

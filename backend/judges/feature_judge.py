@@ -38,6 +38,14 @@ from blindspot.backend.judges.feature_model import (
 )
 from blindspot.backend.judges.features import FEATURES, WordWeights, feature_matrix
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind, refuse_judge
+from blindspot.backend.judges.lists import (
+    QUESTIONS_PER_STEP,
+    Lists,
+    judge_lists,
+    lists_of,
+    refuse_other_retriever,
+    scored_rows,
+)
 from blindspot.backend.judges.scorers import from_arrays, to_arrays
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judges.settings import RERANK_DEPTH
@@ -57,7 +65,6 @@ if TYPE_CHECKING:
 KIND = "feature-judge"
 ABOUT, MODEL, WORDS = "training.json", "model.npz", "words.json"
 MAXIMUM_QUESTIONS = 2000  # more lists than these add nothing that could be measured on real data
-QUESTIONS_PER_STEP = 500
 REFERENCE_LISTS = 200  # lists that standardise features
 SELDOM_RIGHT = 30  # below this rank about 1% of the passages answer on real data
 
@@ -69,15 +76,6 @@ class LearnedJudge:
     name: str
     report: dict[str, Any]
     seconds: float
-
-
-@dataclass(frozen=True)
-class Lists:
-    """The first ranks of some questions' lists. rows: (q, k) int32, -1 pads. scores: (q, k) float32."""
-
-    questions: list[Question]
-    rows: np.ndarray
-    scores: np.ndarray
 
 
 @job("learn judge", extras=("judges",))
@@ -244,15 +242,6 @@ def truth_of(
     return truth, answers
 
 
-def lists_of(run: Run, questions: Sequence[Question], depth: int) -> Lists:
-    """Return the first `depth` ranks of some questions of a run, in the order of the questions."""
-    places = np.array([run.row(question.id) for question in questions], dtype=np.int64)
-    depth = min(depth, run.hits.k)
-    return Lists(
-        list(questions), np.asarray(run.hits.ordinals[places, :depth]), np.asarray(run.hits.scores[places, :depth])
-    )
-
-
 def _answers(study: Study, run: Run, lists: Lists, progress: Progress | None) -> np.ndarray:
     """(q, k) bool: does the hit hold an answer? From the run's own matrix where it has one."""
     if run.rules:
@@ -298,20 +287,6 @@ def _keep_out_of_fold(study: Study, name: str, lists: Lists, probabilities: np.n
         ScoreStore.remove(study, name)
     store = ScoreStore.create(study, name, calibrated=True, about={"judge": KIND})
     store.add(scored_rows(study, lists, probabilities))
-
-
-def scored_rows(study: Study, lists: Lists, probabilities: np.ndarray) -> list[tuple[str, str, float]]:
-    """Return (question id, passage id, probability) of every hit with a probability."""
-    known = ~np.isnan(probabilities)
-    ids = {row: passage.id for row, passage in zip(*_distinct(study, lists.rows[known]), strict=True)}
-    return [
-        (lists.questions[i].id, ids[int(lists.rows[i, j])], float(probabilities[i, j])) for i, j in np.argwhere(known)
-    ]
-
-
-def _distinct(study: Study, rows: np.ndarray) -> tuple[list[int], list[Any]]:
-    distinct = np.unique(rows).tolist()
-    return distinct, study.corpus.passages(distinct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +363,12 @@ class FeatureJudge:
         """Return (q, k) float64 probabilities of some lists; NaN where padded."""
         return self.probabilities(self.features(lists, progress))
 
+    def calibrated_part(self, lists: Lists) -> np.ndarray:
+        """Return `judge`, with NaN for the ranks whose probabilities are not calibrated."""
+        probabilities = self.judge(lists)
+        probabilities[:, self.depth :] = np.nan
+        return probabilities
+
     def probabilities(self, features: np.ndarray) -> np.ndarray:
         """Return (q, k) float64 from features (q, k, f); NaN where padded."""
         return self._score_lists(self.model.probabilities, features)
@@ -433,23 +414,13 @@ def judge_run(study: Study, name: str, run: str, progress: Progress | None = Non
         Refused: the run was made by another retriever than the one whose lists the judge learned from.
     """
     judge, opened = FeatureJudge(study, name), study.run(run)
-    if opened.manifest["retriever"] != judge.about["retriever"]:
-        raise Refused(
-            f"judge {name!r} learned from lists of {judge.about['retriever']!r}, and run {run!r} was made by "
-            f"{opened.manifest['retriever']!r}: their scores do not compare; learn a judge from a run of that retriever"
-        )
+    refuse_other_retriever(name, judge.about["retriever"], opened)
     store = ScoreStore.open(study, name)
     known = store.questions()
-    questions = [q for q in study.questions.some(opened.question_ids) if q.id not in known]
-    judged = 0
-    for begin in range(0, len(questions), QUESTIONS_PER_STEP):
-        if progress is not None:
-            progress(begin, len(questions), "judging passages")
-        lists = lists_of(opened, questions[begin : begin + QUESTIONS_PER_STEP], judge.rerank_depth)
-        probabilities = judge.judge(lists)
-        probabilities[:, judge.depth :] = np.nan
-        judged += store.add(scored_rows(study, lists, probabilities))
-    return {"judge": name, "run": run, "questions": len(questions), "pairs": judged}
+    questions = [id for id in opened.question_ids if id not in known]
+    return judge_lists(
+        study, store, opened, judge.rerank_depth, judge.calibrated_part, questions=questions, progress=progress
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ import numpy as np
 from blindspot.analysis.accuracy import Estimate, mean_difference, proportion
 from blindspot.backend.core.units import units_of
 from blindspot.backend.evaluation.relevance import relevant
-from blindspot.backend.judges.feature_judge import FeatureJudge, lists_of
+from blindspot.backend.judges.feature_judge import FeatureJudge
+from blindspot.backend.judges.lists import lists_of
 from blindspot.db.errors import Missing, Refused
 
 if TYPE_CHECKING:

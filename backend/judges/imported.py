@@ -27,7 +27,7 @@ from blindspot.db.errors import BadInput, Missing, Refused
 if TYPE_CHECKING:
     from blindspot.backend.core.manifest import Manifest
     from blindspot.backend.core.study import Study
-    from blindspot.backend.judges.feature_judge import Lists
+    from blindspot.backend.judges.lists import Lists
     from blindspot.backend.progress import Progress
 
 KIND = "imported"

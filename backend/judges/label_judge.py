@@ -20,9 +20,10 @@ from blindspot.backend.core.jobs import job
 from blindspot.backend.core.manifest import read_manifest, whole_folder, write_manifest
 from blindspot.backend.core.settings import check_name
 from blindspot.backend.judges.feature_cache import kept_features
-from blindspot.backend.judges.feature_judge import Lists, scored_rows, settled_labels, trainable_questions, truth_of
+from blindspot.backend.judges.feature_judge import settled_labels, trainable_questions, truth_of
 from blindspot.backend.judges.feature_model import NEGATIVE, POSITIVE
 from blindspot.backend.judges.judge import JUDGES, Judge, JudgeCard, StoredJudgeKind, refuse_taken
+from blindspot.backend.judges.lists import Lists, refuse_other_retriever, scored_rows
 from blindspot.backend.judges.scores import ScoreStore, stored_probabilities
 from blindspot.backend.judging.priority import Calibration, Evidence
 from blindspot.backend.text.answers import mentions_subject
@@ -307,11 +308,7 @@ def judge_with_labels(study: Study, name: str, run: str, progress: Progress | No
     """
     about, model = _stored_model(study, name)
     opened = study.run(run)
-    if opened.manifest["retriever"] != about["retriever"]:
-        raise Refused(
-            f"judge {name!r} learned from lists of {about['retriever']!r}, and run {run!r} was made by "
-            f"{opened.manifest['retriever']!r}: their scores do not compare; learn a judge from a run of that retriever"
-        )
+    refuse_other_retriever(name, about["retriever"], opened)
     pairs = labelled_pairs(study, run, about["encoder"], questions=opened.question_ids, progress=progress)
     store = ScoreStore.open(study, name)
     known = store.of(opened.question_ids)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from blindspot.backend.core.jobs import job
-from blindspot.backend.judges.feature_judge import QUESTIONS_PER_STEP, Lists, lists_of, scored_rows
 from blindspot.backend.judges.judge import JUDGES, JudgeCard, JudgeKind
+from blindspot.backend.judges.lists import Lists, judge_lists
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.db.errors import BadInput, Missing
 
@@ -38,7 +38,7 @@ def judge_pairs(
 ) -> dict[str, Any]:
     """Judge the first ranks of every list of a run with a `PairJudge`, and keep the scores in `scores/<name>/`.
 
-    Questions that have scores keep them.
+    Pairs with a probability keep it.
 
     Raises:
         Missing: no such judge or run. BadInput: the judge gives something else than a probability for each pair.
@@ -48,15 +48,7 @@ def judge_pairs(
         raise Missing(f"there is no installed judge {name!r}")
     opened, judge = study.run(run), kind.open(study, name)
     store = ScoreStore.create(study, name, kind.calibrated, about={"judge": kind.name})
-    known = store.questions()
-    questions = [question for question in study.questions.some(opened.question_ids) if question.id not in known]
-    judged = 0
-    for begin in range(0, len(questions), QUESTIONS_PER_STEP):
-        if progress is not None:
-            progress(begin, len(questions), f"judging passages with {name}")
-        lists = lists_of(opened, questions[begin : begin + QUESTIONS_PER_STEP], depth)
-        judged += store.add(scored_rows(study, lists, judge.judge(lists)))
-    return {"judge": name, "run": run, "questions": len(questions), "pairs": judged}
+    return judge_lists(study, store, opened, depth, judge.judge, progress=progress)
 
 
 class PairJudge(JudgeKind):

@@ -16,8 +16,9 @@ import numpy as np
 
 from blindspot.backend.core.declared import Field, settings_class
 from blindspot.backend.core.manifest import MANIFEST
-from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges
+from blindspot.backend.judges.feature_judge import ABOUT, FeatureJudge, feature_judges
 from blindspot.backend.judges.judge import JUDGES, Judge, judge_kind_of, judges_of
+from blindspot.backend.judges.lists import Lists
 from blindspot.backend.judges.scores import ScoreStore
 from blindspot.backend.judges.settings import RERANK_DEPTH
 from blindspot.backend.retrieval.dense import dense_name

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from blindspot.backend.core.study import Study
-    from blindspot.backend.judges.feature_judge import Lists
+    from blindspot.backend.judges.lists import Lists
 
 PairKey = tuple[str, str]
 """(question id, passage id)."""

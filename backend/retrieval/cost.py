@@ -25,7 +25,8 @@ class Cost:
     """The cost of a run's retriever. A figure that the manifest lacks is None.
 
     Attributes:
-        per_second: questions per second, searched together, without loading the index and the model.
+        per_second: questions per second, searched together, without loading the index and the model. Of vectors that an
+            earlier run encoded, the time that it took then counts.
         p50_ms: median milliseconds of one question asked alone.
         n: questions behind that median.
         index_bytes: size on disk of the index files that a search reads, without models.

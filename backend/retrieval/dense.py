@@ -246,7 +246,9 @@ class Dense:
                 f"the index {name!r} was made over other passages; run 'blindspot index dense --encoder {name}' again"
             )
         self.name, self.manifest, self.device = name, manifest, device
-        self._encoder_settings = encoder_settings(study, name)
+        self.encoder_settings = encoder_settings(study, name)
+        self.kept_in: Study | None = None  # inside `question_vectors.kept_vectors`
+        self.seconds_saved = 0.0  # by vectors from that cache: what encoding them took once
         self.vectors = _mapped(folder / "embeddings.npy", name)
         self.settings = {
             "retriever": name,
@@ -278,7 +280,7 @@ class Dense:
         return self.manifest["unit_length"]
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        return self.search_vectors(self.encode(questions, progress), k, progress)
+        return self.search_vectors(self.vectors_of(questions, progress), k, progress)
 
     def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
         """Return the exact scores (q, m) float32 of the passages (q, m) int32."""
@@ -296,8 +298,16 @@ class Dense:
         """Score passages for encoded questions."""
         return self._search.score(vectors, ordinals)
 
+    def vectors_of(self, questions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
+        """Return the vectors of questions, (q, d) float32: from the study's cache if they are kept there."""
+        if self.kept_in is None:
+            return self.encode(questions, progress)
+        from blindspot.backend.retrieval.question_vectors import question_vectors
+
+        return question_vectors(self.kept_in, self, questions, progress)
+
     def encode(self, questions: Sequence[str], progress: Progress | None = None) -> np.ndarray:
-        """Return the vectors of questions, (q, d) float32."""
+        """Encode questions: their vectors, (q, d) float32."""
         if not questions:
             return np.zeros((0, self.manifest["dimension"]), np.float32)
 
@@ -310,13 +320,13 @@ class Dense:
 
     @cached_property
     def encoder(self) -> Encoder:
-        encoder = load_encoder(self._encoder_settings, self.device)
+        encoder = load_encoder(self.encoder_settings, self.device)
         self._check(encoder.describe())
         return encoder
 
     @cached_property
     def _question_encoder(self) -> QuestionEncoder:
-        return QuestionEncoder(self._encoder_settings, self.device, lambda: self.encoder, self._check)
+        return QuestionEncoder(self.encoder_settings, self.device, lambda: self.encoder, self._check)
 
     def _check(self, described: Mapping[str, Any]) -> None:
         for key in dict.fromkeys((*described, *VECTOR_SETTINGS)):

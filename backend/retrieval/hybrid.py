@@ -177,12 +177,12 @@ class Hybrid:
 
     def lists(self, questions: Sequence[str], vectors: np.ndarray | None = None) -> tuple[Hits, Hits]:
         """Return both retrievers' hits, `depth` deep."""
-        vectors = self.dense.encode(questions) if vectors is None else vectors
+        vectors = self.dense.vectors_of(questions) if vectors is None else vectors
         return self.sparse.search(questions, self.depth), self.dense.search_vectors(vectors, self.depth)
 
     def candidates(self, questions: Sequence[str]) -> Candidates:
         """Return the union of both lists, with both scores of every passage."""
-        vectors = self.dense.encode(questions)
+        vectors = self.dense.vectors_of(questions)
         sparse, dense = self.lists(questions, vectors)
         ordinals = union(sparse, dense)
         by_bm25, by_dense = scores_in(ordinals, sparse), scores_in(ordinals, dense)

@@ -132,14 +132,14 @@ class Milvus:
     """
 
     def __init__(self, study: Study, encoder: str, device: str | None = None, dense: Dense | None = None):
-        self._study, self._dense = study, dense or Dense(study, encoder, device)
+        self._study, self.dense = study, dense or Dense(study, encoder, device)
         path = study.path("indexes", encoder, FILE)
         if not path.is_file():
             raise Missing(
                 f"no Milvus collection for {encoder!r}; run 'blindspot index milvus --encoder {encoder} --uri URI'"
             )
         self.record = read_json(path)
-        ours = self._dense.manifest
+        ours = self.dense.manifest
         if any(
             self.record[key] != ours[expected]
             for key, expected in (("vectors", "made"), ("corpus", "corpus"), ("model_hash", "model_hash"))
@@ -150,14 +150,14 @@ class Milvus:
             )
         self.name = f"{encoder}-milvus"
         self.settings = {
-            **self._dense.settings,
+            **self.dense.settings,
             "retriever": self.name,
             "kind": "milvus",
             "milvus": {key: self.record[key] for key in ("collection", "index", "parameters", "server")},
         }
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
-        return self.search_vectors(self._dense.encode(questions, progress), k, progress)
+        return self.search_vectors(self.dense.vectors_of(questions, progress), k, progress)
 
     def search_vectors(self, vectors: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
         """Search for encoded questions (q, d) float32."""
@@ -176,7 +176,7 @@ class Milvus:
             raise Refused(
                 f"the Milvus collection {self.record['collection']} contains passages that are not in this study"
             )
-        return top_k(ordinals, self._dense.score_vectors(vectors, ordinals), k)
+        return top_k(ordinals, self.dense.score_vectors(vectors, ordinals), k)
 
     def _ask(self, vectors: np.ndarray, wanted: int) -> list[list[int]]:
         with one_line(self.record["uri"]):

@@ -1,7 +1,8 @@
 """A cache of question vectors: the same model does not encode a question twice.
 
 On a laptop, encoding questions takes longer than searching 100,000 passages, and judges, adapters and runs need the
-same vectors.
+same vectors. A vector is found by its question's text and all that decides about it: the files of the model as they are
+now, its settings, the libraries, the processor and the index.
 """
 
 from __future__ import annotations
@@ -9,25 +10,37 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from blindspot.backend.core.manifest import text_sha256
+from blindspot.backend.core.settings import VECTOR_SETTINGS
 from blindspot.backend.progress import Progress
-from blindspot.db.connection import PerThread, writing
+from blindspot.backend.retrieval.network_cache import fingerprint
+from blindspot.db.connection import DatabaseUnavailable, PerThread, readable_sqlite_errors, writing
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
     from blindspot.backend.retrieval.dense import Dense
 
 FILE = "question_vectors.db"
-QUESTIONS_PER_STEP = 256  # questions encoded and stored at once; an interruption loses at most one such block
+QUESTIONS_PER_STEP = 2048  # questions encoded and stored at once; an interruption loses at most one such block
 
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS question_vector (
         model TEXT NOT NULL, question TEXT NOT NULL, vector BLOB NOT NULL,
         PRIMARY KEY (model, question)) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS encoding (
+        model TEXT PRIMARY KEY, questions INTEGER NOT NULL, seconds REAL NOT NULL) STRICT, WITHOUT ROWID;
+"""
+
+_ADD_TIME = """
+    INSERT INTO encoding VALUES (?, ?, ?) ON CONFLICT (model) DO UPDATE
+    SET questions = questions + excluded.questions, seconds = seconds + excluded.seconds
 """
 
 
@@ -36,39 +49,73 @@ def question_vectors(
 ) -> np.ndarray:
     """Return the vectors (q, d) float32 of questions. Vectors that are not in the cache are encoded and added.
 
-    The cache is in the folder of the encoder's index; its key is the hash of the model's weights. A study that may only
-    be read gets no cache.
+    The cache is in the folder of the encoder's index. A study that may only be read gets no cache, and one that cannot be
+    read is not used.
     """
-    if not os.access(study.path("indexes", dense.name), os.W_OK):
+    path = study.path("indexes", dense.name, FILE)
+    if not questions or not os.access(path.parent, os.W_OK):
         return dense.encode(questions, progress)
-    store = PerThread(study.path("indexes", dense.name, FILE))
+    model, store = _key(dense), PerThread(path)
+    keys = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for text in questions]
     try:
-        store.connection.executescript(_SCHEMA)
-        keys = [
-            hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for text in questions
-        ]
-        model = dense.manifest["model_hash"]
-        stored = _stored_vectors(store, model, keys)
-        absent = {key: text for key, text in zip(keys, questions, strict=True) if key not in stored}
-        for begin in range(0, len(absent), QUESTIONS_PER_STEP):
-            if progress is not None:
-                progress(begin, len(absent), "encoding questions")
-            block = list(absent.items())[begin : begin + QUESTIONS_PER_STEP]
-            vectors = dense.encode([text for _, text in block])
-            rows = [(model, key, vector.tobytes()) for (key, _), vector in zip(block, vectors, strict=True)]
-            with writing(store.connection) as connection:
-                connection.executemany("INSERT OR IGNORE INTO question_vector VALUES (?, ?, ?)", rows)
-            stored.update((key, vector) for (key, _), vector in zip(block, vectors, strict=True))
-        return (
-            np.stack([stored[key] for key in keys]) if keys else np.zeros((0, dense.manifest["dimension"]), np.float32)
-        )
+        with readable_sqlite_errors(path):
+            store.connection.executescript(_SCHEMA)
+            stored = _stored_vectors(store, model, keys, dense.manifest["dimension"])
+            kept = sum(key in stored for key in keys)
+            dense.seconds_saved += kept * _seconds_each(store, model)
+            absent = {key: text for key, text in zip(keys, questions, strict=True) if key not in stored}
+            for begin in range(0, len(absent), QUESTIONS_PER_STEP):
+                block = list(absent.items())[begin : begin + QUESTIONS_PER_STEP]
+                began = time.monotonic()
+                vectors = dense.encode([text for _, text in block], _after(progress, begin, len(absent)))
+                rows = [(model, key, vector.tobytes()) for (key, _), vector in zip(block, vectors, strict=True)]
+                with writing(store.connection) as connection:
+                    connection.executemany("INSERT OR REPLACE INTO question_vector VALUES (?, ?, ?)", rows)
+                    connection.execute(_ADD_TIME, (model, len(block), time.monotonic() - began))
+                stored.update((key, vector) for (key, _), vector in zip(block, vectors, strict=True))
+    except DatabaseUnavailable:
+        return dense.encode(questions, progress)
     finally:
         store.close()
+    return np.stack([stored[key] for key in keys])
 
 
-def _stored_vectors(store: PerThread, model: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
+@contextmanager
+def kept_vectors(study: Study, retriever: object) -> Iterator[Dense | None]:
+    """Let the dense retriever in `retriever` take its questions' vectors from the cache; yield it, None if there is none."""
+    dense: Dense | None = None
+    while retriever is not None and dense is None:
+        dense = retriever if hasattr(retriever, "vectors_of") else getattr(retriever, "dense", None)  # type: ignore[assignment]
+        retriever = getattr(retriever, "base", None)
+    if dense is not None:
+        dense.kept_in = study
+    try:
+        yield dense
+    finally:
+        if dense is not None:
+            dense.kept_in = None
+
+
+def _key(dense: Dense) -> str:
+    """Return a hash of all that decides about the vectors. A model that may change unseen is loaded to see what it is."""
+    now = fingerprint(dense.encoder_settings) or json.dumps(dense.encoder.describe(), sort_keys=True)
+    index = {key: dense.manifest.get(key) for key in ("model_hash", *VECTOR_SETTINGS)}
+    return text_sha256(now, json.dumps(index, sort_keys=True))
+
+
+def _seconds_each(store: PerThread, model: str) -> float:
+    """Return the seconds that encoding a question took, on average."""
+    row = store.connection.execute("SELECT seconds / questions FROM encoding WHERE model = ?", (model,)).fetchone()
+    return row[0] if row else 0.0
+
+
+def _after(progress: Progress | None, begin: int, total: int) -> Progress | None:
+    return None if progress is None else lambda done, _, step: progress(begin + done, total, step)
+
+
+def _stored_vectors(store: PerThread, model: str, keys: Sequence[str], dimension: int) -> dict[str, np.ndarray]:
     rows = store.connection.execute(
         "SELECT question, vector FROM question_vector WHERE model = ? AND question IN (SELECT value FROM json_each(?))",
         (model, json.dumps(sorted(set(keys)))),
     )
-    return {key: np.frombuffer(vector, np.float32) for key, vector in rows}
+    return {key: np.frombuffer(vector, np.float32) for key, vector in rows if len(vector) == 4 * dimension}

@@ -12,7 +12,7 @@ from blindspot.backend.training.scoring import CALIBRATION, PER_STEP, CrossEncod
 
 if TYPE_CHECKING:
     from blindspot.backend.core.study import Study
-    from blindspot.backend.judges.feature_judge import Lists
+    from blindspot.backend.judges.lists import Lists
     from blindspot.backend.progress import Progress
 
 TRAINING = "training.json"

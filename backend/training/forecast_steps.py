@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blindspot.backend.judges.feature_judge import Lists, examples_of
+from blindspot.backend.judges.feature_judge import examples_of
 from blindspot.backend.judges.feature_model import POSITIVE, fit_ranker
+from blindspot.backend.judges.lists import Lists
 from blindspot.backend.judges.settings import FeatureJudgeSettings
 
 DRAWS = 5

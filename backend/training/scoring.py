@@ -190,26 +190,12 @@ def score_run(
     Raises:
         Missing: no such model or run.
     """
+    from blindspot.backend.judges.lists import judge_lists
     from blindspot.backend.judges.scores import ScoreStore
+    from blindspot.backend.training.cross_encoder_judge import CrossEncoderJudge
 
-    opened, judge = study.run(run), CrossEncoderScorer(study.path("models", model), device)
-    store = ScoreStore.create(study, model, judge.calibrated, {"model_hash": judge.about["model_hash"]})
-    ids, scored = opened.question_ids, 0
-    for begin in range(0, len(ids), PER_STEP):
-        if progress is not None:
-            progress(begin, len(ids), f"judging passages with {model}")
-        rows = range(begin, min(begin + PER_STEP, len(ids)))
-        known = store.of([ids[row] for row in rows])
-        blocks = []
-        for row, question in zip(rows, study.questions.some([ids[row] for row in rows]), strict=True):
-            ordinals = [ordinal for ordinal in opened.hits.ordinals[row, :depth].tolist() if ordinal >= 0]
-            blocks += [
-                (question, passage)
-                for passage in study.corpus.passages(ordinals)
-                if passage.id not in known.get(question.id, {})
-            ]
-        probabilities = judge.score([(question.text, passage) for question, passage in blocks])
-        scored += store.add(
-            (question.id, passage.id, float(p)) for (question, passage), p in zip(blocks, probabilities, strict=True)
-        )
-    return {"name": model, "run": run, "scored": scored, "kept": len(store)}
+    opened, scorer = study.run(run), CrossEncoderScorer(study.path("models", model), device)
+    store = ScoreStore.create(study, model, scorer.calibrated, {"model_hash": scorer.about["model_hash"]})
+    judge = CrossEncoderJudge(study, scorer).judge
+    judged = judge_lists(study, store, opened, depth, judge, PER_STEP, progress=progress)
+    return {"name": model, "run": run, "scored": judged["pairs"], "kept": len(store)}

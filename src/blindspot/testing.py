@@ -220,9 +220,9 @@ def check_judge(kind: JudgeKind, study: Study | None = None, run: str = _RUN) ->
     Raises:
         PluginFault: the kind breaks a rule.
     """
-    from blindspot.backend.judges.feature_judge import lists_of
     from blindspot.backend.judges.judge import JUDGES, JudgeCard
     from blindspot.backend.judges.judge import JudgeKind as Kind
+    from blindspot.backend.judges.lists import lists_of
 
     rules = _Rules("judge", getattr(kind, "name", kind))
     rules.require(isinstance(kind, Kind), "it must be an instance of a subclass of JudgeKind, such as PairJudge")

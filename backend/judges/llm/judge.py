@@ -28,7 +28,7 @@ from blindspot.db.records import Passage, Question
 if TYPE_CHECKING:
     from blindspot.backend.core.manifest import Manifest
     from blindspot.backend.core.study import Study
-    from blindspot.backend.judges.feature_judge import Lists
+    from blindspot.backend.judges.lists import Lists
     from blindspot.backend.progress import Progress
 
 KIND = "llm"
