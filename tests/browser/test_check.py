@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -14,16 +13,16 @@ from blindspot.backend.checking.check import check, is_check, open_check
 from blindspot.backend.checking.jobs import cleaned_file, cleaned_paths
 from blindspot.backend.core.study import Study
 from tests.browser.servers import serving
-from tests.test_app_check import rows
+from tests.training_files import mined as mine
+from tests.training_files import pairs, saved
 
 PATIENCE = 60_000  # ms
 
 
 @pytest.fixture
 def mined(tmp_path) -> Path:
-    path = tmp_path / "mined.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows()))
-    return path
+    """24 questions with three negatives each and their scores, mined by sentence-transformers."""
+    return saved(mine("n-tuple", scores=True), "jsonl", tmp_path)
 
 
 def judge_three(tab):
@@ -64,7 +63,7 @@ def test_from_the_check_to_the_cleaned_file(mined, tab):
     written = cleaned_file(found.study)
     assert (written.relabelled, written.judged) == (1, rate.judged)
     assert content == next(cleaned_paths(found.study, written)).read_bytes()
-    assert len(content.splitlines()) == written.rows == len(rows()) + 1, "a row with the new positive"
+    assert len(content.splitlines()) == written.rows == len(pairs()) + 1, "a row with the new positive"
 
 
 def test_a_file_is_dropped_on_an_empty_study(mined, tab, tmp_path):
