@@ -94,7 +94,7 @@ class Bets:
 
 
 def bets(hits: np.ndarray, draws: np.ndarray, cells: Cells, target: float, horizon: int, level: float = LEVEL) -> Bets:
-    """Bet against too many hits along the draws of some studies.
+    """Bet against too many hits after each draw, for several studies at once.
 
     A stake is the one that would hedge a digital option which pays 1 / (1 - level) at the horizon. It rises when the
     wealth falls short near the horizon, and needs about half the draws of stakes for the fastest growth (compare

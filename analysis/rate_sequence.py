@@ -73,7 +73,7 @@ class RateSequence:
 
 
 def rate_sequence(hits: np.ndarray, draws: np.ndarray, cells: Cells, level: float = LEVEL) -> RateSequence:
-    """Return the intervals along the draws of some studies.
+    """Return the interval after each draw, for several studies at once.
 
     Args:
         hits: (r, n) bool or 0 and 1, in the order of the draws. draws: (r, n) cell of each draw, drawn with the weights

@@ -187,7 +187,7 @@ def _is_enough(judged: JudgedDraws) -> bool:
 
 
 def _weights(judged: JudgedDraws) -> np.ndarray:
-    """Return for how many pairs of its cell each judged one stands, (n,)."""
+    """Return the weight of each judged pair: the number of pairs of its cell that it represents, (n,)."""
     drawn = np.bincount(judged.cells, minlength=len(judged.plan.cells.counts))
     result: np.ndarray = (judged.plan.cells.counts / np.maximum(drawn, 1))[judged.cells]
     return result

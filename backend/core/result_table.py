@@ -36,7 +36,7 @@ BETWEEN = 2
 """Characters between two columns of a terminal table."""
 
 _INTERVAL = re.compile(r"^([-+\d.,%]+) (?=[\[(].*(?:\N{EN DASH}|,| to ))")
-"""A figure before its interval, which stands below it in a terminal."""
+"""A figure with its interval; a terminal prints the interval below the figure."""
 Format = Literal["plain", "percent", "interval", "range", "difference", "p"]
 
 
