@@ -256,7 +256,7 @@ class Comparison:
 
     @cached_property
     def buckets(self) -> np.ndarray:
-        """The bucket label of each question, (q,) str, as `bucket_group` words it."""
+        """The bucket label of each question, (q,) str; see `bucket_group`."""
         return self._bucket_groups.labels(str)
 
     @cached_property
